@@ -1,15 +1,16 @@
-"""One side of a simulated link: an application, ``engine.session``, a disk, and a shell around.
+"""One side of a simulated link: an application, ``engine.session``, a disk, and a shell around
+them.
 
 Both sides are the same: each publishes to the other, as a bridge and its broker do. Between the
-session and the wire stands the least that any user of it must have, so that what is proven here
-is the session and the commit, not a broker.
+session and the wire is only what any user of a session must have, so that the runs prove the
+session and the commit, not a broker.
 
 ::
 
       publish ─▶ session ─▶ effects ─▶ seal ─▶ (write) ─▶ disk ─▶ (release) ─▶ wire
       wire ─▶ decoder ─▶ session ─▶ new messages: rows of the log, acknowledgements held
 
-``crash`` forgets everything but what the disk has. A subclass with one method changed is a
+``crash`` forgets everything that the disk does not have. A subclass with one method changed is a
 broken side, and must be found out (``tests/model/test_link_faults.py``).
 """
 
@@ -40,15 +41,15 @@ NUMBER: Final = 1  # of the one session
 
 
 class Endpoint:
-    """One side.
+    """One side of the link.
 
     Args:
-        version: protocol level of the link.
-        limits: bounds of its session.
+        version: protocol level of the link, 3, 4 or 5.
+        limits: the limits of its session.
         outward: the judge of what it sends.
         inward: the judge of what it receives.
         refuse_every: refuse each message whose number is a multiple of it; 0 = none.
-        now: when.
+        now: when it starts.
     """
 
     def __init__(
@@ -101,13 +102,13 @@ class Endpoint:
         self.reads = []
 
     def recovered(self) -> Recovered:
-        """What its disk has."""
+        """Return the state that its disk has."""
         return self._store.recover()
 
     # -- the application ---------------------------------------------------------------
 
     def publish(self, topic: str, qos: int, size: int, expiry_s: int, now: Now) -> None:
-        """A message for the other side."""
+        """Publish a message for the other side."""
         properties = b""
         if expiry_s > 0 and self.version == V5:
             properties = encode_properties(Properties(message_expiry_interval=expiry_s))
@@ -123,7 +124,7 @@ class Endpoint:
     # -- the connection ----------------------------------------------------------------
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
-        """A connection whose other end accepts this much."""
+        """Attach a connection whose other end accepts this much."""
         self.detach(now)
         link = Link(self.effects)
         link.version = self.version
@@ -136,20 +137,20 @@ class Endpoint:
         self.session.attach(link, self.limits, receive_maximum, now)
 
     def detach(self, now: Now) -> None:
-        """The connection is gone, as far as this side knows."""
+        """End the connection, as far as this side knows."""
         if self.link is not None:
             self.link.shut(False)
             self.link = None
             self.session.detach(now)
 
     def receive(self, data: bytes, now: Now) -> None:
-        """Bytes from the wire."""
+        """Handle bytes from the wire."""
         self._decoder.feed(data)
         while (packet := self._decoder.next_packet()) is not None:
             self.handle(packet, now)
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """One packet from the other side."""
+        """Handle one packet from the other side."""
         link = self.link
         assert link is not None
         if isinstance(packet, Publish):
@@ -178,12 +179,12 @@ class Endpoint:
             link.hold_ack(encode_ack(answer, packet.packet_id, code, self.version))
 
     def refuses(self, packet: Publish) -> bool:
-        """Whether the application refuses this message, whenever it comes."""
+        """Return whether the application refuses this message, whenever it comes."""
         number = int(key_of(packet.payload).rpartition("|")[2])
         return self._refuse_every > 0 and number % self._refuse_every == 0
 
     def is_new(self, packet: Publish, now: Now) -> bool:
-        """Whether the session sees this message for the first time."""
+        """Return whether the session receives this message for the first time."""
         return self.session.receive(packet, now)
 
     # -- commits -----------------------------------------------------------------------
@@ -204,7 +205,7 @@ class Endpoint:
                 self._release(commit, now)
 
     def write(self) -> None:
-        """The disk has the commit under way."""
+        """Write the commit under way to the disk."""
         commit = self.under_way
         if commit is None or self.written:
             return
@@ -222,7 +223,7 @@ class Endpoint:
         self._store.commit(commit)
 
     def release(self, now: Now) -> None:
-        """The commit is known to be on disk: what waited for it leaves."""
+        """Note that the commit is on disk, and send what waited for it."""
         if self.under_way is not None and self.written:
             commit = self.under_way
             self.under_way = None
@@ -241,7 +242,7 @@ class Endpoint:
                 self.reads.append((stored, offsets))
 
     def leave(self, link: Link, data: bytes, now: Now) -> None:
-        """Bytes for the socket, seen by the judges on the way."""
+        """Put bytes on the wire, and show them to the judges."""
         if link is not self.link:
             return
         self._wire_decoder.feed(data)
@@ -250,7 +251,7 @@ class Endpoint:
         self.wire += data
 
     def supply(self, now: Now) -> None:
-        """The oldest question for bodies is answered from the log."""
+        """Answer the oldest question for bodies from the log."""
         if self.reads:
             session, offsets = self.reads.pop(0)
             session.supply(offsets, self._store.read(offsets), now)
@@ -258,24 +259,25 @@ class Endpoint:
     # -- trouble -----------------------------------------------------------------------
 
     def crash(self, now: Now) -> None:
-        """Everything but the disk is forgotten."""
+        """Forget everything that the disk does not have, and start again."""
         self.count_drops()
         self.outward.crashed()
         self.wire.clear()
         self._start(now)
 
     def trim(self) -> None:
-        """Retention takes all of the log, whether the session needs it or not."""
+        """Remove all messages from the log, as retention may, whether the session needs them or
+        not."""
         self._store.retain(1 << 62, 0, 1 << 62)
 
     def count_drops(self) -> None:
-        """Hand the counters over to the judge."""
+        """Hand the drop counters over to the judge."""
         for reason in range(len(REASONS)):
             self.outward.dropped[reason] += self.drops.counts[reason]
             self.drops.counts[reason] = 0
 
     def at_rest(self) -> None:
-        """Nothing may be left to do."""
+        """Check that nothing is left to do."""
         name = self.outward.sender
         assert self.session.window_length == 0, f"{name}: the window is stuck"
         assert self.session.queue_length == 0, f"{name}: the queue is stuck"

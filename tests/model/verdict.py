@@ -1,4 +1,4 @@
-"""What must be so when all is quiet: nobody waits, the log is right, the last word is retained."""
+"""The verdict on a run at rest: nothing waits, the log is right, the last values are retained."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import check_waiting
 
 
 def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
-    """Nobody waits for anything: neither the devices nor the broker."""
+    """Check that neither the devices nor the broker wait for anything."""
     for device in devices:
         assert device.idle, f"{device.client_id} still waits"
     for session in shell.server.registry.sessions.values():
@@ -26,7 +26,7 @@ def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
 
 
 def judge_retained(shell: Shell, ledger: Ledger) -> None:
-    """Each topic retains what its one publisher said last, if that was acknowledged."""
+    """Check that each topic retains what its one publisher sent last, if that was acknowledged."""
     for topic, key in ledger.retained.items():
         if ledger.messages[key].acknowledged:
             message = shell.server.router.retained.get(topic)
@@ -36,7 +36,8 @@ def judge_retained(shell: Shell, ledger: Ledger) -> None:
 
 
 def judge_log(log: Sequence[Message], ledger: Ledger, devices: Sequence[Device]) -> None:
-    """Every acknowledged message is in the log, at QoS 2 once, in order; every will too."""
+    """Check that every acknowledged message and every will is in the log, in order, at QoS 2
+    once."""
     rows: dict[str, int] = {}
     latest: dict[tuple[str, str, int], int] = {}
     for message in log:

@@ -12,9 +12,9 @@ carry DUP, after a crash of ours that forgot nothing we acknowledged.
 The timeout counts while the client is connected, and anew with each connection: a client
 that was away for a week still finds its QoS 2 messages delivered once.
 
-Of an MQTT 3.1 client the message itself is kept beside the identifier, which costs more than a
-number: its timeout goes on while the client is away, and anew only when the broker starts. See
-``held``.
+For an MQTT 3.1 client the message itself waits beside the identifier, which costs more than a
+number: its timeout goes on while the client is disconnected, and begins anew only when the broker
+starts. See ``held``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.engine.kept import IDENTIFIER_BYTES
 from penstock.engine.records import InboundPage
 from penstock.protocol import reasons
 
-PAGE_IDENTIFIERS: Final = 32
+PAGE_IDENTIFIERS: Final = 32  # packet identifiers of one page, see ``take_pages``
 
 
 def ids_in(pages: list[InboundPage]) -> list[int]:
@@ -52,23 +52,23 @@ def pages_of(packet_ids: list[int]) -> list[InboundPage]:
 
 @final
 class Inbound:
-    """Packet identifiers that wait for PUBREL.
+    """The packet identifiers of one session's received QoS 2 messages that wait for PUBREL.
 
     Args:
-        account: where they count.
+        account: the account in which they count.
         stored: whether ``take_pages`` is called for the store.
     """
 
     def __init__(self, account: Account | None = None, stored: bool = False) -> None:
         self._stored = stored
-        self._bits: dict[int, int] = {}  # by page, see ``take_pages``; none is 0
+        self._bits: dict[int, int] = {}  # bits by page number, see ``take_pages``; no page is 0
         self._changed_pages: dict[int, None] = {}
-        self.squares = 0  # of all that wait and are stored, added up
+        self.squares = 0  # sum of the squares of all stored packet identifiers
         self._account = account
-        self.held: HeldMessages | None = None  # from the first of an MQTT 3.1 client on
-        self._since_us: dict[int, int] = {}  # by packet identifier, oldest first
-        self._here: dict[int, None] = {}  # that came on this connection, until their PUBREL
-        self.resumed = False  # an earlier connection may have left what this one releases
+        self.held: HeldMessages | None = None  # set with the first message of an MQTT 3.1 client
+        self._since_us: dict[int, int] = {}  # by packet identifier, the oldest first
+        self._here: dict[int, None] = {}  # received on this connection, until their PUBREL
+        self.resumed = False  # identifiers of an earlier connection may be released on this one
         self._was_connected = False
 
     def __len__(self) -> int:
@@ -76,11 +76,14 @@ class Inbound:
 
     @property
     def here(self) -> int:
-        """Return how many came on this connection (MQTT 5 §4.9)."""
+        """Return how many were received on this connection and await PUBREL (MQTT 5 §4.9)."""
         return len(self._here)
 
     def reconnected(self, now: Now) -> None:
-        """A new connection: all that waits came on an earlier one."""
+        """Begin a new connection: renew the timeouts, except those of messages in ``held``.
+
+        All that wait came on an earlier connection, so none counts in ``here``.
+        """
         renewed = [packet_id for packet_id in self._since_us if not self._is_held(packet_id)]
         for packet_id in renewed:  # behind those that are older: oldest first
             del self._since_us[packet_id]
@@ -90,12 +93,12 @@ class Inbound:
         self._was_connected = True
 
     def restarted(self, now: Now) -> None:
-        """The broker took up what its store held: from now on time counts for what is held."""
+        """Begin all timeouts at ``now``: the broker has recovered its sessions from the store."""
         for packet_id in self._since_us:
             self._since_us[packet_id] = now.steady_us
 
     def receive(self, packet_id: int, now: Now) -> bool:
-        """A QoS 2 PUBLISH came; whether its identifier is new."""
+        """Take a QoS 2 PUBLISH; return whether its packet identifier is new [MQTT-4.3.3-10]."""
         self._here[packet_id] = None
         if packet_id in self._since_us:
             return False
@@ -105,7 +108,7 @@ class Inbound:
         return True
 
     def _flip(self, packet_id: int) -> None:
-        """``packet_id`` is new, or is released: the store is to know."""
+        """Add ``packet_id`` to its stored page, or remove it from there."""
         if self._stored:
             page = packet_id // PAGE_IDENTIFIERS
             bit = 1 << packet_id % PAGE_IDENTIFIERS
@@ -118,12 +121,12 @@ class Inbound:
             self._changed_pages[page] = None
 
     def _count(self, identifiers: int) -> None:
-        """So many more wait; fewer if negative."""
+        """Count ``identifiers`` more in the account; fewer if negative."""
         if self._account is not None:
             self._account.hold_back(identifiers * IDENTIFIER_BYTES)
 
     def ended(self) -> None:
-        """The session is over."""
+        """Remove all from the account: the session ended."""
         self._count(-len(self._since_us))
         self._account = None
 
@@ -132,11 +135,11 @@ class Inbound:
         return packet_id in self._since_us
 
     def came_here(self, packet_id: int) -> bool:
-        """Return whether a message with this packet identifier came on this connection."""
+        """Return whether a message with this packet identifier was received on this connection."""
         return packet_id in self._here
 
     def release(self, packet_id: int) -> int:
-        """PUBREL came; the reason code for PUBCOMP."""
+        """Handle a PUBREL; return the reason code for PUBCOMP."""
         self._here.pop(packet_id, None)
         if self.held is not None:
             self.held.forget(packet_id)
@@ -148,24 +151,25 @@ class Inbound:
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:
-        """Since when the oldest waits, 0 when none does."""
+        """Return since when the oldest waits, microseconds of the steady clock; 0 when none
+        does."""
         for since_us in self._since_us.values():
             return since_us
         return 0
 
     def oldest_held_us(self) -> int:
-        """Since when the oldest message that is held waits, 0 when none is."""
+        """Return since when the oldest one with its message waits, as ``oldest_us``; 0 when none
+        does."""
         for packet_id, since_us in self._since_us.items():
             if self._is_held(packet_id):
                 return since_us
         return 0
 
     def forget(self, before_us: int, now: Now, is_away: bool = False) -> int:
-        """Forget what waits since ``before_us`` or longer, and is held if the client is away.
+        """Forget identifiers that wait since ``before_us`` or longer; return how many.
 
-        Return how many.
-
-        What its publisher has released, and waits for us, is not forgotten.
+        While the client is disconnected (``is_away``), only those with their message are
+        forgotten. A message whose PUBREL came, and that waits for us, is not forgotten.
         """
         old = [
             number
@@ -179,7 +183,7 @@ class Inbound:
                 del self._since_us[packet_id]
                 self._since_us[packet_id] = now.steady_us
             else:
-                del self._since_us[packet_id]  # until PUBCOMP it is open for its sender: ``here``
+                del self._since_us[packet_id]  # it stays in ``_here``: its sender awaits PUBCOMP
                 self._flip(packet_id)
                 if held is not None:
                     held.forget(packet_id)
@@ -188,7 +192,8 @@ class Inbound:
         return forgotten
 
     def hold(self, bytes_max: int, account: Account | None = None) -> HeldMessages:
-        """Return where messages are held, and counted in ``account``."""
+        """Return the messages that wait for PUBREL, which count in ``account``; make them at the
+        first call."""
         if self.held is None:
             self.held = HeldMessages(bytes_max, account)
         return self.held
@@ -197,7 +202,7 @@ class Inbound:
         return self.held is not None and self.held.get(packet_id) is not None
 
     def session_lost(self) -> None:
-        """The sender forgot its session, and will never release these."""
+        """Forget all: the sender lost its session, and will never send their PUBREL."""
         self._count(-len(self._since_us))
         for packet_id in self._since_us:
             self._flip(packet_id)
@@ -205,7 +210,7 @@ class Inbound:
         self._here.clear()
 
     def take_pages(self) -> list[InboundPage]:
-        """Return the durable form of what changed since the last call.
+        """Return the durable form of the pages that changed since the last call.
 
         A page is ``PAGE_IDENTIFIERS`` consecutive packet identifiers; a bit, from the lowest on,
         says whether one waits. A sender takes its identifiers in their order, so that a commit
@@ -217,7 +222,7 @@ class Inbound:
         return pages
 
     def restore(self, pages: list[InboundPage]) -> None:
-        """Take up what the store holds, all pages."""
+        """Restore all pages of the store."""
         self._was_connected = True
         for packet_id in ids_in(pages):
             self._since_us[packet_id] = 0

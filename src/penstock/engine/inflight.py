@@ -98,7 +98,7 @@ class InFlightWindow:
         self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
         self.next_place = 0  # on a page, for the next message that is stored
         self.stored_len = 0  # entries on all pages
-        self.stored_squares = 0  # of their packet identifiers, added up
+        self.stored_squares = 0  # sum of the squares of their packet identifiers
 
     def __len__(self) -> int:
         return len(self._entries)
