@@ -41,7 +41,7 @@ class Credentials:
         client_id: the client identifier; empty when the server will assign one.
         username: the user name of the CONNECT; None if it has none.
         password: the password of the CONNECT; None if it has none.
-        anonymous_allowed: whether its listener lets clients in who do not say who they are.
+        anonymous_allowed: whether its listener accepts clients without credentials.
         address: the peer's address as the shell names it; empty where it is not known.
     """
 
@@ -68,7 +68,7 @@ class Verdict:
         reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
         username: the authenticated user; None for an anonymous client.
         authorize: the port that gives this client's permissions instead of the broker's.
-        lasts_s: how long it may stay connected, seconds; 0 = as long as it likes.
+        lasts_s: how long it may stay connected, seconds; 0 = without limit.
         detail: an explanation for the operator beside the name of the code; the client does not
             get it.
     """

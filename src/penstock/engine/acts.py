@@ -36,10 +36,10 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
     Args:
         server: the broker.
         kind: one of ``bans.KINDS``.
-        value: what is banned.
+        value: the client identifier, user name, address or network.
         for_s: 0 = until the broker ends.
         why: one sentence, for lists and the log.
-        now: when.
+        now: the time of the act.
 
     Raises:
         ValueError: no such kind; an address that is none.
@@ -74,9 +74,9 @@ def kick(server: Server, session: Session, why: str, now: Now) -> bool:
 
     Args:
         server: the broker.
-        session: whose.
+        session: the session of the client.
         why: one sentence, told to the client and the log; empty for the usual one.
-        now: when.
+        now: the time of the act.
     """
     connection = connection_of(server, session)
     if connection is None or is_bridge(session):
@@ -112,7 +112,7 @@ def remove(server: Server, session: Session, now: Now) -> bool:
 def clear(server: Server, topic: str) -> bool:
     """Remove the retained message of ``topic``; return whether there was one.
 
-    Subscribers are told nothing: what they have is true as long as nobody publishes anew.
+    Subscribers get no message: the value they have is valid until the next one is published.
     """
     if not server.router.retained.remove(topic):
         return False

@@ -5,9 +5,9 @@
       first PUBLISH of a topic ─▶ "plant/7/temperature" + alias 3      it defines
       later ones               ─▶ "" + alias 3                         they use
 
-A connection has two roads for its packets (``link``): at once, and held for a commit,
-which later packets that leave at once overtake. A packet that uses an alias must not
-overtake the one that defined it, and none that defines it anew may overtake one that uses it.
+A packet leaves a connection at once, or held for a commit (``link``), and packets that leave
+at once overtake held ones. A packet that uses an alias must not overtake the one that defined
+it, and none that defines it anew may overtake one that uses it.
 So each alias remembers with which of the link's batches its definition and its last use leave:
 
 * held packets leave in order, and may always use or define;
@@ -15,9 +15,9 @@ So each alias remembers with which of the link's batches its definition and its 
   another topic only when all its uses have;
 * one that waits behind held packets of QoS 0, for nothing but its place, has no alias.
 
-Free aliases are given out as topics come. Once there are none, a hand goes round, one step
-for each topic that finds none: an alias used since the hand last came stays, another is given
-to the new topic.
+Free aliases are assigned as topics come. Once there are none, the clock algorithm replaces one:
+a hand goes round, one step for each topic without alias; an alias used since the hand last came
+stays, any other is assigned to the new topic.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class OutboundAliases:
     leaves at once; ``left`` the last one that has left.
 
     Args:
-        maximum: how many, 1..65535.
+        maximum: the peer's Topic Alias Maximum, or less; 1..65535.
     """
 
     def __init__(self, maximum: int) -> None:
@@ -116,7 +116,7 @@ class InboundAliases:
     """The topic aliases that the peer defines on one connection.
 
     Args:
-        maximum: how many we said that we take, 0..65535.
+        maximum: our Topic Alias Maximum, 0..65535.
     """
 
     def __init__(self, maximum: int) -> None:

@@ -14,7 +14,7 @@ A server that sends again what we did not acknowledge says so (DUP). Such a mess
 over twice: not while it is processed, nor when that ended while there was no connection. A server
 may also give up a message, for example because it expired, and use its packet identifier for
 another; so it is the same only if all of it is. An acknowledgement that got lost on its way makes
-a QoS 1 message come again as a new one: nobody remembers it any more.
+a QoS 1 message come again as a new one, because it was forgotten with the acknowledgement.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class AtLimit:
     """One limit of one client; times are seconds of the monotonic clock.
 
     Args:
-        client_id: whose.
+        client_id: the client identifier.
         limit: ``WINDOW`` … ``INBOUND``.
     """
 

@@ -38,7 +38,7 @@ class Ban:
         kind: ``ADDRESS``, ``USER`` or ``CLIENT``.
         value: the address or network, user name or client identifier, in its usual form.
         until_s: monotonic time at which it ends; ``FOR_GOOD`` until the broker ends.
-        reason: one sentence, for whoever lists bans and for the log.
+        reason: one sentence, for the list of bans and the log.
     """
 
     def __init__(self, kind: str, value: str, until_s: float, reason: str) -> None:
@@ -106,9 +106,9 @@ class Bans:
 
         Args:
             address: where it connects from, with or without a port; a Unix socket has none.
-            user: its user name, None without.
+            user: its user name; None if it has none.
             client_id: empty without.
-            now_s: when it asks.
+            now_s: when it connects, monotonic seconds.
         """
         if not self._bans:
             return None

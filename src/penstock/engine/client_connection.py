@@ -297,7 +297,7 @@ class ClientConnection(Connection):
                 it is acknowledged), or ``LEFT`` to leave it to the server, as if it had not
                 come: the next connection brings it again. Until then it keeps its place in the
                 server's window: end the connection soon after leaving messages.
-            now: when.
+            now: the time of the turn.
 
         Raises:
             LocalProtocolError: a code that no acknowledgement of this message has.

@@ -105,7 +105,7 @@ class Columns:
     """The columns of the messages that one commit appends to the log.
 
     Args:
-        bytes_max: of all texts together; Arrow's positions have 32 bits.
+        bytes_max: limit of all texts together, in bytes; Arrow's positions have 32 bits.
     """
 
     def __init__(self, bytes_max: int = _POSITION_MAX) -> None:

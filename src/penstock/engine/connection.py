@@ -5,26 +5,26 @@
       AWAIT_CONNECT ── CONNECT ─▶ (who is it?) ── CONNACK ─▶ CONNECTED ── farewell, error ─▶ CLOSED
             ╰─── error, silence ──────┴──────────── refused ──────────────────────────────────▲
 
-      who is it?   AWAIT_VERDICT   a password is checked; what else came waits, unread
+      who is it?   AWAIT_VERDICT   a password is checked; what came meanwhile waits, undecoded
                    AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
 
-Which packets a state takes stands in ``ServerConnection``'s table; what is not there is
-a protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``,
-says ``lost`` when the socket ends, and closes the socket when ``link.closed`` is set and
-what was ready is written.
+``ServerConnection`` has the table of the packets that each state accepts; any other is a
+protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls
+``lost`` when the socket ends, and closes the socket when ``link.closed`` is set and all ready
+bytes are written.
 
 While a peer makes more than it takes, or more than its share, its packets are not decoded::
 
       READING ── a turn's share of work is done ──────────────▶ STALLED ── next turn ─▶ READING
               ── too much waits (``must_wait``) ──────────────▶ STALLED ── room again ─▶ READING
 
-What was received stays undecoded, the shell stops reading while ``stalled`` is set, and the
-silence that follows is ours: it does not count against keep alive. Until it is CONNECTED the
-connect timeout stands all the same; one that awaits its verdict is stalled too. That a stalled
-peer hung up is for the shell to find; it reads the rest then, and says ``lost``. What came before
-the end still counts: it is decoded then, or, when whole packets wait for the verdict, after that.
-But one that is gone takes over from nobody: if its client is connected when it would be let in, it
-ends as if refused, and what it left is dropped; none of that was acknowledged::
+Received bytes stay undecoded, the shell stops reading while ``stalled`` is set, and the silence
+that follows does not count against keep alive. Until it is CONNECTED the connect timeout applies
+all the same; a connection that awaits its verdict is stalled too. The shell must detect that a
+stalled peer hung up; it reads the rest then, and calls ``lost``. Packets that came before the end
+still count: they are decoded then, or, when whole packets wait for the verdict, after that.
+But a connection that is gone takes over no session: if its client is connected again when it would
+be let in, it ends as if refused, and what it left is dropped; none of that was acknowledged::
 
       AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── let in ─▶ decoded ─▶ CLOSED
                                   ╰── refused, connected again, connect timeout ─────────▲
@@ -170,11 +170,10 @@ class Connection(Resumable):
             self._much_in = share.batch
 
     def leaves_room(self, effects: Effects) -> bool:
-        """Return whether the open batch is full and the rest of it is for other connections.
+        """Return whether the open batch is full and this connection must wait, so that the rest is
+        for others.
 
-        If so, arrange for ``resume``: see ``effects``.
-
-        If so, it is settled who calls ``resume``; see ``effects``.
+        If so, the effects call ``resume`` when the batch is sealed.
         """
         if effects.size_bytes < effects.batch_bytes_max:
             return False

@@ -32,7 +32,7 @@ class Draining:
 
     Args:
         reason_code: ``USE_ANOTHER_SERVER`` or ``SERVER_MOVED``.
-        server_reference: the other server's name; empty if nobody knows one.
+        server_reference: the other server's name; empty if none is configured.
         per_s: clients sent away a second, above 0.
         now: when it begins.
     """

@@ -1,8 +1,8 @@
 """The flow of one client, as a value: what is in flight, what waits, and which limit it has
 reached.
 
-It is read from a session, and from its connection if it has one, when somebody asks; neither keeps
-a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and the seed on
+It is read from a session, and from its connection if it has one, when it is asked for; neither
+keeps a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and the seed on
 flow control ("log when clients approach or exceed limits").
 """
 

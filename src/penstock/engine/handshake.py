@@ -79,7 +79,7 @@ class Handshake:
 
         Args:
             reason_code: 0x18 or 0x00.
-            step: what the method answered.
+            step: the answer of the method.
             packet_size_bytes_max: the largest packet the client accepts, 0 = any.
             explains: the client accepts reason strings and user properties here.
         """

@@ -1,4 +1,4 @@
-"""A session taken over from a former program, whose state on the server is not known here.
+"""A session taken over from a former program: its unreleased QoS 2 identifiers are not known here.
 
 The server may have QoS 2 messages of it that were never released; a new message under one of their
 packet identifiers would be taken for a repeat, and be lost. So PUBREL is sent for all identifiers

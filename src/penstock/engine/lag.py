@@ -6,7 +6,7 @@
                                  ╰ in the log only ─▶ asked for, once ─▶ known when asked next
 
 While a peer is away the oldest stays the same, so one body is read at most for each message that
-becomes the oldest, and none more often than somebody asks.
+becomes the oldest, and none more often than ``seconds`` is called.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings of a server that are no limits (those are in ``limits``), as the engine takes them.
 
-Two groups: what clients are told beyond what they must know, and who gets a message of a
-shared subscription.
+There are four groups: the features of a listener, what MQTT 5 clients are told beyond what they
+must know, which events are written, and which member of a shared subscription gets a message.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class EventOptions:
     Args:
         kinds: names of ``events.KINDS``; others are not written.
         topic_filters: messages whose topic matches one have events of their own; none without.
-        sample_one_in: of these messages, one in so many.
+        sample_one_in: observe one in so many of these messages.
         flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
         listeners: kind of transport of each listener, by its name.
     """
@@ -161,7 +161,7 @@ class SharingOptions:
         enabled: whether shared subscriptions are available.
         strategy: a name of ``STRATEGIES``.
         by_group: other strategies, by name of the group.
-        seed: of the random strategy; the engine draws no random numbers itself.
+        seed: the seed of the random strategy; the engine draws no random numbers itself.
         before_v5: whether clients older than MQTT 5 may use them too.
     """
 

@@ -48,7 +48,7 @@ def add_publish(
         message: the published message.
         qos: 0..2, of this delivery.
         retain: the RETAIN flag to send.
-        duplicate: it is sent again.
+        duplicate: the DUP flag to send: the message is sent again.
         packet_id: 0 for QoS 0.
         subscription_ids: identifiers of the subscriptions that matched.
         batch: the link's batch with which the packet will leave; see ``aliases``.

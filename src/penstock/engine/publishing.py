@@ -353,7 +353,7 @@ class Publishing:
                 and not self._is_retainable(message, session)
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
-                return True  # nobody got it, as above
+                return True  # no subscriber got it, as above
             if held and not session.has_room_to_hold():
                 raise RemoteProtocolError(
                     reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
@@ -452,10 +452,8 @@ class Publishing:
         """Refuse a message to a topic the client may not publish to.
 
         An MQTT 5 client gets 0x87. An older one cannot be told: its message is acknowledged, and
-        its packet identifier waits for PUBREL. The state that a foreign bridge publishes is not
-        refused, but published as ``$SYS`` topics are.
-
-        The state of a foreign bridge is no message to be refused, but told as ``$SYS`` is.
+        at QoS 2 its packet identifier waits for PUBREL. The state that a foreign bridge publishes
+        is not refused, but published as ``$SYS`` topics are.
         """
         permissions = session.permissions
         if is_bridge_state(topic) and (permissions is None or permissions.may_publish(topic)):

@@ -30,7 +30,7 @@ class RetainedDelivery:
         retained: the retained messages.
         topic_filter: the filter of the subscription.
         qos: the granted QoS.
-        subscription_ids: to send with each message.
+        subscription_ids: subscription identifiers to send with each message.
         not_from: client identifier whose own messages are left out (No Local), or None.
         logged: append messages delivered at QoS 1 or 2 to the log, for a stored session.
         effects: the open batch.

@@ -14,7 +14,7 @@ three things::
       used up     how many connections had to stop in the turn before: they share what there is
       spent       in this turn, by all: where many begin at once, the turn before knew nothing, and
                   what is above ``BURST`` times what there is has the smallest share
-      took        how long a turn took in which somebody had to stop: longer than ``SLICE_S`` halves
+      took        how long a turn took that used up a share: longer than ``SLICE_S`` halves
                   what there is, shorter lets it grow back slowly
 
 So a turn is bounded in time on any machine, interpreted or compiled, whatever the packets are and

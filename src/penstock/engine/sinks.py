@@ -105,7 +105,7 @@ class Sinks:
             client_id: the client identifier that the log records as their publisher.
             rows: the next rows of the batch.
             first: index of the next row to publish.
-            now: when.
+            now: the time of the turn.
 
         Returns:
             How many were published.
