@@ -19,15 +19,15 @@ password. Channel binding needs TLS at this end and is refused (RFC 5802 §6, "p
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
-import re
 import secrets
-import stringprep
 import unicodedata
 from collections.abc import Callable
-from typing import Final, final
+from typing import Any, Final, final
+
+from scramp import ScramException, ScramMechanism
+from scramp import utils as scramp_utils
 
 from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
 from penstock.protocol import reasons
@@ -37,12 +37,14 @@ LINE_PREFIX: Final = "SCRAM-SHA-256$"
 ITERATIONS: Final = 15_000  # what a small device can do at each connect; RFC 7677 asks for 4096
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 10_000_000
-MESSAGE_BYTES_MAX: Final = 4096
+MESSAGE_BYTES_MAX: Final = 2048
+NAME_CHARS_MAX: Final = 256  # scramp looks at each for 2 µs, on the event loop, before a proof
+PASSWORD_CHARS_MAX: Final = 4096  # likewise, in a thread; printable ASCII may be longer
 
 _SALT_BYTES: Final = 16
 _NONCE_BYTES: Final = 18
 _KEY_BYTES: Final = 32
-_BAD_ESCAPE: Final = re.compile("=(?!2C|3D)")
+_MECHANISM: Final[Any] = ScramMechanism(METHOD)  # scramp has no types
 
 
 @final
@@ -120,39 +122,32 @@ def saslprep(text: str) -> str:
     """Return ``text`` as RFC 4013 compares it.
 
     Raises:
-        ValueError: it has a character that is prohibited, or mixes directions.
+        ValueError: it has a character that is prohibited, mixes directions, or is longer than
+            ``PASSWORD_CHARS_MAX`` and not printable ASCII, which stays as it is.
     """
     if text.isascii() and text.isprintable():
         return text
-    mapped = "".join(
-        " " if stringprep.in_table_c12(letter) else letter
-        for letter in text
-        if not stringprep.in_table_b1(letter)
-    )
-    prepared = unicodedata.normalize("NFKC", mapped)
-    for letter in prepared:
-        if any(is_prohibited(letter) for is_prohibited in _PROHIBITED):
-            raise ValueError("a character that RFC 4013 prohibits")
-    right_to_left = [stringprep.in_table_d1(letter) for letter in prepared]
-    if any(right_to_left):
-        mixed = any(stringprep.in_table_d2(letter) for letter in prepared)
-        if mixed or not right_to_left[0] or not right_to_left[-1]:
-            raise ValueError("mixes directions (RFC 3454 §6)")
+    if _normalized_chars(text) > PASSWORD_CHARS_MAX:
+        raise ValueError("too long")
+    try:
+        prepared: str = scramp_utils.saslprep(text)
+    except ScramException as error:
+        raise ValueError(str(error)) from None
     return prepared
 
 
-_PROHIBITED: Final = (
-    stringprep.in_table_a1,
-    stringprep.in_table_c12,
-    stringprep.in_table_c21_c22,
-    stringprep.in_table_c3,
-    stringprep.in_table_c4,
-    stringprep.in_table_c5,
-    stringprep.in_table_c6,
-    stringprep.in_table_c7,
-    stringprep.in_table_c8,
-    stringprep.in_table_c9,
-)
+def is_usable(name: str) -> bool:
+    """Return whether a user of this name can log in by SCRAM: RFC 4013 allows its characters, and
+    they are not too many."""
+    try:
+        return _normalized_chars(name) <= NAME_CHARS_MAX and bool(saslprep(name))
+    except ValueError:
+        return False
+
+
+def _normalized_chars(text: str) -> int:
+    """Return how many characters a preparation looks at: one may become eighteen."""
+    return len(unicodedata.normalize("NFKC", text))
 
 
 @final
@@ -168,74 +163,47 @@ class ScramExchange(Exchange):
     def __init__(self, lookup: Lookup, decoy: Decoy, nonce: str = "") -> None:
         self._lookup = lookup
         self._decoy = decoy
-        self._own_nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
         self.username = ""  # as claimed; empty until the first message was read
         self._keys: ScramKeys | None = None
         self._is_known = False
-        self._gs2_header = ""
-        self._nonce = ""
-        self._messages = ""  # client-first-bare and server-first, as they were sent
+        self._nonce = nonce or base64.b64encode(secrets.token_bytes(_NONCE_BYTES)).decode()
+        self._server: Any = None
 
     def step(self, data: bytes | None) -> Step:
         """Take the client's first message, then its last; return the next step."""
         try:
             if data is None or len(data) > MESSAGE_BYTES_MAX:
                 return _refused()
-            return self._first(data.decode()) if not self._nonce else self._final(data.decode())
-        except (ValueError, binascii.Error):
+            return self._first(data.decode()) if self._keys is None else self._final(data.decode())
+        except (ScramException, UnicodeDecodeError):
             return _refused()
 
     def _first(self, message: str) -> Step:
-        flag, authorization, bare = message.split(",", 2)
-        if flag not in ("n", "y") or authorization:
+        claimed = _name_in(message)  # as it was sent, because so it stands in the password file
+        if _normalized_chars(claimed) > NAME_CHARS_MAX:
             return _refused()
-        fields = bare.split(",")
-        if not fields[0].startswith("n=") or not fields[1:2] or not fields[1].startswith("r="):
-            return _refused()  # an "m=" before them asks for an extension that does not exist
-        client_nonce = fields[1][2:]
-        if not client_nonce or not client_nonce.isascii() or not client_nonce.isprintable():
-            return _refused()
-        self.username = _unescaped(fields[0][2:])
-        self._gs2_header = f"{flag},,"
-        keys = self._lookup(self.username)
-        self._is_known = keys is not None
-        self._keys = keys or self._decoy(self.username)
-        self._nonce = client_nonce + self._own_nonce
-        salt = base64.b64encode(self._keys.salt).decode()
-        answer = f"r={self._nonce},s={salt},i={self._keys.iterations}"
-        self._messages = f"{bare},{answer}"
-        return Step(CONTINUE, answer.encode())
+        known = self._lookup(claimed)
+        keys = known or self._decoy(claimed)
+        asked_for = (keys.salt, keys.stored_key, keys.server_key, keys.iterations)
+        self._server = _MECHANISM.make_server(lambda _name: asked_for, s_nonce=self._nonce)
+        self._server.set_client_first(message)
+        self.username, self._keys, self._is_known = claimed, keys, known is not None
+        return Step(CONTINUE, self._server.get_server_first().encode())
 
     def _final(self, message: str) -> Step:
-        keys = self._keys
-        assert keys is not None
-        without_proof, _, proof_text = message.rpartition(",p=")
-        fields = without_proof.split(",")
-        if len(fields) < 2 or not fields[0].startswith("c=") or not fields[1].startswith("r="):
+        self._server.set_client_final(message)
+        keys, present = self._keys, self._lookup(self.username)
+        if keys is None or not self._is_known:
             return _refused()
-        header = base64.b64decode(fields[0][2:], validate=True).decode()
-        proof = base64.b64decode(proof_text, validate=True)
-        is_this = header == self._gs2_header and fields[1][2:] == self._nonce
-        signed = f"{self._messages},{without_proof}".encode()
-        is_proved = _proves(keys, signed, proof)
-        if not (is_this and is_proved and self._is_known):
-            return _refused()
-        present = self._lookup(self.username)
         if present is None or present.stored_key != keys.stored_key:
             return _refused()  # the user was changed or removed since the first message
-        signature = hmac.digest(keys.server_key, signed, "sha256")
-        answer = b"v=" + base64.b64encode(signature)
-        return Step(SUCCESS, answer, self.username)
+        return Step(SUCCESS, self._server.get_server_final().encode(), self.username)
 
 
-def _proves(keys: ScramKeys, signed: bytes, proof: bytes) -> bool:
-    """Return whether the proof uncovers the client key, whose hash is the stored key (RFC 5802
-    §3)."""
-    if len(proof) != _KEY_BYTES:
-        return False
-    signature = hmac.digest(keys.stored_key, signed, "sha256")
-    client_key = bytes(left ^ right for left, right in zip(proof, signature, strict=True))
-    return hmac.compare_digest(hashlib.sha256(client_key).digest(), keys.stored_key)
+def _name_in(message: str) -> str:
+    """Return the user name of a first message, unescaped (RFC 5802 §5.1); empty if it has none."""
+    escaped = message.partition("n=")[2].partition(",")[0]
+    return escaped.replace("=2C", ",").replace("=3D", "=")
 
 
 def _keys(password: bytes, iterations: int, salt: bytes) -> ScramKeys:
@@ -243,17 +211,6 @@ def _keys(password: bytes, iterations: int, salt: bytes) -> ScramKeys:
     client_key = hmac.digest(salted, b"Client Key", "sha256")
     server_key = hmac.digest(salted, b"Server Key", "sha256")
     return ScramKeys(iterations, salt, hashlib.sha256(client_key).digest(), server_key)
-
-
-def _unescaped(name: str) -> str:
-    """Return a user name with =2C and =3D replaced (RFC 5802 §5.1).
-
-    Raises:
-        ValueError: an equals sign that is neither, or no name.
-    """
-    if not name or "\0" in name or _BAD_ESCAPE.search(name):
-        raise ValueError("not a user name")
-    return name.replace("=2C", ",").replace("=3D", "=")
 
 
 def _refused() -> Step:

@@ -41,12 +41,19 @@ def passwd(
     The password is asked for twice without echo, or read as one line where the input is no
     terminal. A running broker reads the file again at SIGHUP.
     """
+    from penstock.auth import scram as scram_keys
     from penstock.auth.files import read_passwords, write_passwords
     from penstock.auth.passwords import name_mistake
 
     mistake = name_mistake(user)
     if mistake:
         raise ConfigError(f"The user name {mistake}.")
+    if scram and not scram_keys.is_usable(user):
+        raise ConfigError(
+            "The user name cannot be used with --scram: it has characters that RFC 4013 prohibits,"
+            " such as those that are newer than Unicode 3.2, or more than"
+            f" {scram_keys.NAME_CHARS_MAX}."
+        )
     if delete and (create or scram or batch is not None):
         raise ConfigError("--delete takes no other option.")
     if create and file.exists():

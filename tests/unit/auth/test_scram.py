@@ -4,6 +4,9 @@ import base64
 import hashlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scramp import ScramClient
 
 from penstock.auth import scram
 from penstock.auth.scram import ScramExchange, ScramKeys, saslprep
@@ -59,12 +62,23 @@ def test_an_unknown_user_fails_at_the_end_like_a_wrong_password() -> None:
 
 
 def test_a_proof_for_the_decoy_gets_nobody_in() -> None:
-    """The decoy's keys are known to everyone who reads this: being no user decides."""
-    run = exchange()
-    run.step(FIRST.replace(b"user", b"nobody"))
-    run._keys = scram.keys_for("pencil", 4096, SALT)
-    run._messages = f"{FIRST.decode()[3:]},{CHALLENGE.decode()}"
-    assert run.step(FINAL).outcome == FAILURE
+    """Whoever knows the decoy's keys proves them rightly: being no user decides."""
+    users: dict[str, ScramKeys] = {}
+    run = ScramExchange(users.get, lambda _: scram.keys_for("pencil", 4096, SALT), SERVER_NONCE)
+    client = ScramClient(["SCRAM-SHA-256"], "nobody", "pencil")
+    challenge = run.step(client.get_client_first().encode())
+    assert challenge.data is not None
+    client.set_server_first(challenge.data.decode())
+    assert run.step(client.get_client_final().encode()).outcome == FAILURE
+
+
+@given(st.binary(max_size=60), st.binary(max_size=120))
+def test_any_bytes_are_refused_or_answered(first: bytes, last: bytes) -> None:
+    for begin in (first, FIRST, b"n,,n=" + first, FIRST + first):
+        run = exchange()
+        if run.step(begin).outcome == CONTINUE:
+            assert run.step(last).outcome == FAILURE
+            assert run.step(FINAL[: len(last)] + last).outcome == FAILURE
 
 
 @pytest.mark.parametrize(
@@ -131,6 +145,38 @@ def test_nonces_are_drawn_anew() -> None:
     assert runs[0] != runs[1]
 
 
+def test_a_short_salt_is_good_for_the_plain_password_alone() -> None:
+    keys = scram.keys_for("pencil", 4096, b"8 bytes.")
+    assert scram.verify(keys, b"pencil")
+    assert ScramExchange({"user": keys}.get, decoy).step(FIRST).outcome == FAILURE
+
+
+def test_a_name_that_takes_long_to_prepare_is_refused_unprepared() -> None:
+    """One character, U+FDFA, becomes eighteen, and a preparation looks at each in Python."""
+    for name in ("a" * 257, "\ufdfa" * 15):
+        users = {name: scram.keys_for("pencil", 4096, SALT)}
+        first = f"n,,n={name},r=abc".encode()
+        assert ScramExchange(users.get, decoy).step(first).outcome == FAILURE
+        assert not scram.is_usable(name)
+    assert scram.is_usable("a" * 256)
+
+
+@pytest.mark.parametrize("name", ["\U0001f600", "a\u0627", "\u00ad"])
+def test_a_name_that_rfc_4013_prohibits_is_for_the_plain_password_alone(name: str) -> None:
+    users = {name: scram.keys_for("pencil", 4096, SALT)}
+    first = f"n,,n={name},r=abc".encode()
+    assert ScramExchange(users.get, decoy).step(first).outcome == FAILURE
+    assert not scram.is_usable(name)
+
+
+def test_a_long_password_is_compared_as_it_is() -> None:
+    keys = scram.keys_for("a" * 65_535, 4096, SALT)
+    assert scram.verify(keys, b"a" * 65_535)
+    with pytest.raises(ValueError, match="too long"):
+        scram.keys_for("\ufdfa" * 300)
+    assert not scram.verify(keys, "\ufdfa".encode() * 21_000)
+
+
 def test_lines_hold_the_keys() -> None:
     keys = scram.keys_for("pencil", 4096, SALT)
     again = scram.parse_line(scram.line_of(keys))
@@ -158,5 +204,5 @@ def test_saslprep_examples_of_rfc_4013(text: str, prepared: str) -> None:
 
 @pytest.mark.parametrize("text", ["\u0007", "\u06271", "a\u0627"])
 def test_saslprep_prohibits(text: str) -> None:
-    with pytest.raises(ValueError, match=r"prohibits|directions"):
+    with pytest.raises(ValueError, match=r"forbidden|malformed"):
         saslprep(text)

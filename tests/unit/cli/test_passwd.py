@@ -56,6 +56,7 @@ def test_from_the_first_user_to_the_last(path: Path) -> None:
         (("alice", "--create", "-b", ""), "The password is empty"),
         (("alice", "--create", "--delete"), "--delete takes no other option"),
         (("alice", "--create", "--scram", "-b", "a\u0627"), "cannot be used"),
+        (("\U0001f600", "--create", "--scram", "-b", "x"), "cannot be used with --scram"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_changes_nothing(
