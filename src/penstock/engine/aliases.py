@@ -11,9 +11,9 @@ it, and none that defines it anew may overtake one that uses it.
 So each alias remembers with which of the link's batches its definition and its last use leave:
 
 * held packets leave in order, and may always use or define;
-* one that leaves at once uses an alias only when the definition has left, and gives it to
-  another topic only when all its uses have;
-* one that waits behind held packets of QoS 0, for nothing but its place, has no alias.
+* a packet that leaves at once uses an alias only when the definition has left, and defines it anew
+  only when all its uses have left;
+* a packet that waits behind held packets of QoS 0, only to keep its place, has no alias.
 
 Free aliases are assigned as topics come. Once there are none, the clock algorithm replaces one:
 a hand goes round, one step for each topic without alias; an alias used since the hand last came

@@ -20,13 +20,13 @@ Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maxim
 [MQTT-3.2.2-17], Server Keep Alive [MQTT-3.2.2-21].
 
 Keep alive: a PINGREQ every three quarters of the interval, busy or not, so that the server hears
-of us in time whatever else is sent [MQTT-3.1.2-20]. A server that says nothing for one and a half
-intervals, its PINGRESPs included, is given up.
+of us in time whatever else is sent [MQTT-3.1.2-20]. The connection to a server that sends nothing
+for one and a half intervals, not even PINGRESP, is ended.
 
-A session *inherited* from a former program is first freed of what that may have left there
-(``inherited``).
+If the session is *inherited* from a former program, the packet identifiers that it may have left on
+the server are released first (``inherited``).
 
-What the server sends is handed to the ``Application``, which says when it is done with it
+Messages from the server go to the ``Application``, which settles them when it has processed them
 (``receiving``).
 """
 

@@ -1,7 +1,7 @@
 """Counters: what went through one broker since it started, as plain integers.
 
 The code that handles a packet adds to them; only the shell reads them (``$SYS``, metrics).
-What a batch can add at once is added once a batch: an integer on the hot path costs a few
+Totals that a batch can add at once are added once a batch: an integer on the hot path costs a few
 nanoseconds, an object or a look-up would cost more than the packet.
 
 Bytes are those of MQTT packets, without what TLS, WebSocket or TCP add to them.

@@ -9,11 +9,11 @@ A dead letter has the payload, the QoS and the properties of the message, withou
 and three user properties: why it was dropped, for which client identifier, and its topic. It is
 routed like any message, so a stream takes it into a table and a client may subscribe to it.
 
-What a dead letter displaces where it goes makes no dead letter again, nor does a dead letter
-that is dropped itself: there is no loop. At most ``PENDING_MAX`` wait, with ``PENDING_BYTES_MAX``
-of bodies in memory; those beyond are counted (``DEAD_LETTER_LOST``). ``PER_TICK_MAX`` or
-``PER_TICK_BYTES_MAX`` are published at a time. One that waits is not stored yet: a crash within a
-tick of the drop loses it, and nothing else.
+A message that is dropped to make room for a dead letter makes no dead letter itself, nor does a
+dead letter that is dropped: there is no loop. At most ``PENDING_MAX`` wait, with
+``PENDING_BYTES_MAX`` of bodies in memory; further ones are counted (``DEAD_LETTER_LOST``).
+``PER_TICK_MAX`` or ``PER_TICK_BYTES_MAX`` are published at a time. A waiting one is not stored yet:
+a crash within a tick of the drop loses it, and nothing else.
 """
 
 from __future__ import annotations

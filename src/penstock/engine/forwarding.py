@@ -1,4 +1,4 @@
-"""What a bridge changes in a message that it forwards: another topic, and one hop more.
+"""The changes that a bridge makes to a message it forwards: another topic, and one hop more.
 
 ::
 

@@ -1,4 +1,4 @@
-"""What a server grants a CONNECT, and the reason it refuses one.
+"""The answer of a server to a CONNECT: what it grants, and the reason it refuses one.
 
 These are pure functions of the packet and the limits. The differences between the versions of the
 protocol when a session is opened are all in this file.

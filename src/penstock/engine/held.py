@@ -10,14 +10,14 @@ waits for PUBREL (``inbound``).
                   │                   ╰─ its body is in the log only ─▶ asked for ─╯
                   ╰─ await_rel_timeout, end of the session ─▶ dropped, counted
 
-What waits holds the log back, so that the timeout goes on while the client is away, and all that
-wait have a bound by bytes (``kept``).
+A waiting message keeps the log from being trimmed, so its timeout goes on while the client is
+disconnected, and all waiting messages together have a limit in bytes (``kept``).
 
 A stored session's message is in the log from the beginning, as an internal one, written by
-the commit that lets PUBREC go; routed, it is appended once more, at its place in the order of
-releases, by the commit that forgets the identifier. A session that is not stored needs the log
-only for what memory has no room for. In memory are at most ``bytes_max`` of bodies, none while
-the client is away, and one that does not fit in where it must leave next.
+the commit that releases PUBREC; when it is routed, it is appended once more, in the order of the
+PUBRELs, by the commit that forgets the identifier. A session that is not stored needs the log only
+for bodies that memory has no room for. Memory has at most ``bytes_max`` of bodies, none while the
+client is disconnected, and a body that does not fit only when its message is the next to leave.
 
 Messages leave in the order of their PUBRELs. The line ends with the connection: the client
 sends PUBREL again until it has PUBCOMP.

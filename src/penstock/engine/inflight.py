@@ -15,17 +15,17 @@
       session lost ─▶ AWAIT_PUBCOMP: free   the others: sent again, to a receiver that knows
                                             nothing of them, so without DUP
 
-A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. What is not
-in ``_TRANSITIONS`` is a protocol error; an acknowledgement for a packet identifier
-that is not in the window is answered by the session (``UNKNOWN``).
+A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. A transition that is
+not in ``_TRANSITIONS`` is a protocol error; the session answers an acknowledgement for a packet
+identifier that is not in the window (``UNKNOWN``).
 
-Invariants: at most ``capacity`` places are taken by what was sent on this connection;
-a packet identifier in the window, or in use by SUBSCRIBE, is never given out again; entries keep
-the order in which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
+Invariants: messages sent on this connection take at most ``capacity`` places; a packet
+identifier in the window, or in use by SUBSCRIBE, is never assigned again; entries keep the
+order in which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
 
-What is stored of a window are its pages. A page is ``PAGE_PLACES`` places that were given out one
-after the other; a commit has those in which anything changed since the one before, so that its cost
-follows what was sent and acknowledged, and not the length of the window::
+A window is stored in pages. A page is ``PAGE_PLACES`` places that were assigned one after the
+other; a commit has the pages that changed since the last one, so that its cost follows the number
+of messages sent and acknowledged, and not the length of the window::
 
       page 7            page 8            page 9
       [ · · 3 · 5 ·· ]  [ 1 ········ 8 ]  [ 1 2 3            next place
@@ -229,8 +229,9 @@ class InFlightWindow:
         """Restore an entry from a page in the store, the oldest first; it counts as not sent on
         this connection.
 
-        The next identifier that follows from no sequence is behind its own: one that was free for a
-        moment may still be acknowledged twice, where MQTT 3.1 had the message sent again by time.
+        Identifiers that follow from no sequence are assigned from behind this one on: an identifier
+        that was just freed may still be acknowledged a second time, where an MQTT 3.1 message was
+        sent again by time.
         """
         delivery.in_flight(packet_id, state, False)
         self._entries[packet_id] = delivery
@@ -302,7 +303,7 @@ class InFlightWindow:
     def give_up(self, entry: Delivery) -> None:
         """Give up ``entry``, which was sent once and cannot be sent again.
 
-        At QoS 2 the receiver may have it and keep the packet identifier: were it used anew,
+        At QoS 2 the receiver may have it and keep the packet identifier: if it were used again,
         the next message would be taken for this one. So it stays taken until the receiver
         let go of it: PUBREL is sent in place of the message.
         """
@@ -347,8 +348,8 @@ class InFlightWindow:
         """Return the entries that other members of shared subscriptions may take over: QoS 1, the
         oldest first.
 
-        Not QoS 2: one that is on its way stays with this session, and is lost with it
-        [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        QoS 2 messages are not among them: one in flight stays with this session, and is lost with
+        it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
         """
         return [
             entry
@@ -366,7 +367,7 @@ class InFlightWindow:
     def reconnected(self, capacity: int) -> None:
         """Begin a new connection: everything in the window is to be sent again, in order.
 
-        What is left from before counts against the new capacity [MQTT 5 §4.4, §4.9]:
+        Entries of earlier connections count against the new capacity [MQTT 5 §4.4, §4.9]:
         at most ``capacity`` are sent until acknowledgements free places.
         """
         self.capacity = capacity

@@ -14,13 +14,13 @@ of the state they promise (delivery contract, rule 1). Bytes held on one link ke
 so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and no message
 passes one of QoS 1 or 2 that is held.
 
-What is written to a link is counted until the shell has handed it to the socket, and from
-then on for as long as the socket's buffer is full, so that memory has a bound whatever the
-peer does::
+Bytes that are written to a link are counted until the shell has handed them to the socket, and
+from then on for as long as the socket's buffer is full, so that memory has a limit whatever
+the peer does::
 
       send, hold ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
                     ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
-                          queue, and what the peer asks for is not read (``connection``)
+                          queue, and the peer's packets are not read (``connection``)
 
 That is the limit of one link. All links together have one too, beyond the ``FREE_BYTES`` of each:
 their pending bytes and the bytes in the sockets' buffers, which the shell reports (``buffers``) for

@@ -11,9 +11,9 @@ that subscribes costs the others nothing, however many topics are in use.
                              ╰─ 2 ── c ●         forgotten
 
 Branches stay when their topics are forgotten, because the next message brings them back;
-when there are too many of anything, all is forgotten and begins anew. So it is when looking
-for what to forget has become as much work as matching it all again: a filter such as ``+/x``
-passes every branch, and one SUBSCRIBE may hold thousands of them.
+when a limit is reached, the whole cache is cleared. It is also cleared when the search for topics
+to forget has become as much work as matching all of them again: a filter such as ``+/x`` visits
+every branch, and one SUBSCRIBE may have thousands of such filters.
 """
 
 from __future__ import annotations

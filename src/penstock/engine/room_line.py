@@ -1,5 +1,4 @@
-"""Lines of publishers that wait for room in one queue or group, and who goes on when there is
-some.
+"""The lines of publishers that wait for room in one queue or group: when which of them may go on.
 
 ::
 
@@ -10,8 +9,8 @@ some.
                   │                                         │ not refused
                   ╰──── behind the others ── refused ────◀ goes on, and then the next
 
-One place lets one publisher go on, however many wait for it, and publishers in other lines are not
-checked.
+A line is *told* when there may be room. One place lets one publisher go on, however many wait for
+it, and publishers in other lines are not checked.
 
 Where memory is lacking, nothing signals when others give it back: such a line is told in each tick.
 

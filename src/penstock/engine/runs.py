@@ -110,7 +110,8 @@ class Run:
 def join(runs: list[Run], run: Run) -> None:
     """Append ``run`` to ``runs``; merge it into the last one if it follows on it and fits.
 
-    A run that is appended as it is belongs to ``runs`` from then on, and grows with what follows.
+    A run that is appended whole belongs to ``runs`` from then on, and later runs may be merged into
+    it.
     """
     last = runs[-1] if runs else None
     if last is None or last.end != run.first or len(last) + len(run) > RUN_LEN_MAX:
