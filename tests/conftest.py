@@ -19,6 +19,7 @@ from hypothesis import settings
 import penstock
 from penstock.cli.version import build_kind
 from penstock.config.settings import Settings
+from tests.support.budget import budget
 from tests.support.fixtures import clients, name, own_broker, shared_broker
 
 __all__ = ["clients", "name", "own_broker", "shared_broker"]  # fixtures for all tests
@@ -46,11 +47,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return ranks.get(item.path.relative_to(tests).parts[0], len(ranks))
 
     items.sort(key=rank_of)
+    for item in items:
+        for mark in item.iter_markers("torture"):
+            if not mark.args:
+                raise pytest.UsageError(f"{item.nodeid}: torture needs a reason")
 
 
 # No test is timed: machines are slow at times. The rest is as it was, in CI as without it.
-settings.register_profile("untimed", settings(), deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("budgeted", settings(), deadline=None, max_examples=budget(100))
+settings.load_profile("budgeted")
 
 
 def expected_kind() -> str | None:

@@ -27,6 +27,7 @@ from tests.contract.archived import (
     publish_mixed,
     writing,
 )
+from tests.support.budget import budget
 
 
 @pytest.fixture
@@ -248,7 +249,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, small=st.sampled_from([1, 700, 2**30]))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=budget(40), deadline=None, suppress_health_check=list(HealthCheck))
 def test_nothing_of_a_stream_is_missing_whatever_happens(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, object]], small: int
 ) -> None:

@@ -35,7 +35,7 @@ def play_dialled(seed: int, dialled: Make = Dialled) -> LinkWorld:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_every_promise_is_kept_by_the_connecting_role() -> None:
-    play_seeds(play_dialled, 1000)
+    play_seeds(play_dialled, 300)
 
 
 def test_the_runs_do_what_they_are_for() -> None:

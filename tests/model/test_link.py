@@ -145,7 +145,7 @@ def play(
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_every_promise_is_kept_over_a_bad_link() -> None:
-    play_seeds(play, 1000)
+    play_seeds(play, 300)
 
 
 def test_the_runs_do_what_they_are_for() -> None:

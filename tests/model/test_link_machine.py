@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from tests.model.endpoint import Endpoint
 from tests.model.link import TOPICS, LinkWorld, Profile
 from tests.model.test_link_faults import TakesEverythingForNew
+from tests.support.budget import budget
 
 SIDES = st.sampled_from((0, 1))
 RECEIVE_MAXIMA = st.sampled_from((1, 2, 5, 65535))
@@ -133,7 +134,7 @@ class LinkMachine(RuleBasedStateMachine):
 
 TestLinkMachine = LinkMachine.TestCase
 TestLinkMachine.settings = settings(
-    max_examples=150,
+    max_examples=budget(150),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],

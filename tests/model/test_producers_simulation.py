@@ -222,7 +222,7 @@ def play(seed: int) -> Plant:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_each_message_is_in_the_log_once_and_in_order() -> None:
-    play_seeds(play, 300)
+    play_seeds(play, 100)
 
 
 def test_the_runs_are_hard_enough() -> None:

@@ -377,4 +377,4 @@ def play(seed: int) -> None:
 
 @pytest.mark.timeout(TIMEOUT_S)
 def test_without_room_every_promise_is_kept() -> None:
-    play_seeds(play, 300)
+    play_seeds(play, 120)

@@ -83,4 +83,4 @@ def _play(seed: int, disk: Disk) -> None:
 @pytest.mark.timeout(TIMEOUT_S)
 @pytest.mark.parametrize("make", [MemoryDisk, RocksDisk])
 def test_every_promise_is_kept(make: Callable[[], Disk]) -> None:
-    play_seeds(partial(play, make=make), 150)
+    play_seeds(partial(play, make=make), 60)

@@ -23,7 +23,7 @@ MESSAGES: Final = 3000
 NAME: Final = "log-to-table"
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts a Spark cluster")
 def test_rows_equal_acknowledgements_after_a_kill_of_each(
     tmp_path: Path, spark: SparkSession
 ) -> None:

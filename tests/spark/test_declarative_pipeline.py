@@ -76,7 +76,7 @@ def rows(project: Path, table: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts Spark three times")
 def test_each_run_goes_on_after_the_last(project: Path, tmp_path: Path, clients: Clients) -> None:
     with running_broker(tmp_path, stream=True) as broker:
         point(project, broker)

@@ -100,7 +100,7 @@ def windows(path: Path, first_s: int) -> list[tuple[float, int, int, int]]:
     )
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts Spark three times")
 def test_after_a_kill_each_window_is_there_once_and_the_last_row_is_the_last(
     log: LogWriter, config: Path, service: ServiceProcess
 ) -> None:

@@ -56,7 +56,7 @@ def job(service: ServiceProcess, tmp_path: Path) -> Iterator[Job]:
         made.process.stdout.close()
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts Spark twice")
 def test_a_killed_job_goes_on_with_each_message_once_and_leaves_no_process(
     log: LogWriter, job: Job
 ) -> None:

@@ -79,7 +79,7 @@ def run(spark: SparkSession, settings: LandingSettings) -> None:
     Landing(settings, open_spark=lambda *_: contextlib.nullcontext(own)).run()
 
 
-@pytest.mark.long
+@pytest.mark.torture("kills broker, service and Spark in turn")
 def test_each_message_that_landed_has_a_receipt_whoever_was_killed(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

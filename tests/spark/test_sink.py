@@ -186,7 +186,7 @@ def test_a_batch_that_spark_runs_again_is_published_once(
     assert numbers(broker, "out/#") == list(range(600))
 
 
-@pytest.mark.long
+@pytest.mark.torture("publishes 100,000 rows under kills")
 def test_a_decided_batch_is_published_though_spark_never_comes_back(broker: Broker) -> None:
     """Staged by tasks, decided, and the broker is killed while it publishes, again and again."""
     count, files = 100_000, 2  # enough for a slow machine to be in time to kill
@@ -245,7 +245,7 @@ def reaches(broker: Broker, end: int) -> bool:
     return end_of_log(broker) >= end
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts a second Spark and kills it")
 def test_source_to_sink_is_exactly_once_while_driver_and_broker_are_killed(
     spark: SparkSession, broker: Broker, query: Callable[[], DataStreamWriter], tmp_path: Path
 ) -> None:

@@ -63,7 +63,7 @@ def killed_job(log: LogWriter, config: Path, service: ServiceProcess) -> None:
     assert len(list(commits.glob("*.json"))) < 10
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts Spark three times")
 @pytest.mark.usefixtures("killed_job")
 def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     config: Path, service: ServiceProcess
@@ -89,7 +89,7 @@ def test_after_a_kill_rows_and_dead_letters_are_all_messages(
     assert "0 offsets, 0.0 s" in status
 
 
-@pytest.mark.long
+@pytest.mark.torture("starts Spark twice")
 def test_the_sentence_that_a_person_needs_comes_alone_and_the_rest_where_it_is_asked_for(
     log: LogWriter, config: Path, service: ServiceProcess
 ) -> None:
@@ -119,7 +119,7 @@ def test_the_sentence_that_a_person_needs_comes_alone_and_the_rest_where_it_is_a
     assert told.splitlines()[-1] == lines[-1]
 
 
-@pytest.mark.long
+@pytest.mark.torture("waits for Spark's own attempts")
 def test_without_java_a_run_ends_and_says_so(
     log: LogWriter, config: Path, service: ServiceProcess
 ) -> None:

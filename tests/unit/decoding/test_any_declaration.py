@@ -17,6 +17,7 @@ from penstock.config.column_type import TYPES
 from penstock.config.decoder import Kind
 from penstock.decoding.api import Decoder
 from penstock.errors import ConfigError
+from tests.support.budget import budget
 from tests.unit.decoding.decode import decoder, outcome
 from tests.unit.decoding.test_with_a_schema import (
     DATUM,
@@ -158,7 +159,7 @@ def made(declaration: dict[str, Any], files: dict[str, str]) -> Decoder | None:
         return None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=budget(300), deadline=None)
 @given(declaration=DECLARATION, data=st.data())
 def test_every_message_becomes_rows_or_is_broken_or_empty(
     files: dict[str, str], declaration: dict[str, Any], data: st.DataObject

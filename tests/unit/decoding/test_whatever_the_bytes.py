@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.api import Decoder
 from penstock.decoding.documents import DocumentDecoder, NoQuickReader
+from tests.support.budget import budget
 from tests.unit.decoding.decode import decoder, outcome
 from tests.unit.decoding.real_payloads import SAMPLES
 from tests.unit.decoding.sparkplug_payloads import PAYLOAD, birth
@@ -152,14 +153,14 @@ def is_empty(payload: bytes) -> bool:
     return len([line for line in lines if line.strip("\r")]) < 2
 
 
-@settings(max_examples=40)
+@settings(max_examples=budget(40))
 @given(payloads=st.lists(st.binary(max_size=40) | changed(), max_size=4))
 def test_any_bytes(decoders: dict[str, Decoder], payloads: list[bytes]) -> None:
     for one in decoders.values():
         check(one, payloads)
 
 
-@settings(max_examples=80)
+@settings(max_examples=budget(80))
 @given(values=st.lists(DOCUMENTS, min_size=1, max_size=4))
 def test_any_document(decoders: dict[str, Decoder], values: list[object]) -> None:
     notations = list(zip(*(encoded(value) for value in values), strict=True))
@@ -173,7 +174,7 @@ def test_any_document(decoders: dict[str, Decoder], values: list[object]) -> Non
     assert repr(quick.rows) == repr(without)
 
 
-@settings(max_examples=50)
+@settings(max_examples=budget(50))
 @given(
     lines=st.lists(
         st.lists(st.text(max_size=5) | st.floats().map(str), min_size=16, max_size=16), max_size=3

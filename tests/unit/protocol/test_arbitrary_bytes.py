@@ -8,6 +8,7 @@ from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connect, Packet
 from penstock.protocol.properties import parse_properties
+from tests.support.budget import budget
 from tests.unit.protocol import strategies
 
 REASONS = {0x81, 0x82, 0x84, 0x90, 0x94, 0x95}
@@ -40,13 +41,13 @@ def _check(data: bytes, version: int, server: bool) -> None:
         assert _read(written, before, server, len(written)) == ([packet], 0)
 
 
-@settings(max_examples=500)
+@settings(max_examples=budget(100))
 @given(st.binary(max_size=200), st.sampled_from([0, 3, 4, 5]), st.booleans())
 def test_any_bytes(data: bytes, version: int, server: bool) -> None:
     _check(data, version, server or version == 0)
 
 
-@settings(max_examples=500)
+@settings(max_examples=budget(100))
 @given(st.integers(0, 255), st.binary(max_size=100), st.sampled_from([0, 3, 4, 5]), st.booleans())
 def test_any_body_behind_a_right_length(
     first: int, body: bytes, version: int, server: bool
@@ -54,7 +55,7 @@ def test_any_body_behind_a_right_length(
     _check(bytes((first, len(body))) + body, version, server or version == 0)
 
 
-@settings(max_examples=500)
+@settings(max_examples=budget(100))
 @given(st.data(), strategies.VERSIONS, st.booleans())
 def test_a_packet_with_changed_bytes(data: st.DataObject, version: int, server: bool) -> None:
     kind = strategies.from_client if server else strategies.from_server
@@ -64,7 +65,7 @@ def test_a_packet_with_changed_bytes(data: st.DataObject, version: int, server: 
     _check(bytes(changed), version, server)
 
 
-@settings(max_examples=300)
+@settings(max_examples=budget(100))
 @given(st.data(), strategies.VERSIONS)
 def test_a_connect_with_changed_bytes(data: st.DataObject, version: int) -> None:
     changed = bytearray(encode(data.draw(strategies.connects(version)), version))

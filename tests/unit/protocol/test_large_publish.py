@@ -13,6 +13,7 @@ from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.large_publish import LARGE_BYTES, TELLING_BYTES
 from penstock.protocol.packets import Packet, Pingreq, Publish
 from penstock.protocol.properties import Properties
+from tests.support.budget import budget
 
 MAXIMUM = 16 * LARGE_BYTES
 VERSIONS = [V31, V311, V5]
@@ -33,7 +34,7 @@ def in_pieces(wire: bytes, version: int, steps: list[int]) -> list[Packet]:
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=budget(150), deadline=None)
 @given(
     version=st.sampled_from(VERSIONS),
     qos=st.integers(0, 2),

@@ -25,6 +25,7 @@ from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import ReceiptsSent
 from penstock.store.api import NOTHING_LEASED
 from penstock.store.memory import MemoryStore
+from tests.support.budget import budget
 
 EPOCH = "e1"
 END = 40
@@ -158,7 +159,7 @@ async def test_a_table_moves_only_over_ranges_that_begin_where_it_is(tmp_path: P
     assert not await again.forget(ForgetTable("t"))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=budget(40), deadline=None)
 @given(
     asking=st.sets(st.integers(0, END - 1)),
     steps=st.lists(

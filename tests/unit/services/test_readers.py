@@ -14,6 +14,7 @@ from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.services.readers import Reader, Readers
 from penstock.store.api import NOTHING_LEASED
+from tests.support.budget import budget
 
 EPOCH = "20261121T000000-00000001"
 END = 100
@@ -237,4 +238,4 @@ class Promises(RuleBasedStateMachine):
 
 
 TestPromises = Promises.TestCase
-TestPromises.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestPromises.settings = settings(max_examples=budget(60), stateful_step_count=40, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.spark.tables.tiers import REST_S, LiveFile, due_groups, tier_of
+from tests.support.budget import budget
 
 MIB = 2**20
 NOW_S = 1_000_000.0
@@ -61,7 +62,7 @@ def test_the_tier_of_a_file_is_the_number_of_its_digits(rows: int, tier: int) ->
     assert tier_of(rows, 10) == tier
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=budget(50), deadline=None)
 @given(
     st.lists(st.integers(1, 3000), min_size=1, max_size=400),
     st.sampled_from([2, 3, 10]),

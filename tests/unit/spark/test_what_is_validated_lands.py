@@ -28,6 +28,7 @@ from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
+from tests.support.budget import budget
 from tests.support.schema_registry import schema_registry
 from tests.unit.decoding.sparkplug_payloads import birth, payload
 from tests.unit.decoding.test_with_a_schema import avro, message, reading_descriptor, written
@@ -268,7 +269,7 @@ PAYLOADS = st.one_of(
 )
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=budget(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     DECLARATIONS, st.lists(st.tuples(st.sampled_from(("plant/7/0.5", "plant/x", "a")), PAYLOADS))
 )

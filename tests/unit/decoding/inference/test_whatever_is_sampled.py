@@ -16,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.budget import budget
 from tests.unit.decoding.inference.inferring import Messages, inferred
 
 TEXTS = st.text(max_size=8) | st.sampled_from(
@@ -69,7 +70,7 @@ def landed_by_offset(messages: Messages) -> tuple[dict[int, int], dict[int, str]
 
 
 @given(st.lists(st.tuples(TOPICS, OBJECTS), min_size=1, max_size=20))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=budget(60))
 @example([("a", {"v": 2**64}), ("a", {"v": 0.5})])
 @example([("a", {"v": True}), ("a", {"v": 1.0})])
 def test_objects_are_as_many_rows(sampled: list[tuple[str, dict[str, Any]]]) -> None:
@@ -80,7 +81,7 @@ def test_objects_are_as_many_rows(sampled: list[tuple[str, dict[str, Any]]]) -> 
 
 
 @given(st.lists(st.tuples(TOPICS, VALUES), min_size=1, max_size=20))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=budget(60))
 def test_documents_are_rows_or_empty_or_a_few_announced(
     sampled: list[tuple[str, Any]],
 ) -> None:
@@ -93,7 +94,7 @@ def test_documents_are_rows_or_empty_or_a_few_announced(
 
 @pytest.mark.parametrize("dumps", [cbor2.dumps, msgspec.msgpack.encode])
 @given(st.data())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=budget(60))
 def test_binary_documents_are_as_many_rows(dumps: Any, data: st.DataObject) -> None:
     numbers: st.SearchStrategy[Any] = (
         st.integers(-(2**63), 2**63 - 1) | st.floats() | st.binary(max_size=5) | TEXTS
@@ -114,7 +115,7 @@ def test_binary_documents_are_as_many_rows(dumps: Any, data: st.DataObject) -> N
 
 
 @given(st.lists(st.tuples(TOPICS, st.binary(max_size=12) | TEXTS.map(str.encode)), max_size=20))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=budget(60))
 def test_any_bytes_are_a_row_or_an_announced_dead_letter_or_empty(messages: Messages) -> None:
     rows, dead = landed_by_offset(messages)
     for offset, (_, payload) in enumerate(messages):
