@@ -15,12 +15,11 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.clock import Now
-from penstock.engine.effects import Commit
+from penstock.engine.effects import Commit, Stored
 from penstock.engine.link import Link
 from penstock.engine.message import Message
 from penstock.engine.server import Server
 from penstock.engine.server_connection import ServerConnection
-from penstock.engine.session import Session
 from penstock.store.api import Store
 
 
@@ -41,7 +40,7 @@ class Pipe:
 class Read:
     """Bodies asked from the log; ``bodies`` is set when they were read."""
 
-    def __init__(self, session: Session, offsets: list[int]) -> None:
+    def __init__(self, session: Stored, offsets: list[int]) -> None:
         self.session = session
         self.offsets = offsets
         self.bodies: dict[int, Message] | None = None
@@ -130,6 +129,5 @@ class Shell:
                 pipe.to_device += b"".join(release.pieces)
             release.done()
         for stored, offsets in commit.wanting:
-            assert isinstance(stored, Session)
             if stored.wants(offsets):
                 self.reads.append(Read(stored, offsets))

@@ -292,8 +292,6 @@ class Crowd:
             waits = connection._publishing._waiting()
             lines = waits.lines
             effects = self.bench.server.effects
-            if effects.tick_line in lines:
-                continue  # of several groups, whose turns decide too
             if any(line in effects.told_lines._in_tick for line in lines):
                 continue  # memory comes back unheard
             if lines and effects.store_line not in lines:
@@ -317,13 +315,7 @@ class Crowd:
         if isinstance(line, SessionLine):
             return line._session.refuses(size_bytes, 0)
         assert isinstance(line, GroupLine)
-        group = line._group
-        matches = self.bench.server.router.trie.match(message.topic)
-        taken = {match.session: 1 for match in matches.sessions}
-        member = group.choose(message, size_bytes, None, False, taken)
-        return member is not None and group.refuses(
-            member, size_bytes, taken.get(member.session, 0)
-        )
+        return line._group.refuses(message)
 
     def check_promises(self) -> None:
         """What was acknowledged arrived, in order, QoS 2 once; what was refused did not."""

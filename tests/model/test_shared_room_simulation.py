@@ -28,8 +28,8 @@ from penstock.engine import drop_counts
 from penstock.engine.access import Authorize, Permissions
 from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
-from penstock.engine.message import Delivery
 from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.registry import LowestOffset
 from penstock.engine.session import Session
 from penstock.engine.share_group import ShareGroup
@@ -95,6 +95,12 @@ def qos2_in_flight(session: Session) -> int:
     return sum(
         entry.qos == 2 and entry.state != AWAIT_PUBCOMP for entry in session._window.entries()
     )
+
+
+def in_memory_only(group: ShareGroup) -> int:
+    """Messages that wait for the group, and that a crash takes."""
+    waiting = group.queue._queue.waiting(1_000_000)
+    return sum(delivery.sequence == 0 for delivery in waiting)
 
 
 @final
@@ -204,8 +210,7 @@ class Member:
 class World:
     """One run."""
 
-    def __init__(self, seed: int, varied: bool = False, portion: int = 0) -> None:
-        self.portion = portion
+    def __init__(self, seed: int, varied: bool = False) -> None:
         self.random = random = Random(seed)
         self.varied = varied
         self.alone = random.random() < 0.5  # one group and nothing beside: its room can be asked
@@ -222,7 +227,6 @@ class World:
             waiting = 0
         limits = EngineLimits(qos0_bytes_max=memory, waiting_bytes_max=waiting)
         self.bench = Bench(limits, streams, sharing, authorize=rights, zones=self.zones)
-        self.in_portions()
         self.arrived: set[int] = set()
         self.accepted: set[int] = set()
         self.completed = 0
@@ -248,13 +252,6 @@ class World:
             member.connect(5)
             self.subscribe(member)
         self.settle()
-
-    def in_portions(self) -> None:
-        """Every queue is longer than what is handed on of it at once."""
-        if self.portion > 0:
-            sharing = self.bench.server.router.sharing
-            sharing.portion = self.portion
-            sharing.first_look = min(2, self.portion)
 
     def _bounds(self, zone: str) -> EngineLimits:
         random = self.random
@@ -337,13 +334,12 @@ class World:
             assert self.bench.server.drops.counts[drop_counts.QUEUE_FULL] == full
 
     def _has_room(self, topic: str, size_bytes: int) -> bool:
-        """Whether a member that may have it has."""
-        return any(
-            session is not None
-            and self._may_have(session, topic)
-            and session.has_place(size_bytes, 0)
-            for session in (member.session for member in self.members)
-        )
+        """Whether a member that may have it has, or their queue."""
+        members = [member.session for member in self.members]
+        allowed = [one for one in members if one is not None and self._may_have(one, topic)]
+        if any(session.room_for_shared(None) == ANY_QOS for session in allowed):
+            return not self.groups[0].by_hash
+        return bool(allowed) and self.groups[0].queue.has_room(size_bytes)
 
     def _may_have(self, session: Session | None, topic: str) -> bool:
         """Whether this is a member, and allowed to receive."""
@@ -381,6 +377,9 @@ class World:
             self.ends = True
             ended = self.counted(drop_counts.SESSION_ENDED)
             held = session.window_length + session.queue_length
+            for group in self.groups:
+                if list(group.members) == [session]:
+                    held += group.queue.queue_length
             others = not self.varied and any(
                 other is not member and self._may_have(other.session, TOPICS[0])
                 for other in self.members
@@ -444,12 +443,13 @@ class World:
                 self.expected -= session._queue.qos0_count
             else:
                 self.expected -= undelivered(session) + session.queue_length
+        for group in self.groups:
+            self.expected -= in_memory_only(group)
         self._counted_before.update(dict(enumerate(self.bench.server.drops.counts)))
         for member in self.members:
             member.gone()
         self.bench.restart()
         self._asking = None
-        self.in_portions()
         self.publisher = self.bench.join("publisher")
         for member in self.members:
             member.permit()
@@ -476,54 +476,35 @@ class World:
         pending = sum(
             undelivered(session) + session.queue_length
             for session in self.bench.server.registry.sessions.values()
-        )
+        ) + sum(group.queue.queue_length for group in self.groups)
         dropped = self._counted_before.total() + sum(self.bench.server.drops.counts)
         assert pending + self.completed + dropped == self.expected
 
     def nothing_waits_beside_room(self) -> None:
-        """Once all had their turns, no connected member has room for what another holds."""
-        sessions = self.bench.server.registry.sessions.values()
-        longest = max([session.queue_length for session in sessions], default=0)
-        turns = 2 * (1 + longest // self.bench.server.router.sharing.portion) + 5
-        waiting = self._waiting()
-        while turns > 0:
+        """Once all had their turns, no connected member has room for what waits."""
+        before: list[tuple[int, int]] = []
+        while before != (waiting := self._waiting()):
             before = waiting
             self.bench.pass_s(1)
             if not self.bench.is_idle:
                 self.settle()
-            waiting = self._waiting()
-            turns -= before == waiting
-        for group in self.bench.server.router.sharing.groups.values():
-            for session in self.bench.server.registry.sessions.values():
-                if session in group.members:
-                    if session.link is not None:
-                        continue
-                elif session not in group.parked.holders:
-                    continue  # it left one of that name that ended: this does not know of it
-                found = session.shared_waiting({group.topic_filter}, session.link is None, 10_000)
-                for delivery in found:
-                    shared, message = delivery.shared, delivery.message
-                    assert shared is not None
-                    if message is None and shared.qos == 0 and not session.keeps_qos0(True):
-                        continue
-                    size_bytes = delivery.size_bytes if message is None else message.size_bytes()
-                    member = group.choose(message, size_bytes, session, True, None, shared.qos)
-                    assert member is None or self.read_since(group, session, delivery)
+        for group in self.groups:
+            for member in group.members.values():
+                member.room = member.session.room_for_shared(group)
+                found = group.queue.find(member) if member.room != NO_ROOM else None
+                assert found is None
 
-    @staticmethod
-    def read_since(group: ShareGroup, holder: Session, delivery: Delivery) -> bool:
-        """Return whether ``holder`` may keep what a member has room for: it is connected, will send
-        it itself, and read its body after the group had looked; from the log nobody could take it.
-        """
-        message, shared = delivery.message, delivery.shared
-        if holder.link is None or delivery.offset < 0 or message is None or shared is None:
-            return False
-        size_bytes = message.size_bytes()
-        return group.choose(None, size_bytes, holder, True, None, shared.qos) is None
+    @property
+    def groups(self) -> list[ShareGroup]:
+        """All groups."""
+        return list(self.bench.server.router.sharing.groups.values())
 
     def _waiting(self) -> list[tuple[int, int]]:
         sessions = self.bench.server.registry.sessions.values()
-        return [(session.window_length, session.queue_length) for session in sessions]
+        return [
+            *[(session.window_length, session.queue_length) for session in sessions],
+            *[(0, group.queue.queue_length) for group in self.groups],
+        ]
 
     def rest(self) -> None:
         """Everybody is there and may have everything that is left."""
@@ -539,7 +520,8 @@ class World:
             self.bench.pass_s(0.1)
             self.settle()
             sessions = self.bench.server.registry.sessions.values()
-            if not any(session.window_length + session.queue_length for session in sessions):
+            waits = any(session.window_length + session.queue_length for session in sessions)
+            if not waits and not any(group.queue.queue_length for group in self.groups):
                 return
         raise AssertionError("it never comes to rest")
 
@@ -550,14 +532,9 @@ class World:
             self.subscribe(member)
 
 
-def portion_of(seed: int) -> int:
-    """What is handed on at once: all of it, in two worlds of three little."""
-    return (0, 1, 3)[seed // 2 % 3]
-
-
 def play(seed: int) -> World:
     """Play one run with QoS 1 and 2 and a store, and judge it."""
-    world = World(seed, portion=portion_of(seed))
+    world = World(seed)
     world.run(crashes=seed % 2 == 1)
     world.rest()
     return world
@@ -565,7 +542,7 @@ def play(seed: int) -> World:
 
 def play_varied(seed: int) -> World:
     """Play one run at every QoS, with or without a store, under retention, and judge it."""
-    world = World(seed, varied=True, portion=portion_of(seed))
+    world = World(seed, varied=True)
     world.run(crashes=seed % 2 == 1)
     world.rest()
     assert world.counted(drop_counts.RETENTION) == 0

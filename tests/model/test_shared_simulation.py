@@ -211,7 +211,9 @@ class World:
             if any(member.clean for member in self.members):
                 continue
             sessions = self.bench.server.registry.sessions.values()
+            groups = self.bench.server.router.sharing.groups.values()
             waits = any(session.window_length or session.queue_length for session in sessions)
+            waits = waits or any(group.queue.queue_length for group in groups)
             if not waits and self.under_way is None:
                 return
         raise AssertionError("it never comes to rest")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol, final
 
+from penstock.engine.backlog import Backlog
 from penstock.engine.clock import Now
 from penstock.engine.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
@@ -290,6 +291,7 @@ class World:
                 bodies = known.bodies
                 if bodies is None:
                     bodies = self._shell.store.read(known.offsets)
+                assert isinstance(known.session, Backlog)
                 self._note(f"supply {len(bodies)} to {known.session.client_id}")
                 known.session.supply(known.offsets, bodies, self._now())
                 return

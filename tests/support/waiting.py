@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import final
 
 from penstock.engine.accounts import Account
+from penstock.engine.backlog import Backlog
 from penstock.engine.effects import Effects
 from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Kept
 from penstock.engine.limits import SMALL_BYTES
@@ -61,7 +62,15 @@ class Counted:
             if entry.counted:
                 self.waiting_bytes += DELIVERY_BYTES
                 self.body(entry)
-        for lane in session._queue._lanes.values():
+        self.queue(session, once)
+        self.held_back_bytes += len(session._inbound) * IDENTIFIER_BYTES
+        held = session._inbound.held
+        if held is not None:
+            self.unreleased_bytes += sum(item.size_bytes for item in held._entries.values())
+
+    def queue(self, backlog: Backlog, once: bool) -> None:
+        """Everything that waits in one queue."""
+        for lane in backlog._queue._lanes.values():
             self.packed_bytes += 0 if lane._tail is None else PACKED_BYTES * lane._tail.packed()
             for delivery in lane._unpacked_items():
                 if delivery.gone:
@@ -71,10 +80,6 @@ class Counted:
                 else:
                     self.waiting_bytes += DELIVERY_BYTES
                     self.body(delivery)
-        self.held_back_bytes += len(session._inbound) * IDENTIFIER_BYTES
-        held = session._inbound.held
-        if held is not None:
-            self.unreleased_bytes += sum(item.size_bytes for item in held._entries.values())
 
 
 def forget_who_waits(store: MemoryStore) -> None:
@@ -98,6 +103,10 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
     for session in server.registry.sessions.values():
         everything.session(session, True)
         accounts[session.account].session(session, False)
+    queues = [group.queue for group in server.router.sharing.groups.values()]
+    for queue in queues:
+        everything.queue(queue, True)
+        accounts[queue.account].queue(queue, False)
     for client_id, connection in server.connections.items():
         held_back_bytes = getattr(connection, "held_back_bytes", 0)
         everything.held_back_bytes += held_back_bytes
@@ -107,7 +116,8 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
     for account, counted in accounts.items():
         assert counted.sums == _sums(account), account.key
     sessions = server.registry.sessions.values()
-    assert kept.fetching_bytes == sum(session._fetching_bytes for session in sessions)
+    fetching = sum(session._fetching_bytes for session in sessions)
+    assert kept.fetching_bytes == fetching + sum(queue._fetching_bytes for queue in queues)
     if links is not None:
         _check_links(server, list(links), accounts)
 

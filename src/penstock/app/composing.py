@@ -110,7 +110,7 @@ def engine(
     if recovered.sessions or recovered.next_offset:
         logger.info(
             "recovered %d sessions, %d retained messages, a log of epoch %s up to offset %d",
-            len(recovered.sessions),
+            recovered.session_count,
             len(recovered.retained),
             recovered.epoch,
             recovered.next_offset,

@@ -116,7 +116,7 @@ class Bridge(Application):
         server = self._server
         known = server.registry.sessions.get(name)
         zone = self._limits.zone if known is None else known.zone
-        session = server.registry.open(name, False, NEVER_EXPIRES_S, now, self._limits)
+        session = server.registry.open(name, False, NEVER_EXPIRES_S, self._limits)
         if zone == established(self._limits.zone):
             session.zone = zone
         session.identify(None, None)

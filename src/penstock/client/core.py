@@ -128,7 +128,7 @@ class Core(Application):
         self.take_reply: Callable[[Arrival], bool] | None = None  # see ``responses``
         self.end_replies: Callable[[str], None] | None = None
 
-        self.session = self._open_session(clock.now())
+        self.session = self._open_session()
         self.driver = Driver(
             server,
             store,
@@ -143,13 +143,13 @@ class Core(Application):
         )
         self.dialler = self._new_dialler(urls, context)
 
-    def _open_session(self, now: Now) -> Session:
+    def _open_session(self) -> Session:
         """Return the session, as the store has it or new; it reports the fate of its messages."""
         registry = self.server.registry
         known = registry.sessions.get(self.client_id)
         zone = self.limits.zone if known is None else known.zone
         expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
-        session = registry.open(self.client_id, False, expiry_s, now, self.limits)
+        session = registry.open(self.client_id, False, expiry_s, self.limits)
         session.zone = zone
         session.sender = self.publications
         self.server.drops.heir = self.publications

@@ -30,7 +30,6 @@ What one client is sent::
     lane, priorities   one priority in the queue; which topic has which
     tail               what waits behind the head of one, packed
     rank               which lane of one priority has the oldest
-    shared_lanes       lanes beside those, of shared subscriptions
     runs               what waits, as packed numbers
     stored_queue       the queue's sequence numbers and segments in the store
     outbound           a message goes to the window or waits; refill
@@ -57,11 +56,9 @@ A published message::
     trie, match_cache  topic → who subscribed to it; what matched lately
     topic_answers      numbers by topic, remembered within bounds
     retained           the last message of a topic
-    sharing            shared subscriptions, and who gets what a member leaves
-    share_group        which member of a group gets a message
-    away_members, full_mark  who of those that are away has room for it
-    parked             what waits for a group, and who may take it over
-    holding            what is known of what one session holds of it
+    sharing            all shared subscriptions: who joins, comes and leaves
+    share_group        one of them: its members, and which of them takes a message
+    group_queue        what waits for one of them
     dead_letters       what was dropped, published once more
     sinks              sets of rows from outside, published whole and exactly once
 

@@ -48,6 +48,7 @@ class Account(Holder):
         self.key = key
         self.kept = kept
         self.sessions = 0
+        self.groups = 0  # whose queues count here
         self.sessions_bytes = 0
         self.qos0_bytes = 0
         self.packed_bytes = 0
@@ -244,6 +245,11 @@ class Account(Holder):
         self.sessions_bytes += self.kept.count_session(client_id, step)
         self._settle()
 
+    def count_group(self, step: int) -> None:
+        """The queue of a shared subscription counts here from now on (``step`` 1), or is gone."""
+        self.groups += step
+        self._settle()
+
     def count_subscription(self, topic_filter: str, step: int) -> None:
         """A subscription was made (``step`` 1) or ended (-1)."""
         self.sessions_bytes += self.kept.count_subscription(topic_filter, step)
@@ -253,10 +259,11 @@ class Account(Holder):
         self.sessions_bytes += self.kept.count_will(size_bytes, step)
 
     def _settle(self) -> None:
-        """Be known while there is something to count; what is retained outlives sessions."""
+        """Be known while there is something to count; what is retained outlives sessions, and so
+        may the queue of a group."""
         if self._known is None:
             return
-        if self.sessions > 0 or self.retained_bytes > 0:
+        if self.sessions > 0 or self.groups > 0 or self.retained_bytes > 0:
             self._known[self.key] = self
         else:
             self._known.pop(self.key, None)

@@ -18,15 +18,13 @@ from penstock.engine.at_limit import AtLimit
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects, Stored
 from penstock.engine.forwarding import Forwarding
-from penstock.engine.full_mark import FullMark
 from penstock.engine.held_up import HeldUp
 from penstock.engine.lane import HEAD_LEN_MAX
 from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message
-from penstock.engine.queue import SLOT_SHIFT, MessageQueue
+from penstock.engine.queue import PRIORITY_MASK, MessageQueue
 from penstock.engine.room_line import RoomLine
-from penstock.engine.shared_lanes import SharedLanes
 from penstock.engine.stored_queue import StoredQueue
 
 
@@ -58,22 +56,24 @@ class Backlog(Stored):
         self.forwarding: Forwarding | None = None  # a bridge's: under other topics
         self._queue = MessageQueue(limits, stored, self.account)
         self._stored_queue = StoredQueue()
-        self._shared: SharedLanes | None = None  # where what is shared waits in the queue
         self._priorities = limits.priorities
         self._effects = effects
         self._limits = limits
         self._drops = drops
         self._changed = False
         self._held_up = HeldUp(client_id, effects)
-        self._full_marks: list[FullMark] | None = None  # of those told that the queue is full
         self.room_line: RoomLine | None = None  # publishers that wait for room here
         self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
 
-    def may_receive(self, message: Message | None) -> bool:
-        """Return whether this client may have ``message``; of one whose body is not here, it is
-        unknown until it leaves, and asked again then."""
+    def may_receive(self, message: Message) -> bool:
+        """Return whether this client may have ``message``."""
         permissions = self.permissions
-        return permissions is None or message is None or permissions.may_receive(message.topic)
+        return permissions is None or permissions.may_receive(message.topic)
+
+    def may_receive_topic(self, topic: str) -> bool:
+        """Return whether this client may have messages with this topic."""
+        permissions = self.permissions
+        return permissions is None or permissions.may_receive(topic)
 
     def lose_qos0(self) -> None:
         """The server shuts down: QoS 0 messages that wait for the client are not stored."""
@@ -105,30 +105,19 @@ class Backlog(Stored):
         """Return whether messages are refused while the queue is full."""
         return self._queue.rejects
 
-    def room_for_log(self) -> int:
-        """The largest message that finds a place in the queue; below 0 if none does."""
-        return self._queue.room_bytes() if self.has_memory() else -1
-
-    def keeps_qos0(self, from_log: bool) -> bool:
-        """Return whether a QoS 0 message, in the log or with its body, has memory while it waits.
-
-        A client that is connected and lets none wait is sent it at once.
-        """
-        if not from_log and self.link is not None and self._queue.qos0_count == 0:
-            return True
-        return self.account.has_room_for_qos0()
-
-    def tell_of_room(self, mark: FullMark) -> None:
-        """The client is away and the queue full: tell when it gives a place up."""
-        if self._full_marks is None:
-            self._full_marks = []
-        self._full_marks.append(mark)
-
     def at_limit(self, limit: int) -> AtLimit | None:
         """Return how often and how long a limit was reached; None while none ever was."""
         return self._held_up.use(limit)
 
+    def lowest_offset(self) -> int:
+        """Return the lowest log offset that is still needed, or -1."""
+        return self._queue.lowest_offset(False)
+
     # -- inside ------------------------------------------------------------------------
+
+    def _is_away(self) -> bool:
+        """Whether nobody takes from the queue for now: bodies rest in the log."""
+        return self.link is None
 
     def _bound(self, limits: EngineLimits) -> None:
         """Other bounds hold: drop what has no room any more."""
@@ -151,52 +140,44 @@ class Backlog(Stored):
         delivery.size_bytes = message.size_bytes()
         self._join(delivery, self._priority(message))
 
-    def _join(self, delivery: Delivery, priority: int) -> None:
-        """Queue ``delivery``, or drop it or another, as the overflow policy says."""
+    def _join(self, delivery: Delivery, number: int) -> None:
+        """Queue ``delivery`` in this lane, or drop it or another, as the overflow policy says."""
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
         is_short = not self.account.has_room_for_bodies()
         if (
             delivery.qos > 0
-            and (is_short or self.link is None or len(self._queue) >= HEAD_LEN_MAX)
+            and (is_short or self._is_away() or len(self._queue) >= HEAD_LEN_MAX)
             and not self.has_memory()
             and not (self._effects.has_places and self._queue.rejects)  # nobody refused it
         ):
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
-        if not self._make_room(delivery.qos, delivery.size_bytes, priority):
+        if not self._make_room(delivery.qos, delivery.size_bytes, number & PRIORITY_MASK):
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
             return
         if self._effects.events is not None:
             self._effects.events.queued(self.client_id, delivery, len(self._queue) + 1)
-        number = priority
-        if delivery.shared is not None:
-            number += self._slot(delivery.shared.topic_filter) << SLOT_SHIFT
+        self._push(delivery, number)
+
+    def _push(self, delivery: Delivery, number: int) -> None:
+        """Let ``delivery`` wait in this lane."""
         if self.stored:
             if delivery.qos > 0 and delivery.offset >= 0:
                 lane = self._stored_queue.lane(number)
                 delivery.sequence = lane.number()
                 lane.joined(delivery)
                 self._touch()
-            if self.link is None or is_short:
+            if self._is_away() or not self.account.has_room_for_bodies():
                 delivery.rest_in_log()
         self._queue.push(delivery, number)
 
     def has_memory(self) -> bool:
         """Return whether memory has a place for one more QoS 1 or 2 message, packed or not."""
-        if self.stored and (self.link is None or len(self._queue) >= HEAD_LEN_MAX):
+        if self.stored and (self._is_away() or len(self._queue) >= HEAD_LEN_MAX):
             return self.account.has_room_to_pack()
         return self.account.has_room_to_wait()
-
-    def _slot(self, topic_filter: str) -> int:
-        """Where what came through this shared subscription waits."""
-        if self._shared is None:
-            self._shared = SharedLanes(self._queue)
-        if self.stored:
-            return self._shared.slot(topic_filter)
-        self._shared.mixed = True
-        return 0
 
     def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
         """Whether a new message is queued; what has to go for it is gone then."""
@@ -210,46 +191,20 @@ class Backlog(Stored):
 
     def _overflowed(self, dropped: list[Delivery]) -> None:
         if dropped:
-            self._gave_up_places()
+            self._made_room()
         for delivery in dropped:
             self._dropped(delivery)
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
 
-    def _gave_up_places(self) -> None:
-        """Who was told that the queue is full may ask again."""
-        if self._full_marks is not None:
-            for mark in self._full_marks:
-                mark.tell()
-            self._full_marks = None
-        self._made_room()
-
     def _made_room(self) -> None:
-        """There may be room: publishers that wait for it, here or in a group, try again."""
+        """There may be room: publishers that wait for it try again."""
         if self.room_line is not None:
             self.room_line.tell()
-        lines = self._effects.group_lines
-        filters = self.shared_filters
-        if not lines or filters is None:
-            return
-        if len(filters) < len(lines):
-            for topic_filter in filters:
-                line = lines.get(topic_filter)
-                if line is not None:
-                    line.tell()
-        else:
-            for topic_filter, line in lines.items():
-                if topic_filter in filters:
-                    line.tell()
 
     def another_question(self) -> None:
         """Tell who waits for room to ask again: the answer may be another one now."""
         if self.room_line is not None:
             self.room_line.tell_all()
-        if self._effects.group_lines and self.shared_filters is not None:
-            for topic_filter in self.shared_filters:
-                line = self._effects.group_lines.get(topic_filter)
-                if line is not None:
-                    line.tell_all()
 
     def _trim(self) -> None:
         dropped: list[Delivery] = []

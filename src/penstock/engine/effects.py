@@ -32,7 +32,7 @@ from penstock.engine.columns import Columns, columns_of
 from penstock.engine.events import Events
 from penstock.engine.kept import Kept
 from penstock.engine.link import Release, Resumable, Turn
-from penstock.engine.message import Delivery, Message
+from penstock.engine.message import Message
 from penstock.engine.records import (
     ProducerRecord,
     Progress,
@@ -62,13 +62,31 @@ class Stored(Timed):
         """Bodies from the log, by offset; one that was asked for and is missing is gone."""
 
 
-class Groups:
-    """The port by which a member of a shared subscription hands back what it may not receive."""
+class Feeder:
+    """The port by which a session takes what waits for a group: see ``share_group``."""
 
-    def hand_back(self, holder: Stored, delivery: Delivery, message: Message, now: Now) -> bool:
-        """Give ``delivery`` to a member that may; False if there is none."""
-        del holder, delivery, message, now
+    def goes_before(self, rank: int, offset: int) -> bool:
+        """Return whether what is first here has a higher rank, or the same and came earlier."""
+        del rank, offset
         return False
+
+    def feed(self, taker: Stored, now: Now) -> bool:
+        """Give ``taker`` the first message it may take; whether it took one."""
+        del taker, now
+        return False
+
+    def offer(self, now: Now) -> None:
+        """Hand out what waits to connected members with room."""
+
+
+class Presence:
+    """The port by which a member of groups says that it is connected, or is not: ``sharing``."""
+
+    def came(self, session: Stored, now: Now) -> None:
+        """``session`` is connected, and takes what waits."""
+
+    def left(self, session: Stored, now: Now) -> None:
+        """The connection of ``session`` is gone."""
 
 
 @final
@@ -155,9 +173,9 @@ class Effects(Turn):
         self.told_lines = ToldLines(self)
         self.store_line = RoomLine(self.told_lines)  # publishers that wait until it can
         self.has_places = False  # queues that reject were asked for what is being published
-        self.tick_line = RoomLine(self.told_lines)  # those who are asked again in every tick
-        self.group_lines: dict[str, RoomLine] = {}  # those of groups that somebody waits for
-        self.groups = Groups()
+        self.feeders: dict[str, Feeder] = {}  # groups in whose queues something waits, by name
+        self.presence = Presence()
+        self.next_number = 1  # of a session, or of the queue of a group
         self.events: Events | None = None  # None: nobody wants any
         self.timers = Timers()
         self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
@@ -222,7 +240,6 @@ class Effects(Turn):
 
     def tick(self) -> None:
         """A little later."""
-        self.tick_line.tell()
         self.told_lines.tick()
         if self._unread:
             unread = self._unread
@@ -263,10 +280,16 @@ class Effects(Turn):
         self.size_bytes += size_bytes
         self.share.logged_bytes += size_bytes
 
-    def adopted(self, offset: int) -> None:
-        """A session took over from another one what is in the log at ``offset``, or -1.
+    def new_number(self) -> int:
+        """Return a number that nobody has in the store."""
+        number = self.next_number
+        self.next_number = number + 1
+        return number
 
-        Whoever asks all sessions in turn what they need may have asked the one too early
+    def adopted(self, offset: int) -> None:
+        """What is in the log at ``offset``, or -1, went from a group to a session, or back.
+
+        Whoever asks all of them in turn what they need may have asked the one too early
         and the other too late: see ``registry.LowestOffset``.
         """
         if 0 <= offset < self.lowest_adopted:

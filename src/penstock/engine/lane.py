@@ -6,7 +6,7 @@
 
 Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; what waits behind
 it and lies in the log is packed (``tail``). What leaves from the middle, a QoS 0 delivery that has
-to go for a new message, or what another member of a group takes over, is marked as gone where it
+to go for a new message, or what a member of a group takes behind others, is marked as gone where it
 stands, so that this costs the same however long the lane is.
 """
 
@@ -17,7 +17,7 @@ from typing import Final, final
 from penstock.engine.accounts import Account
 from penstock.engine.fifo import Fifo
 from penstock.engine.limits import FETCHED_BYTES_MAX
-from penstock.engine.message import Delivery, Message
+from penstock.engine.message import NOT_IN_LOG, Delivery, Message
 from penstock.engine.runs import Run
 from penstock.engine.tail import Tail
 
@@ -166,32 +166,20 @@ class Lane:
                 lowest = behind
         return lowest
 
-    def unpacked(self, limit: int) -> list[Delivery]:
-        """The next deliveries themselves, none of them packed any more."""
-        while self._tail is not None and len(self._head) < limit + self._gone:
+    def look(self, position: int) -> Delivery | None:
+        """Return the delivery so far behind the head, which may be gone; None at the end."""
+        while position >= len(self._head) and self._tail is not None:
             self._unpack()
-        found: list[Delivery] = []
-        for delivery in self._head.items():
-            if len(found) >= limit:
-                break
-            if not delivery.gone:
-                found.append(delivery)
-        return found
+        return self._head.at(position) if position < len(self._head) else None
 
-    def remove(self, gone: set[Delivery]) -> list[Delivery]:
-        """Take out those of ``gone``, of ``unpacked``, that are in here, and them out of ``gone``;
-        they are returned."""
-        removed: list[Delivery] = []
-        for delivery in self._head.items():
-            if not gone:
-                break
-            if delivery in gone:
-                gone.remove(delivery)
-                removed.append(delivery)
-        for delivery in removed:
-            self._leaves_middle(delivery)
+    def take_out(self, delivery: Delivery) -> None:
+        """Take ``delivery``, of those that were looked at, out of the middle."""
+        self._leaves_middle(delivery)
         self._tidy()
-        return removed
+
+    def comes(self, delivery: Delivery, body: Message) -> None:
+        """``delivery``, which waits here, has its body from now on."""
+        self._comes(delivery, body)
 
     def between(self, first: int, end: int) -> list[Delivery]:
         """Return what waits with sequences from ``first`` to below ``end``, left in place; copies
@@ -249,6 +237,19 @@ class Lane:
             if delivery.offset >= 0 and not delivery.gone:
                 self._account.remove_body(delivery)
             delivery.rest_in_log()
+
+    def keep_bodies(self) -> None:
+        """What waits is in memory only from now on, also if it is in the log."""
+        for delivery in self._unpacked_items():
+            if delivery.gone or delivery.offset < 0:
+                continue
+            if delivery.qos > 0:
+                delivery.offset = NOT_IN_LOG
+            else:
+                self._account.remove_qos0(delivery)
+                self._account.remove_body(delivery)
+                delivery.offset = NOT_IN_LOG
+                self._account.add_qos0(delivery)
 
     def sleep(self) -> None:
         """The client is away: pack what lies in the log, but for the first."""

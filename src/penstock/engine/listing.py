@@ -107,15 +107,18 @@ def session_whole(server: Server, session: Session) -> Told:
         if len(filters) >= SUBSCRIPTIONS_TOLD_MAX or size_bytes > SUBSCRIPTION_BYTES_TOLD_MAX:
             break
         asked = entry.subscription
-        filters.append(
-            {
-                "filter": topic_filter,
-                "qos": asked.qos,
-                "no_local": asked.no_local,
-                "retain_as_published": asked.retain_as_published,
-                "identifier": entry.identifier,
-            }
-        )
+        line: Told = {
+            "filter": topic_filter,
+            "qos": asked.qos,
+            "no_local": asked.no_local,
+            "retain_as_published": asked.retain_as_published,
+            "identifier": entry.identifier,
+        }
+        group = server.router.sharing.groups.get(topic_filter)
+        if group is not None:
+            line["queue"] = group.queue.queue_length
+            line["queue_max"] = group.queue.queue_length_max
+        filters.append(line)
     told["filters"] = filters
     drops: Told = {}
     for reason, number in sorted(server.drops.of(session.client_id).items()):

@@ -45,8 +45,8 @@ class Message:
             topic alias and subscription identifiers; empty when there are none.
         offset: position in the log, or ``NOT_IN_LOG``.
         internal: in the log for a session only, and in no stream: a retained message that
-            a stored session got when it subscribed, one of a group that had it in memory when
-            the log let go of it, a message held until its PUBREL.
+            a stored session got when it subscribed, one that waited for a group in memory and
+            that a stored session took, a message held until its PUBREL.
         topic_bytes: ``topic`` in UTF-8, from who has it at hand.
         lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady``).
     """
@@ -184,7 +184,7 @@ def is_utf8(payload: bytes) -> bool:
 @mypyc_attr(acyclic=True)
 @final
 class Shared:
-    """The data with which another member of a shared subscription takes a delivery over.
+    """The data with which a delivery goes back to the queue of its shared subscription.
 
     Args:
         topic_filter: the shared subscription, ``$share/{group}/{filter}``.
@@ -204,14 +204,30 @@ class Shared:
 
 @mypyc_attr(acyclic=True)
 @final
+class Label:
+    """What a group must know of a message to tell which member it is for."""
+
+    def __init__(self, topic: str, topic_bytes: bytes, client_id: str) -> None:
+        self.topic = topic
+        self.topic_bytes = topic_bytes
+        self.client_id = client_id
+
+
+def label_of(message: Message) -> Label:
+    """Return the label of ``message``."""
+    return Label(message.topic, message.topic_bytes, message.client_id)
+
+
+@mypyc_attr(acyclic=True)
+@final
 class Delivery:
     """One message on its way to one session.
 
     ``message`` is None while the body lies in the log only: a queue of a million
     offline messages holds offsets, not bodies. ``sequence`` numbers the stored
     deliveries of a session from 1; 0 means that this one is not stored (QoS 0, or a
-    session that ends with its connection). ``shared`` is set when it came through a
-    shared subscription, and may yet go to another member.
+    session that ends with its connection). ``shared`` is set in the window of a member of
+    a shared subscription, to whose queue it may go back.
 
     In the in-flight window it has a packet identifier, and a state of ``inflight``.
     """
@@ -232,6 +248,7 @@ class Delivery:
         self.subscription_ids = subscription_ids
         self.sequence = sequence
         self.shared: Shared | None = None
+        self.label: Label | None = None  # in a group's queue, once a member passed it over
         self.size_bytes = 0  # of the message; set when it joins a queue
         self.gone = False  # dropped while it waits among others
         self.counted = False  # in the window, in its account
@@ -253,11 +270,10 @@ class Delivery:
 
     def needs_log(self, stored: bool) -> bool:
         """Return whether what is in the log is needed from there: by a session that is ``stored``,
-        which lets go of bodies while its client is away; for want of the body; or by whoever takes
-        it over, who gets no more than its offset."""
+        which lets go of bodies while its client is away; or for want of the body."""
         if self.gone:
             return False
-        return stored or self.message is None or self.shared is not None
+        return stored or self.message is None
 
     def rest_in_log(self) -> None:
         """Let go of the body if the log has it."""

@@ -369,7 +369,6 @@ class OpeningConnection(Connection):
                 }
                 events.connected(self.client_id, limits.zone, granted)
             session.attach(self.link, limits, receive_maximum, now)
-            self._sharing.came(session, now)
 
     def _open_session(
         self,
@@ -388,7 +387,7 @@ class OpeningConnection(Connection):
         else:
             server.wills.publish(self.client_id, now)
         session = server.registry.open(
-            self.client_id, connect.clean_start, expiry_s, now, self.limits, username, account
+            self.client_id, connect.clean_start, expiry_s, self.limits, username, account
         )
         self._wants_to_last = wanted_session_expiry_s(connect) > 0
         session.identify(username, permissions)

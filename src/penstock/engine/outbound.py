@@ -29,15 +29,21 @@ from penstock.engine.accounts import Account
 from penstock.engine.at_limit import WINDOW, WRITE_BUFFER
 from penstock.engine.clock import Now
 from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
+from penstock.engine.effects import Effects, Feeder
 from penstock.engine.events import MOVED
 from penstock.engine.held_up import NOTHING
 from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.queue import SLOT_SHIFT
 from penstock.engine.retained_delivery import PORTION, RetainedDelivery
 from penstock.engine.transmission import Transmission
 
+NO_ROOM: Final = 0
+ONLY_QOS_0: Final = 1
+ANY_QOS: Final = 2
+
+SHARED_SLOT: Final = 1  # of sequences of what came through shared subscriptions
 _RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
 
 
@@ -63,14 +69,12 @@ class Outbound(Transmission):
     ) -> None:
         super().__init__(client_id, stored, effects, limits, drops, account)
         self.age_us = 0  # what waits for so long is given up; 0 = however long
-        self.took_shared = False  # may hold what came through a shared subscription
         self._retained: dict[str, RetainedDelivery] | None = None  # not delivered yet, by filter
 
     # -- connections -------------------------------------------------------------------
 
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection was attached: send again, then refill."""
-        self._full_marks = None  # it is away no more
         self._queue.wake()
         self._bound(limits)
         self._stop_fetching()
@@ -124,35 +128,9 @@ class Outbound(Transmission):
             qos = min(qos, rule.qos_max)  # that of the subscriptions is the largest of all
             retain = retain and rule.keeps_retain
         if qos == 0:
-            self._deliver_qos0(message, retain, subscription_ids, None, at_once, now)
+            self._deliver_qos0(message, retain, subscription_ids, at_once, now)
             return
         delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        self._deliver_acknowledged(delivery, message, now)
-
-    def deliver_shared(
-        self,
-        message: Message,
-        qos: int,
-        retain: bool,
-        subscription_ids: tuple[int, ...],
-        shared: Shared,
-        at_once: bool,
-        now: Now,
-    ) -> None:
-        """One message for this session as a member of a shared subscription."""
-        if self.forwarding is not None:
-            rule = self.forwarding.rule_for(message.topic)
-            if rule is None:
-                return
-            if not self.forwarding.passes(rule, message.topic, message.properties):
-                return
-            qos = min(qos, rule.qos_max)
-        self.took_shared = True
-        if qos == 0:
-            self._deliver_qos0(message, retain, subscription_ids, shared, at_once, now)
-            return
-        delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        delivery.shared = shared
         self._deliver_acknowledged(delivery, message, now)
 
     def _deliver_qos0(
@@ -160,7 +138,6 @@ class Outbound(Transmission):
         message: Message,
         retain: bool,
         subscription_ids: tuple[int, ...],
-        shared: Shared | None,
         at_once: bool,
         now: Now,
     ) -> None:
@@ -170,24 +147,25 @@ class Outbound(Transmission):
             link.congested
             or (
                 not overtakes
-                and (len(message.payload) < LARGE_BYTES or self._has_room_for_qos0(link, message))
+                and (
+                    len(message.payload) < LARGE_BYTES
+                    or self._has_room_for_qos0(link, message.size_bytes())
+                )
             )
         ):
             self._send_qos0(link, message, retain, subscription_ids, at_once, now)
         elif link is not None or self._limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
-            waiting.shared = shared
             self._enqueue(waiting, message)
             self._held_up.watch(self._queue, now)
         else:
             self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
-    def _has_room_for_qos0(self, link: Link, message: Message) -> bool:
+    def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
         """Whether memory has room for a packet of this size; if not, it waits in the queue.
 
         A link may have a little more than its bound of messages that wait for nobody.
         """
-        size_bytes = message.size_bytes()
         if size_bytes + link.pending_bytes + link.buffered_bytes <= FREE_BYTES:
             return True
         if link.may_grow(size_bytes):
@@ -228,9 +206,12 @@ class Outbound(Transmission):
                 self._held_up.by(WRITE_BUFFER, now)
             elif not self._window.has_room():
                 self._held_up.by(WINDOW, now)
+            elif link.user is not None and not self.account.has_room_to_wait():
+                self._effects.resume_in_tick(link.user)  # no acknowledgement need come
 
     def refill(self, now: Now) -> None:
-        """Send what the window has room for: first again, then from the queue, in order."""
+        """Send what the window has room for: first again, then from the queue and those of its
+        groups, in the order of the log."""
         link = self.link
         self._made_room()
         if link is None or self._fetching:
@@ -243,11 +224,18 @@ class Outbound(Transmission):
         if not self._resend(link, now):
             return
         queue = self._queue
+        feeders = self._feeders()
         head = queue.head()
-        while head is not None:
+        while True:
+            if feeders and self._was_fed(feeders, head, now):
+                continue
+            if head is None:
+                break
             if head.qos > 0 and (not self._window.has_room() or self._effects.store_fails):
                 if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
                     return
+                while self._was_fed(feeders, None, now):
+                    pass  # QoS 0
                 break
             if (not link.has_room() or head.size_bytes >= LARGE_BYTES) and self._must_wait_for_room(
                 link, head.size_bytes
@@ -321,7 +309,7 @@ class Outbound(Transmission):
     def _send_waiting_qos0(
         self, link: Link, delivery: Delivery, message: Message, now: Now
     ) -> None:
-        if self.permissions is None or self._may_have(delivery, message, False, now):
+        if self.permissions is None or self._may_have(delivery, message):
             ids = delivery.subscription_ids
             self._send_qos0(link, message, delivery.retain, ids, False, now)
 
@@ -401,93 +389,121 @@ class Outbound(Transmission):
             return False
         return queue.ever_fits(size_bytes, max(0, taken - self._window.capacity))
 
-    # -- shared subscriptions (see ``sharing``) ----------------------------------------
+    # -- shared subscriptions (see ``share_group``) --------------------------------------
 
-    def is_ready(self) -> bool:
-        """Return whether the client is connected, reads, and has room for a message, if it is
-        small."""
-        link = self.link
-        return link is not None and link.has_room() and self.has_place(0, 0)
-
-    def takes(self, size_bytes: int, from_log: bool, taken: int) -> bool:
-        """``has_place``; what comes ``from_log`` without its body goes through the queue."""
-        if from_log:
-            has_memory = self.link is None or self.has_memory()  # who is away is told of places
-            return has_memory and self._queue.has_room(size_bytes, taken)
-        return self.has_place(size_bytes, taken)
-
-    def shared_waiting(
-        self, filters: set[str] | None, in_flight: bool, limit: int
-    ) -> list[Delivery]:
-        """Return what other members of shared subscriptions may take over, oldest first of each.
+    def room_for_shared(self, feeder: Feeder | None) -> int:
+        """Return what may be taken from a group: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
 
         Args:
-            filters: of these shared subscriptions; None = of all.
-            in_flight: also QoS 1 messages that are not acknowledged, when the connection is
-                gone. Not QoS 2: one that is on its way stays with this session, and is lost
-                with it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
-            limit: of what waits, for each shared subscription that has lanes of its own.
+            feeder: the group, for what waits there; None for what is published now.
         """
-        found: list[Delivery] = []
-        looked_at = 0
-        if in_flight:
-            looked_at = len(self._window)
-            found = [item for item in self._window.shared() if _came_through(item, filters)]
-        shared = self._shared
-        if shared is not None and len(self._queue) > 0:
-            for slot in shared.slots_of(filters):
-                waiting = self._queue.in_slot(slot, limit)
-                looked_at += len(waiting)
-                found.extend(waiting)
-            if shared.mixed:
-                waiting = self._queue.in_slot(0, len(self._queue))
-                looked_at += len(waiting)
-                found.extend([item for item in waiting if _came_through(item, filters)])
-        self._effects.counters.shared_looked_at += looked_at
-        return found
+        link = self.link
+        if link is None or self._fetching or not link.has_room():
+            return NO_ROOM
+        queue = self._queue
+        is_next = len(queue) == 0 or (feeder is not None and self._goes_behind(feeder))
+        if is_next and self._window.has_room() and not self._effects.store_fails:
+            return ANY_QOS
+        return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
 
-    def shared_names(self) -> set[str] | None:
-        """The shared subscriptions through which ``shared_waiting`` may have come; None = any."""
-        names = {_name(item) for item in self._window.shared()}
-        shared = self._shared
-        if shared is None:
-            return names
-        return None if shared.mixed else names | shared.names()
+    def has_room_on_its_way(self, size_bytes: int, qos: int, is_new: bool) -> bool:
+        """Return whether memory has room for a message of this size on its way, with this QoS.
 
-    def holds_none_shared(self) -> None:
-        """Nothing waits that others may take over."""
-        self.took_shared = False
-        self._shared = None
-        self._queue.forget_slots()
+        Args:
+            size_bytes: of the message.
+            qos: of the packet.
+            is_new: it does not count as waiting yet.
+        """
+        link = self.link
+        if link is None:
+            return False
+        if qos == 0:
+            return size_bytes < LARGE_BYTES or self._has_room_for_qos0(link, size_bytes)
+        if size_bytes >= LARGE_BYTES and not link.has_room_for(size_bytes):
+            return False
+        if not is_new or (size_bytes <= SMALL_BYTES and not self._window.is_long):
+            return True
+        return self.account.has_room_to_wait()
 
-    def adopt(self, delivery: Delivery, priority: int = 0) -> None:
-        """Take over a delivery whose body lies in the log; the caller calls ``refill``."""
-        self.took_shared = True
-        self._effects.adopted(delivery.offset)
-        self._join(delivery, priority)
+    def send_shared(
+        self,
+        message: Message,
+        offset: int,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        shared: Shared,
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        """Send a message of a group, for which there is room; ``offset`` is its place in the log.
+
+        Its sequence is of a lane of its own, in which nothing ever waits.
+        """
+        link = self.link
+        assert link is not None
+        if self.forwarding is not None:
+            rule = self.forwarding.rule_for(message.topic)
+            if rule is None:
+                return
+            if not self.forwarding.passes(rule, message.topic, message.properties):
+                return
+            qos = min(qos, rule.qos_max)
+        if qos == 0:
+            self._send_qos0(link, message, retain, subscription_ids, at_once, now)
+            return
+        delivery = Delivery(message, offset, qos, retain, subscription_ids)
+        delivery.shared = shared
+        delivery.size_bytes = message.size_bytes()
+        if self.stored and offset >= 0:
+            number = SHARED_SLOT << SLOT_SHIFT | self._priority(message)
+            delivery.sequence = self._stored_queue.lane(number).number()
+            self._passed(delivery)
+        self._send_new(link, delivery, message, now)
+
+    def _feeders(self) -> list[Feeder]:
+        """The groups of this session in whose queues something waits."""
+        feeders = self._effects.feeders
+        filters = self.shared_filters
+        if not feeders or filters is None:
+            return []
+        if len(feeders) < len(filters):
+            return [feeder for name, feeder in feeders.items() if name in filters]
+        return [feeders[name] for name in filters if name in feeders]
+
+    def _was_fed(self, feeders: list[Feeder], head: Delivery | None, now: Now) -> bool:
+        """Whether a group gave something that goes before ``head``; who has none leaves
+        ``feeders``."""
+        place = 0
+        while place < len(feeders):
+            feeder = feeders[place]
+            if head is not None and not self._goes_behind(feeder):
+                place += 1
+                continue
+            del feeders[place]
+            if feeder.feed(self, now):
+                feeders.append(feeder)  # the others have their turns first
+                return True
+        return False
+
+    def _goes_behind(self, feeder: Feeder) -> bool:
+        """Whether what a group has goes before all that waits here."""
+        head = self._queue.head()
+        return head is None or feeder.goes_before(self._queue.rank_of_head(), head.offset)
+
+    def shared_in_flight(self) -> list[Delivery]:
+        """Return what goes back to groups when the connection is lost: QoS 1, oldest first."""
+        return self._window.shared()
 
     def let_go(self, taken: list[Delivery]) -> None:
-        """Others took these over, a part of ``shared_waiting``."""
+        """Groups took these back, a part of ``shared_in_flight``."""
         events = self._effects.events
         if events is not None:
             for delivery in taken:
                 events.tell(MOVED, self.client_id, delivery)
-        gone = set(taken)
-        self._window.let_go(gone)
+        self._window.let_go(set(taken))
         self._touch()
-        self._gave_up_places()
-        slots: set[int] = set()
-        if self._shared is not None:
-            names = {item.shared.topic_filter for item in gone if item.shared is not None}
-            slots = set(self._shared.slots_of(names))
-            if self._shared.mixed:
-                slots.add(0)
-        for delivery in self._queue.take(gone, slots):
-            self._passed(delivery)
-        if gone:
-            for delivery in self._queue.remove(gone, slots):
-                if delivery.sequence > 0:
-                    self._stored_queue.taken_out(delivery.sequence)
+        self._made_room()
 
     # -- lag ---------------------------------------------------------------------------
 
@@ -506,16 +522,6 @@ class Outbound(Transmission):
 
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
-        waiting = self._queue.lowest_offset(self.took_shared)
+        waiting = self._queue.lowest_offset(False)
         sent = self._window.lowest_offset()
         return waiting if sent < 0 or 0 <= waiting < sent else sent
-
-
-def _name(delivery: Delivery) -> str:
-    return "" if delivery.shared is None else delivery.shared.topic_filter
-
-
-def _came_through(delivery: Delivery, filters: set[str] | None) -> bool:
-    """Whether ``delivery`` came through one of these shared subscriptions; None = any."""
-    shared = delivery.shared
-    return shared is not None and (filters is None or shared.topic_filter in filters)

@@ -5,7 +5,7 @@
       new ──▶ [ lane of the highest priority ·· head ] ─╮
       new ──▶ [ lane of topics without one   ·· head ] ─┴▶ in-flight window
                         │                      highest first; first in, first out in a lane;
-                        │                      of equal ones (``shared_lanes``), by log offset
+                        │                      of equal ones by log offset
                         ╰─ full: ``mqueue_overflow`` says what goes
 
 The queue holds at most ``max_len`` messages and ``max_bytes`` of them (0 = no limit).
@@ -37,10 +37,8 @@ from penstock.engine.rank import Rank
 from penstock.engine.runs import Run
 
 PRIORITY_SHIFT: Final = 48  # a sequence number carries the number of its lane above this bit
-SLOT_SHIFT: Final = 8  # and that the slot above this one (``shared_lanes``), below the priority
+SLOT_SHIFT: Final = 8  # and that the slot above this one (``group_queue``), below the priority
 PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
-
-NO_BOUND: Final = 2**61  # as a room in bytes
 
 
 @final
@@ -60,39 +58,57 @@ class MessageQueue:
         self._wakes = not stored  # a stored session may be away
         self._first = Lane(0, 0, self._account, self._wakes)
         self._lanes = {0: self._first}  # by number
-        self._by_slot = {0: [self._first]}  # each highest rank first
         self._ranks: list[Rank] = []  # highest first; none while there is one lane
         self._count = 0
         self._qos0_count = 0
-        self.slot_emptied = False  # a lane of a slot, since somebody looked
         self._stored = stored
         self.bound(limits)
 
     def bound(self, limits: EngineLimits) -> None:
         """Other bounds hold from here on: those of the listener the client came through."""
-        self.max_len = limits.max_mqueue_len
-        self.max_bytes = limits.max_mqueue_bytes
         self._default_rank = limits.mqueue_default_priority
-        self._drops_oldest = limits.mqueue_overflow == DROP_OLDEST
-        self.rejects = limits.mqueue_overflow == REJECT
-        self.spills = False
-        if limits.mqueue_overflow == SPILL:
-            self.spills = self._stored
-            self._drops_oldest = not self._stored
-            if self.max_len == 0 and self.max_bytes == 0:
-                self.max_len = HEAD_LEN_MAX  # what the log does not hold has a limit
+        self.bound_to(limits.max_mqueue_len, limits.max_mqueue_bytes, limits.mqueue_overflow)
         if self._first.rank != self._default_rank:
             for lane in self._lanes.values():
                 lane.rank = self._rank(lane.number)
-            for lanes in self._by_slot.values():
-                lanes.sort(key=_emptied_first)
             self._ranks = []
             if len(self._lanes) > 1:
                 for lane in self._lanes.values():
                     self._rank_of(lane).add(lane)
 
+    def bound_to(self, max_len: int, max_bytes: int, overflow: str) -> None:
+        """These bounds and this policy hold from here on."""
+        self.max_len = max_len
+        self.max_bytes = max_bytes
+        self._drops_oldest = overflow == DROP_OLDEST
+        self.rejects = overflow == REJECT
+        self.spills = False
+        if overflow == SPILL:
+            self.spills = self._stored
+            self._drops_oldest = not self._stored
+            if max_len == 0 and max_bytes == 0:
+                self.max_len = HEAD_LEN_MAX  # what the log does not hold has a limit
+
+    def become_stored(self) -> None:
+        """The log holds what comes from now on; what waits already, maybe not any more."""
+        self._stored = True
+        for lane in self._lanes.values():
+            lane.keep_bodies()
+        for rank in self._ranks:
+            rank.restored()
+
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def lane_count(self) -> int:
+        """Return how many lanes there are, empty ones too."""
+        return len(self._lanes)
+
+    @property
+    def first_lane(self) -> Lane:
+        """Return the lane 0."""
+        return self._first
 
     @property
     def qos0_count(self) -> int:
@@ -112,12 +128,6 @@ class MessageQueue:
         if 0 < self.max_len <= len(self) + taken:
             return False
         return not 0 < self.max_bytes < self.size_bytes + (taken + 1) * size_bytes
-
-    def room_bytes(self) -> int:
-        """The size of the largest message that ``has_room``; below 0 if none has."""
-        if 0 < self.max_len <= len(self):
-            return -1
-        return self.max_bytes - self.size_bytes if self.max_bytes > 0 else NO_BOUND
 
     def ever_fits(self, size_bytes: int, taken: int) -> bool:
         """Return whether ``has_room`` would say so if the queue were empty."""
@@ -169,6 +179,12 @@ class MessageQueue:
         lane = self._next()
         return None if lane is None else lane.head()
 
+    def rank_of_head(self) -> int:
+        """Return the rank of what is sent next; something must wait."""
+        lane = self._next()
+        assert lane is not None
+        return lane.rank
+
     def oldest(self) -> Delivery | None:
         """The delivery that is first in the log, of whatever priority, left in place."""
         if not self._ranks:
@@ -209,7 +225,7 @@ class MessageQueue:
         """The lowest log offset in the queue, or -1 when it needs nothing from the log.
 
         Args:
-            mixed: offsets may not ascend: some came from another member of a group.
+            mixed: offsets may not ascend: some came back to a group.
         """
         lowest = -1
         for lane in self._lanes.values():
@@ -270,51 +286,40 @@ class MessageQueue:
             lane.show(found, limit)
         return found
 
-    def slots(self) -> set[int]:
-        """Return the slots in which something waits, but for 0."""
-        return {lane.number >> SLOT_SHIFT for lane in self._lanes.values() if lane.count > 0} - {0}
+    def lanes(self) -> list[Lane]:
+        """Return all lanes."""
+        return list(self._lanes.values())
 
-    def in_slot(self, slot: int, limit: int) -> list[Delivery]:
-        """The next deliveries of one slot themselves, for a session that may give some away."""
-        found: list[Delivery] = []
-        for lane in self._by_slot.get(slot, []):
-            if lane.count > 0:
-                found.extend(lane.unpacked(limit - len(found)))
-                if len(found) >= limit:
-                    break
-        return found
+    def is_in(self, number: int) -> bool:
+        """Return whether anything waits in the lane of this number."""
+        lane = self._lanes.get(number)
+        return lane is not None and lane.count > 0
 
-    def take(self, gone: set[Delivery], slots: set[int]) -> list[Delivery]:
-        """Take those of ``gone`` that stand at the head of a lane, and them out of ``gone``."""
+    def take_out(self, lane: Lane, delivery: Delivery) -> bool:
+        """Take ``delivery`` out of ``lane``, wherever it stands; whether that was its head."""
+        is_head = lane.head() is delivery
+        if is_head:
+            lane.pop()
+        else:
+            lane.take_out(delivery)
+        self._left(lane, delivery)
+        return is_head
+
+    def take_out_shared(self, number: int, sequences: set[int]) -> list[Delivery]:
+        """Take out of one lane what an earlier store has there for groups."""
+        lane = self._lane(number)
         taken: list[Delivery] = []
-        for lane in self._lanes_of(slots):
-            head = lane.head()
-            while head is not None and head in gone:
-                gone.remove(head)
-                taken.append(self._left(lane, lane.pop()))
-                head = lane.head()
+        position = 0
+        while len(taken) < len(sequences):
+            delivery = lane.look(position)
+            if delivery is None:
+                break
+            position += 1
+            if not delivery.gone and delivery.sequence in sequences:
+                taken.append(delivery)
+        for delivery in taken:
+            self.take_out(lane, delivery)
         return taken
-
-    def remove(self, gone: set[Delivery], slots: set[int]) -> list[Delivery]:
-        """Take ``gone``, some of ``in_slot``, out of the middle."""
-        removed: list[Delivery] = []
-        for lane in self._lanes_of(slots):
-            if gone and lane.count > 0:
-                left = lane.remove(gone)
-                for delivery in left:
-                    self._left(lane, delivery)
-                removed.extend(left)
-        return removed
-
-    def forget_slots(self) -> None:
-        """Nothing waits but in slot 0."""
-        for lane in list(self._lanes.values()):
-            if lane.count == 0 and lane.number > PRIORITY_MASK:
-                del self._lanes[lane.number]
-                self._by_slot[lane.number >> SLOT_SHIFT].remove(lane)
-                self._rank_of(lane).remove(lane)
-        if len(self._lanes) == 1:
-            self._ranks = []
 
     def between(self, first: int, end: int) -> list[Delivery]:
         """Return what waits with sequences from ``first`` to below ``end``, all of one lane."""
@@ -370,16 +375,7 @@ class MessageQueue:
             self._qos0_count -= 1
         if self._ranks:
             self._rank_of(lane).settle(lane)
-            if lane.count == 0 and lane.number > PRIORITY_MASK:
-                self.slot_emptied = True
         return delivery
-
-    def _lanes_of(self, slots: set[int]) -> list[Lane]:
-        """The lanes of these slots."""
-        found: list[Lane] = []
-        for slot in sorted(slots):
-            found.extend(self._by_slot.get(slot, []))
-        return found
 
     def _rank(self, number: int) -> int:
         return (number & PRIORITY_MASK) or self._default_rank
@@ -399,9 +395,6 @@ class MessageQueue:
         if lane is None:
             lane = Lane(number, self._rank(number), self._account, self._wakes)
             self._lanes[number] = lane
-            lanes = self._by_slot.setdefault(number >> SLOT_SHIFT, [])
-            lanes.append(lane)
-            lanes.sort(key=_emptied_first)
             if not self._ranks:
                 self._rank_of(self._first).add(self._first)
             self._rank_of(lane).add(lane)

@@ -6,7 +6,7 @@
       slot 1's lane ·· 8  2 ─┼─▶ heap of heads: 2 (slot 1), 4 (lane 0), 7 (slot 2) ─▶ first
       slot 2's lane ·· ·  7 ─╯
 
-A session has as many as 128 lanes of a rank (``shared_lanes``), and looks for the oldest for each
+A queue may have as many as 128 lanes of a rank (``group_queue``), and looks for the oldest for each
 message: a heap by log offset finds it without a look at the others. What is out of date in there is
 passed over when it comes to the top, and thrown out when it is too much.
 """

@@ -11,7 +11,7 @@ window is never written to a segment at all.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias, final
+from typing import Final, TypeAlias, final
 
 from penstock.engine.accounts import Account
 from penstock.engine.message import Message
@@ -24,18 +24,22 @@ from penstock.protocol.packets import Subscription
 WindowEntry: TypeAlias = tuple[
     int, int, int, int, int, bool, tuple[int, ...], int, SharedKind | None
 ]
-# (number, queue head, next sequence) of a lane of the queue but the first, see ``shared_lanes``
+# (number, queue head, next sequence) of a lane of the queue but the first, see ``queue``
 LaneEntry: TypeAlias = tuple[int, int, int]
 # a QoS 2 message held until its PUBREL: (packet identifier, log offset, bytes), see ``held``
 HeldEntry: TypeAlias = tuple[int, int, int]
 
+# of the record of a group's queue, before the name of the shared subscription: no client
+# identifier has it [MQTT-1.5.4-2]
+GROUP_KEY_PREFIX: Final = "\0"
+
 
 @final
 class SessionRecord:
-    """A session that outlives its connection.
+    """A session that outlives its connection; or the queue of a shared subscription.
 
     Args:
-        client_id: whose it is.
+        client_id: whose it is; of a group its name behind ``GROUP_KEY_PREFIX``.
         number: its key for progress, queue and subscriptions. A start goes on behind the greatest
             that is there.
         expiry_interval_s: 1..0xFFFFFFFF (never).
@@ -65,6 +69,11 @@ class SessionRecord:
         self.username = username
         self.owned = owned
         self.account = account
+
+    @property
+    def is_of_a_group(self) -> bool:
+        """Return whether it is the queue of a shared subscription."""
+        return self.client_id.startswith(GROUP_KEY_PREFIX)
 
 
 @final
@@ -232,3 +241,8 @@ class Recovered:
         self.wills: dict[str, WillRecord] = {}
         self.producers: list[ProducerRecord] = []
         self.clock: ClockRecord | None = None
+
+    @property
+    def session_count(self) -> int:
+        """Return how many clients have a session."""
+        return sum([not record.is_of_a_group for record in self.sessions])

@@ -18,6 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from penstock.engine.accounts import Account
+from penstock.engine.backlog import Backlog
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
@@ -34,17 +35,17 @@ _ASKED_AT_ONCE: Final = 100
 
 @final
 class LowestOffset:
-    """The lowest log offset that any session still needs, found a few sessions at a time.
+    """The lowest log offset that any queue or window still needs, found a few at a time.
 
     Args:
-        sessions: those there are at the beginning; later ones need nothing below ``end``.
+        asked: sessions and groups' queues at the beginning; later ones need nothing below ``end``.
         end: of the log at the beginning.
-        effects: which notes what a session takes over meanwhile from one not yet asked.
+        effects: which notes what goes meanwhile from one not yet asked to one that was.
     """
 
-    def __init__(self, sessions: list[Session], end: int, effects: Effects) -> None:
+    def __init__(self, asked: list[Backlog], end: int, effects: Effects) -> None:
         self._lowest = end
-        self._sessions = sessions
+        self._asked = asked
         self._effects = effects
 
     @property
@@ -53,14 +54,14 @@ class LowestOffset:
         return min(self._lowest, self._effects.lowest_adopted)
 
     def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
-        """Ask the next ``count`` sessions; return whether all have been asked."""
+        """Ask the next ``count``; return whether all have been asked."""
         for _ in range(count):
-            if not self._sessions:
+            if not self._asked:
                 return True
-            offset = self._sessions.pop().lowest_offset()
+            offset = self._asked.pop().lowest_offset()
             if 0 <= offset < self._lowest:
                 self._lowest = offset
-        return not self._sessions
+        return not self._asked
 
 
 @final
@@ -94,7 +95,6 @@ class Registry:
         self._limits = limits
         self._zones = zones or {}
         self._drops = drops
-        self._next_number = 1
         self._scheduled: dict[int, int] = {}  # number: when the session expires if unused
         self._expiring: list[tuple[int, int, str]] = []  # heap of it; entries may be out of date
 
@@ -119,10 +119,12 @@ class Registry:
 
     def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
         """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
-        number = self._next_number
+        number = self._effects.next_number
         while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
-        self._next_number = number  # clients may have taken many: nobody looks at those again
+        self._effects.next_number = (
+            number  # clients may have taken many: nobody looks at those again
+        )
         return f"{prefix}{epoch}-{number}"
 
     def open(
@@ -130,7 +132,6 @@ class Registry:
         client_id: str,
         clean_start: bool,
         expiry_interval_s: int,
-        now: Now,
         limits: EngineLimits | None = None,
         username: str | None = None,
         account: Account | None = None,
@@ -147,17 +148,16 @@ class Registry:
             session.expiry_interval_s = expiry_interval_s
         else:
             if session is not None:
-                self._remove(session, now)
+                self._remove(session)
             session = Session(
                 client_id,
-                self._next_number,
+                self._effects.new_number(),
                 expiry_interval_s,
                 self._effects,
                 limits,
                 self._drops,
                 account,
             )
-            self._next_number += 1
             self.sessions[client_id] = session
             self.order.add(session)
             session.account.count_session(client_id, 1)
@@ -171,16 +171,15 @@ class Registry:
         """The connection of ``session`` ended."""
         if session.expiry_interval_s == 0:
             session.detach(now)
-            self._remove(session, now)
+            self._remove(session)
             return
-        self._router.sharing.left(session, now)
         session.detach(now)
         self._store(session, now.steady_us)
         self._schedule(session)
 
     def end(self, session: Session, now: Now) -> None:
         """End ``session`` now, and publish a will that waited for it [MQTT-3.1.3-9]."""
-        self._remove(session, now)
+        self._remove(session)
         self._wills.publish(session.client_id, now)
 
     def expire(self, now: Now) -> None:
@@ -208,9 +207,11 @@ class Registry:
                 self.end(session, now)
 
     def ask_for_lowest(self, end: int) -> LowestOffset:
-        """Begin to find the lowest log offset that any session needs; ``end`` if none does."""
+        """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
         self._effects.lowest_adopted = end
-        return LowestOffset(list(self.sessions.values()), end, self._effects)
+        asked: list[Backlog] = list(self.sessions.values())
+        asked.extend([group.queue for group in self._router.sharing.groups.values()])
+        return LowestOffset(asked, end, self._effects)
 
     def recover(self, recovered: Recovered, now: Now) -> None:
         """Take up what the store holds. Clients that were connected are offline now.
@@ -218,7 +219,15 @@ class Registry:
         Bounds are those of the listener each came through last. Where it is gone, or the store
         is older than its name in there, the broker's own hold from the next message on.
         """
+        groups: list[SessionRecord] = []
+        records: list[SessionRecord] = []
+        effects = self._effects
         for record in sorted(recovered.sessions, key=_number):
+            effects.next_number = max(effects.next_number, record.number + 1)
+            if record.is_of_a_group:
+                groups.append(record)
+                continue
+            records.append(record)
             session = Session(
                 record.client_id,
                 record.number,
@@ -236,7 +245,6 @@ class Registry:
             self.sessions[record.client_id] = session
             self.order.add(session)
             session.account.count_session(record.client_id, 1)
-            self._next_number = max(self._next_number, record.number + 1)
             progress = recovered.progress.get(record.number)
             session.restore(
                 progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
@@ -244,17 +252,20 @@ class Registry:
                 recovered.segments.get(record.number, []),
             )
         by_number = {session.number: session for session in self.sessions.values()}
+        sharing = self._router.sharing
+        sharing.begin_to_recover(recovered, groups)
         for kept in recovered.subscriptions:
             owner = by_number.get(kept.number)
             if owner is not None and kept.subscription is not None:
                 entry = SessionSubscription(kept.subscription, kept.identifier)
                 self._router.subscribe(owner, entry)
-        for record in recovered.sessions:
+        sharing.recover(list(self.sessions.values()))
+        for record in records:
             session = self.sessions[record.client_id]
+            sharing.left(session, now)
             if record.expiry_interval_s == 0:
-                self._remove(session, now)
+                self._remove(session)
                 continue
-            self._router.sharing.left(session, now)
             session.watch_held(now)
             if record.disconnected_at_us == 0:
                 self._store(session, now.steady_us)
@@ -287,10 +298,9 @@ class Registry:
             ]
             heapify(self._expiring)
 
-    def _remove(self, session: Session, now: Now) -> None:
+    def _remove(self, session: Session) -> None:
         for topic_filter in list(session.subscriptions):
             self._router.unsubscribe(session, topic_filter)
-        self._router.sharing.ended(session, now)
         del self.sessions[session.client_id]
         self.order.remove(session)
         session.account.count_session(session.client_id, -1)

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.accounts import Account
-from penstock.engine.away_members import Member
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import RETAINED_FULL, SLOW_CONSUMER, STORE_FAILED, Drops
+from penstock.engine.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.match_cache import Matches
@@ -38,8 +37,6 @@ SYSTEM_TOPICS_MAX: Final = 10_000
 LEVEL_WORK: Final = 4  # making a node for one level of a retained topic, or removing it
 
 LOOKS_OF_A_UNIT: Final = 8  # to see whether a queue refuses, beside handing it a message
-
-_GROUPS_TO_WAIT_FOR_MAX: Final = 8  # in the line of each; else for the tick
 
 
 @final
@@ -77,11 +74,8 @@ class Router:
         self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._not_refused: Message | None = None  # what ``refuses`` was asked for last
-        self._planned_for: Message | None = None  # ``refuses`` found it is not refused, and
-        self._planned: list[Member | None] = []  # whom it is for, of each group
         self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
-        self._refusing_groups: list[ShareGroup] = []  # the last of these, after the
-        # others; none: so many that whoever is refused waits for the tick
+        self._refusing_group: ShareGroup | None = None  # this
 
     def publish(
         self,
@@ -133,16 +127,9 @@ class Router:
                 at_once,
                 now,
             )
-        if matches.groups:
-            planned = self._planned if self._planned_for is message else None
-            self._planned_for = None
-            for position, group in enumerate(matches.groups):
-                if planned is None:
-                    member = group.choose(message, message.size_bytes(), None, False, None)
-                else:
-                    member = planned[position]
-                if self.sharing.publish(group, member, message, at_once, now):
-                    reached += 1
+        for group in matches.groups:
+            if group.publish(message, at_once, now):
+                reached += 1
         self._effects.has_places = False
         bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
         self._share.spent += reached * (1 + bytes_work) + matches.identifiers
@@ -166,12 +153,10 @@ class Router:
         """Return whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
 
         Nobody has got anything of it then, so that sending it again is no duplicate. If it is
-        not refused, ``publish`` does what was found here: each place is given away once, and
-        each group's message goes to the member that has a place for it.
+        not refused, each copy has its place.
         """
         size_bytes = message.size_bytes()
         matches = self.trie.match(message.topic)
-        taken: dict[Session, int] | None = {} if matches.groups else None
         for position, match in enumerate(matches.sessions):
             grant = match.own if match.session is publisher else match.grant
             session = match.session
@@ -181,57 +166,22 @@ class Router:
                 self._refusing = session
                 self._looked(1 + position)
                 return True
-            if taken is not None and (grant.qos > 0 or session.link is None):
-                taken[session] = 1
         self._looked(len(matches.sessions))
-        if taken is None:
-            self._not_refused = message
-            return False
-        planned: list[Member | None] = []
         for group in matches.groups:
             self._looked(1 + group.connected_count)
-            member = group.choose(message, size_bytes, None, False, taken)
-            if member is not None:
-                session = member.session
-                before = taken.get(session, 0)
-                if group.refuses(member, size_bytes, before):
-                    self._blame(matches, message, size_bytes, taken, planned)
-                    return True
-                taken[session] = before + 1
-            planned.append(member)
-        self._not_refused = self._planned_for = message
-        self._planned = planned
+            if group.refuses(message):
+                self._refusing = None
+                self._refusing_group = group
+                return True
+        self._not_refused = message
         return False
 
-    def _blame(
-        self,
-        matches: Matches,
-        message: Message,
-        size_bytes: int,
-        taken: dict[Session, int],
-        planned: list[Member | None],
-    ) -> None:
-        """The next group refuses: by itself, or for what those before gave its members."""
-        for member in planned:
-            if member is not None:
-                taken[member.session] -= 1
-        group = matches.groups[len(planned)]
-        member = group.choose(message, size_bytes, None, False, taken)
-        self._refusing = None
-        self._refusing_groups = [group]
-        if member is None or not group.refuses(member, size_bytes, taken.get(member.session, 0)):
-            self._refusing_groups = []
-            if len(planned) < _GROUPS_TO_WAIT_FOR_MAX:
-                self._refusing_groups = matches.groups[: len(planned) + 1]
-
     def lines_for_room(self) -> list[RoomLine]:
-        """Return where to wait for what has just been refused: few lines, whatever refused it."""
+        """Return where to wait for what has just been refused."""
         if self._refusing is not None:
             return [self._refusing.line_for_room()]
-        lines = [group.line_for_room(self._effects) for group in self._refusing_groups]
-        if len(lines) != 1:  # whose turn it is in one decides about the other, too
-            lines.append(self._effects.tick_line)
-        return lines
+        assert self._refusing_group is not None
+        return [self._refusing_group.line_for_room()]
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.
@@ -275,13 +225,7 @@ class Router:
                 retain = message.retain and grant.retain_as_published
                 match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
         for group in matches.groups:
-            if not group.can_go_on():
-                continue
-            member = group.choose(message, 0, None, True, None)  # it waits in no queue
-            if member is None and group.may_be_received(message):  # by one that cannot go on
-                self._drops.count(SLOW_CONSUMER, "", message.topic)
-            else:
-                self.sharing.publish(group, member, message, True, now)
+            group.tell(message, now)
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
         """Add a subscription, or replace the one with the same filter; whether it is new."""

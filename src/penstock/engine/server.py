@@ -122,12 +122,12 @@ class Server:
         self._recover(recovered, now)
 
     def tick(self, now: Now) -> None:
-        """Do what is due: delayed wills, expired sessions, shared messages nobody works on."""
+        """Do what is due: delayed wills, expired sessions, what waits for members of groups."""
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.producers.expire(now)
         self.bans.expire(now.monotonic_s)
-        self.router.sharing.spread(now)
+        self.router.sharing.tick(now)
         if self.draining is not None:
             self.draining.tick(self.connections, self.registry.order, now)
         self.effects.timers.wake_due(now)
@@ -198,6 +198,7 @@ class Server:
             connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
             session.lose_qos0()
+        self.router.sharing.lose_qos0()
         if self.effects.events is not None:
             self.effects.events.note(STOPPED, {"reason": because})
             self.write_events(now)
@@ -239,7 +240,7 @@ class Server:
             {
                 "epoch": recovered.epoch,
                 "next_offset": recovered.next_offset,
-                "sessions": len(recovered.sessions),
+                "sessions": recovered.session_count,
             },
         )
         self.effects.events = events

@@ -122,19 +122,14 @@ class ServerConnection(OpeningConnection):
         if packet_type == PUBREL:
             self._publishing.release(packet_id, session, now)
         elif session.acknowledge(packet_type, packet_id, reason_code, now):
-            if self._sharing.uneven:  # each place that is free lets it take over from others
-                self.refill(now)
-            else:
-                self.may_refill = True
+            self.may_refill = True
 
     def refill(self, now: Now) -> None:
-        """Acknowledgements made room in the window: for what waits here, then for a group's."""
+        """Acknowledgements made room in the window: for what waits here, or for its groups."""
         session = self._session
         if session is None or session.link is not self.link:
             return
         session.refill(now)
-        if self._sharing.uneven and session.queue_length == 0:
-            self._sharing.ready(session, now)
 
     def _go_on_with_request(self, now: Now) -> None:
         """Take steps of a SUBSCRIBE or UNSUBSCRIBE, no more than one turn's share."""
@@ -152,8 +147,9 @@ class ServerConnection(OpeningConnection):
         if not request.finished:
             return  # ``must_wait``
         self._request = None
-        if isinstance(request, Subscribing) and self._sharing.uneven and self._session is not None:
-            self._sharing.ready(self._session, now)
+        joined = isinstance(request, Subscribing) and len(self._server.effects.feeders) > 0
+        if joined and self._session is not None:
+            self._session.refill(now)  # groups that it joined may have something
 
     # -- when packets must wait ----------------------------------------------------------
 

@@ -31,11 +31,10 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.link import Link
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.outbound import Outbound
-from penstock.engine.queue import PRIORITY_SHIFT
+from penstock.engine.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
 from penstock.engine.records import Progress, WindowEntry
 from penstock.engine.room_line import RoomLine
 from penstock.engine.runs import Run
-from penstock.engine.shared_lanes import SharedLanes
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
 
@@ -86,6 +85,12 @@ class Session(Outbound):
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._inbound = Inbound(self.account, self.stored)
+        self._former: list[FormerRun] | None = None  # in an earlier store, until a group has it
+
+    @property
+    def limits(self) -> EngineLimits:
+        """Return the bounds that hold for it."""
+        return self._limits
 
     # -- connections -------------------------------------------------------------------
 
@@ -107,6 +112,7 @@ class Session(Outbound):
             held.bytes_max = limits.max_awaiting_rel_bytes
         self.resume(limits, receive_maximum, now)
         self._watch_releases()
+        self._effects.presence.came(self, now)
 
     def session_lost(self) -> None:
         """The server has no session for us, although we have one [MQTT-3.2.2-5].
@@ -139,6 +145,7 @@ class Session(Outbound):
 
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""
+        self._effects.presence.left(self, now)
         self.link = None
         if self._stored_queue.first.lets_leave():
             self._touch()  # it may not any more
@@ -424,17 +431,17 @@ class Session(Outbound):
             lane = stored_queue.lane(number)
             lane.head = head
             lane.next_sequence = next_sequence
+        former: list[FormerRun] = []
         ends: dict[int, int] = {}
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
             ends[number] = run.end
             head = stored_queue.lane(number).head
             if run.end > head and run.is_shared():
-                self.took_shared = True
-                if self._shared is None:
-                    self._shared = SharedLanes(self._queue)
-                self._shared.restore(run)
-            self._queue.restore(run, head)
+                former.append(FormerRun(self, run, head))
+            if number >> SLOT_SHIFT == 0:
+                self._queue.restore(run, head)
+        self._former = former or None
         for begin in segments:
             number = begin >> PRIORITY_SHIFT
             stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
@@ -454,8 +461,80 @@ class Session(Outbound):
         delivery.size_bytes = size_bytes
         if shared is not None:
             delivery.shared = Shared(shared[0], shared[1], shared[2])
-            self.took_shared = True
         self._window.restore(packet_id, state, delivery, page)
+
+    # -- what an earlier store has here of shared subscriptions ------------------------------
+
+    def former_runs(self) -> list[FormerRun]:
+        """Return what is to be moved to the queues of groups; then call ``give_up_former``."""
+        return self._former or []
+
+    def keep_former(self, delivery: Delivery) -> None:
+        """The group is no more: ``delivery`` is the client's own from now on."""
+        if delivery.sequence >> PRIORITY_SHIFT >> SLOT_SHIFT > 0:
+            priority = delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK
+            own = Delivery(
+                None, delivery.offset, delivery.qos, delivery.retain, delivery.subscription_ids
+            )
+            own.size_bytes = delivery.size_bytes
+            self._push(own, priority)
+
+    def give_up_former(self) -> None:
+        """All of it is elsewhere: lanes of slots are empty, and what was mixed in leaves."""
+        former = self._former
+        if former is None:
+            return
+        self._former = None
+        self._touch()
+        mixed: dict[int, set[int]] = {}
+        for run in former:
+            if run.lane >> SLOT_SHIFT > 0:
+                lane = self._stored_queue.lane(run.lane)
+                lane.head = lane.next_sequence
+            else:
+                mixed.setdefault(run.lane, set()).update(run.moved)
+        for number, sequences in mixed.items():
+            for delivery in self._queue.take_out_shared(number, sequences):
+                self._stored_queue.taken_out(delivery.sequence)
+
+
+@final
+class FormerRun:
+    """What an earlier store has at a member of what came through shared subscriptions.
+
+    Args:
+        session: the member.
+        run: what waits there; some of it may be its own.
+        head: what is below this sequence is gone.
+    """
+
+    def __init__(self, session: Session, run: Run, head: int) -> None:
+        self.session = session
+        self.lane = run.first >> PRIORITY_SHIFT
+        self.priority = self.lane & PRIORITY_MASK
+        self.moved: set[int] = set()  # sequences of those that are mixed with its own
+        self._run = run
+        self._end = len(run)  # it may grow
+        self._position = max(0, head - run.first) - 1
+
+    def advance(self) -> bool:
+        """Go on to the next that is shared; whether there is one."""
+        run = self._run
+        self._position += 1
+        while self._position < self._end:
+            if run.table[run.kinds[self._position]][3] is not None:
+                return True
+            self._position += 1
+        return False
+
+    @property
+    def offset(self) -> int:
+        """Return where the present one lies in the log."""
+        return self._run.offsets[self._position]
+
+    def delivery(self) -> Delivery:
+        """Return the present one."""
+        return self._run.delivery(self._position)
 
 
 @final

@@ -181,16 +181,14 @@ class Unsubscribing(Request):
         super().__init__(session, server, link)
         self._packet = packet
         self._codes: list[int] = []
-        self._shared: set[str] = set()
 
     def step(self, now: Now) -> None:
         """Take the next step."""
+        del now
         filters = self._packet.topic_filters
         self._unsubscribe(filters[self._position])
         self._position += 1
         if self._position == len(filters):
-            if self._shared:
-                self._server.router.sharing.unsubscribed(self._session, self._shared, now)
             self.answer = self._unsuback()
             self.finished = True
         self._server.effects.share.spent += FILTER_WORK
@@ -205,8 +203,6 @@ class Unsubscribing(Request):
         events = server.effects.events
         if events is not None:
             events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
-        if is_shared(topic_filter):
-            self._shared.add(topic_filter)
         if session.stored:
             server.effects.put_subscription(SubscriptionRecord(session.number, topic_filter, None))
 

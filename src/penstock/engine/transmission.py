@@ -142,8 +142,8 @@ class Transmission(Backlog):
         For a session that is not stored that is the message. Of another one it is also that it
         may have been sent: after a crash it is found in the queue, and sent again as the same
         packet. At QoS 2 the receiver must hear the same packet identifier, so that it waits for
-        the commit. So does what came through a shared subscription: it may be another session's,
-        as the store has it; and what was retained, which is to come behind its SUBACK.
+        the commit. So does what came through a shared subscription: it is the group's, as the
+        store has it; and what was retained, which is to come behind its SUBACK.
         """
         effects = self._effects
         if not effects.waits_for_disk:
@@ -173,7 +173,7 @@ class Transmission(Backlog):
         now: Now,
     ) -> bool:
         """Send ``entry``; whether it left."""
-        if self.permissions is not None and not self._may_have(entry, message, duplicate, now):
+        if self.permissions is not None and not self._may_have(entry, message):
             return False
         place = link.place_of_publish(at_once)
         size_bytes = add_publish(
@@ -195,15 +195,13 @@ class Transmission(Backlog):
         link.wrote_publish(place, size_bytes)
         return True
 
-    def _may_have(self, delivery: Delivery, message: Message, duplicate: bool, now: Now) -> bool:
-        """Whether the client may have what waited: that may have changed meanwhile, and of what
-        was in the log nobody knew the topic. If not, it goes to one that may, or is counted."""
+    def _may_have(self, delivery: Delivery, message: Message) -> bool:
+        """Whether the client may have what waited: that may have changed meanwhile. If not, it is
+        counted."""
         if self.may_receive(message):
             return True
-        lost = duplicate or delivery.shared is None
-        if lost or not self._effects.groups.hand_back(self, delivery, message, now):
-            self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
-            self._dropped(delivery)
+        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
+        self._dropped(delivery)
         return False
 
     def _send_qos0(

@@ -190,6 +190,7 @@ class SysTopics:
             ("unsent/bytes", server.effects.unsent_bytes + server.effects.buffered_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),
+            ("shared_subscriptions/waiting", router.sharing.waiting_count),
             ("log/epoch", server.epoch),
             ("log/earliest", log.earliest),
             ("log/latest", log.end),

@@ -238,10 +238,14 @@ class _Examiner:
         def take(key: bytes, value: bytes) -> None:
             session = records.decode_session(key.decode(), value)
             self._clients[session.number] = session.client_id
+            if session.is_of_a_group:
+                self._clients[session.number] = "group " + session.client_id[1:]
+                groups.append(session.number)
             if self._copy is not None:
                 self._copy.put("sessions", key, value)
 
-        self._found.sessions = self._values("sessions", take)
+        groups: list[int] = []
+        self._found.sessions = self._values("sessions", take) - len(groups)
 
     def _examine_subscriptions(self) -> None:
         found = self._found

@@ -187,7 +187,7 @@ def test_a_bridge_is_left_alone(bench: Bench) -> None:
 
 def test_what_a_bridge_left_that_is_no_more_can_be_removed(bench: Bench) -> None:
     """Else its queue would keep the log from being removed for ever."""
-    session = bench.server.registry.open("$bridge/x", False, NEVER_EXPIRES_S, bench.now)
+    session = bench.server.registry.open("$bridge/x", False, NEVER_EXPIRES_S)
     session.detach(bench.now)
     assert remove(bench.server, session, bench.now)
     assert bench.server.registry.sessions == {}

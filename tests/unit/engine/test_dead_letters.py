@@ -170,7 +170,7 @@ def test_what_expires_while_it_is_handed_on_is_one() -> None:
     first.cut()
     ((payload, said),) = letters(bench, watcher)
     assert (payload, said["penstock-dropped-because"]) == (b"late", "expired")
-    assert said["penstock-dropped-for"] == "a"
+    assert said["penstock-dropped-for"] == "$share/g/t"
 
 
 @pytest.mark.parametrize("policy", ["drop_oldest", DROP_NEWEST])

@@ -16,7 +16,7 @@ from penstock.engine.limits import (
     SPILL,
     EngineLimits,
 )
-from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.message import Delivery, Message
 from penstock.engine.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
 from penstock.engine.runs import Run
 
@@ -188,10 +188,10 @@ def test_what_leaves_a_lane_behind_the_first_leaves_nothing_in_the_order() -> No
         item = delivery("goes", 1, offset)
         queue.push(item, 1 << SLOT_SHIFT)
         assert queue.head() is first
-        assert queue.take({item}, {1}) == [item]
+        lane = queue._lane(1 << SLOT_SHIFT)
+        assert lane.look(0) is item
+        assert queue.take_out(lane, item)
         assert sum(len(rank._heap) for rank in queue._ranks) <= 2 * 2 + OUT_OF_DATE_MAX
-    queue.forget_slots()
-    assert (list(queue._lanes), queue._ranks) == ([0], [])
 
 
 def test_spill_keeps_what_the_log_holds_whatever_the_limit() -> None:
@@ -319,24 +319,20 @@ def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
     assert (len(queue), queue.qos0_count) == (2, 1)
 
 
-def test_what_others_took_over_is_no_qos_0_that_waits() -> None:
-    queue = filled(3, "010")
-    first, _, last = queue.waiting(3)
-    assert queue.remove({first}, {0}) == [first]
+def test_what_was_taken_behind_others_is_no_qos_0_that_waits() -> None:
+    queue = filled(4, "1010")
+    head, first, _, last = queue.waiting(4)
+    assert not queue.take_out(queue.first_lane, first)
+    assert queue.take_out(queue.first_lane, head)
     assert (len(queue), queue.qos0_count) == (2, 1)
     assert queue.first_qos0() is last
+    queue.max_len = 3
     assert add(queue, delivery("new", 1)) == []
-    assert add(queue, delivery("newer", 1)) == ["c"]
-    assert names(queue) == ["b", "new", "newer"]
+    assert add(queue, delivery("newer", 1)) == ["d"]
+    assert names(queue) == ["c", "new", "newer"]
 
 
-def test_what_others_may_take_over_is_needed_from_the_log() -> None:
-    """Also with its body, also between what is packed."""
-    queue = MessageQueue(EngineLimits(), stored=False)
-    shared = delivery("shared", 1, offset=5)
-    shared.shared = Shared("$share/g/t", 1, False)
-    queue.push(shared)
-    assert queue.lowest_offset(False) == 5
+def test_what_lies_between_what_is_packed_is_needed_from_the_log() -> None:
     packed = resting([3, 4])
     for sequence in range(3, 2000):
         packed.push(Delivery(None, 1000 + sequence, 1, sequence=sequence))
@@ -400,15 +396,14 @@ def test_lanes_against_the_definition(
                 queue.take_qos0()
                 del model[waiting]
         elif what == "take":
-            here = queue.in_slot(slot, len(steps))
-            assert set(here) == {item for item in model if model[item][1] >> SLOT_SHIFT == slot}
-            gone = set(here[number:])
-            left = [*queue.take(set(gone), {slot})]
-            gone -= set(left)
-            left += queue.remove(gone, {slot})
-            for item in left:
-                del model[item]
-            assert not gone
+            lane_number = (slot << SLOT_SHIFT) + priority
+            waits = [item for item in model if model[item][1] == lane_number]
+            assert queue.is_in(lane_number) == bool(waits)
+            if number < len(waits):
+                found = queue._lane(lane_number)
+                assert queue.take_out(found, waits[number]) == (number == 0)
+                assert waits[number].gone == (number > 0)
+                del model[waits[number]]
         else:
             assert queue.oldest() is min(model, key=lambda item: item.offset, default=None)
         assert len(queue) == len(model)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.engine.access import Permissions
 from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.room_line import ASKING_PER_TURN_MAX, RoomLine, Waiting
+from penstock.engine.room_line import RoomLine, Waiting
 from penstock.engine.server_connection import ServerConnection
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -110,17 +110,19 @@ def test_one_place_in_a_group_lets_one_go_on() -> None:
     bench = Bench(FULL, streams=())
     away(bench, SHARED)
     publishers = waiting(bench)
-    lines = bench.server.effects.group_lines
-    assert lines[SHARED].length == MANY
+    queue = bench.server.router.sharing.groups[SHARED].queue
+    room_line = queue.room_line
+    assert room_line is not None
+    assert room_line.length == MANY
     member = bench.join("m", durable=True)
     member.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
-    assert went_on(publishers) == 2  # it takes over what was there, and has two places
-    before = lines[SHARED].looked_at
+    assert went_on(publishers) == 2  # it takes what was there, and adds a place
+    before = room_line.looked_at
     for number in range(1, 21):
         take(bench, member)
         assert went_on(publishers) == 2 + number
-    assert lines[SHARED].looked_at - before <= 40
+    assert room_line.looked_at - before <= 40
 
 
 def test_who_has_no_room_for_much_lets_those_with_little_go_on() -> None:
@@ -209,7 +211,6 @@ def test_the_last_member_that_leaves_is_in_nobodys_way() -> None:
     line.send(Unsubscribe(2, [SHARED]))
     bench.commit()
     assert went_on(publishers) == 5
-    assert bench.server.effects.group_lines == {}
 
 
 def test_who_may_not_publish_any_more_does_not_wait() -> None:
@@ -242,6 +243,7 @@ def test_who_may_not_receive_any_more_is_in_nobodys_way() -> None:
         away(bench, topic_filter)
         publishers = waiting(bench, 5)
         bench.server.registry.sessions["s"].identify(None, NoPermissions())
+        bench.server.router.sharing.permissions_changed()
         bench.commit()
         assert went_on(publishers) == 5
 
@@ -270,91 +272,36 @@ def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     assert bench.server.effects.store_line.length == 0
 
 
-def test_a_client_in_two_groups_needs_a_place_for_each() -> None:
-    """One group gives it the place it has; the other is in the way only because of that."""
-    limits = EngineLimits(max_inflight=1, max_mqueue_len=2, mqueue_overflow=REJECT)
-    bench = Bench(limits, streams=())
-    line = bench.subscriber("s", SHARED, 1)
-    line.send(Subscribe(2, [Subscription("$share/h/t", 1), Subscription("other", 1)]))
-    bench.commit()
-    line.read()
-    for _ in range(2):
-        bench.publish("other", b"x")
-    (publisher,) = waiting(bench, 1)
-    helper = bench.subscriber("helper", "$share/h/t", 1)
-    assert went_on([publisher]) == 1
-    assert (line.session.queue_length, helper.session.window_length) == (2, 1)
-
-
-def in_many_groups(groups: int, publishers: int) -> tuple[Bench, Line, list[Line]]:
-    """A client in groups of one topic, with room for half of them; publishers that wait."""
-    limits = EngineLimits(
-        max_mqueue_len=2 * groups, subscriptions_per_session_max=1000, mqueue_overflow=REJECT
-    )
-    bench = Bench(limits, streams=())
-    line = bench.join("s", durable=True, receive_maximum=1)
-    shared = [Subscription(f"$share/g{number}/t", 1) for number in range(groups)]
-    line.send(Subscribe(1, [*shared, Subscription("other", 1)]))
-    other = bench.join("other", 4)
-    for number in range(groups + groups // 2 + 1):
-        other.send(Publish("other", b"x", 1, packet_id=1 + number))
-    bench.commit()
-    return bench, line, waiting(bench, publishers)
-
-
-def test_one_acknowledgement_asks_nobody_more_than_once() -> None:
-    """It was asked in the line of each group, about all groups."""
-    bench, line, publishers = in_many_groups(6, 10)
-    lines = bench.server.effects.group_lines
-    assert len(lines) > 1
-    asked = sum(one.looked_at for one in lines.values())
-    take(bench, line)
-    assert sum(one.looked_at for one in lines.values()) - asked == len(publishers)
-    assert went_on(publishers) == 0
-
-
-def test_who_is_refused_by_many_groups_together_waits_for_the_tick() -> None:
-    """Else each acknowledgement would ask about all of them."""
-    bench, line, publishers = in_many_groups(40, 10)
-    effects = bench.server.effects
-    assert effects.group_lines == {}
-    assert effects.tick_line.length == len(publishers)
-    looked_at = bench.server.router.looked_at
-    for _ in range(30):
-        take(bench, line)
-    assert bench.server.router.looked_at == looked_at
-    assert went_on(publishers) == 0
-    bench.pass_s(0.25)
-    bench.commit()
-    assert went_on(publishers) == 1
-
-
 def test_a_turn_asks_a_portion_of_those_who_wait() -> None:
-    bench, _, publishers = in_many_groups(40, 200)
-    router = bench.server.router
-    looked_at = router.looked_at
-    bench.server.effects.tick()
+    bench = Bench(FULL, streams=())
+    away(bench)
+    publishers = waiting(bench, 60)
+    line = line_of(bench)
+    bench.server.effects.told_lines.work_max = 100
+    line.tell_all()
     portions = []
+    before = line.looked_at
     while bench.server.resume(bench.now):
-        portions.append(router.looked_at - looked_at)
-        looked_at = router.looked_at
-    one = 2 * 40  # a group and its member, and again for those before the one that refuses
-    assert sum(portions) > 200 * one // 3
-    assert max(portions) <= ASKING_PER_TURN_MAX + one
-    assert bench.server.effects.tick_line.looked_at == len(publishers)
+        portions.append(line.looked_at - before)
+        before = line.looked_at
+    assert sum(portions) == len(publishers)
+    assert 1 < max(portions) <= 10
 
 
 def test_who_stands_at_the_end_is_asked_however_often_the_line_is_told() -> None:
     """A turn asks one at least, and goes on where the last one stopped."""
-    bench, _, publishers = in_many_groups(40, 20)
-    effects = bench.server.effects
-    effects.told_lines.work_max = 1
+    bench = Bench(FULL, streams=())
+    away(bench)
+    publishers = waiting(bench, 20)
+    told = bench.server.effects.told_lines
+    told.work_max = 1
+    line = line_of(bench)
     for _ in publishers:
-        effects.tick()
+        line.tell_all()
         bench.server.resume(bench.now)
     last = publishers[-1].connection._publishing._waiting()
-    assert effects.tick_line.looked_at == len(publishers)
-    assert last.refused_at == effects.told_lines.times
+    assert line.looked_at == len(publishers)
+    assert last.refused_at == told.times
 
 
 def test_no_room_for_the_smallest_asks_nobody() -> None:

@@ -9,16 +9,15 @@ from penstock.engine.access import Permissions
 from penstock.engine.limits import (
     DROP_NEWEST,
     DROP_OLDEST,
-    PACKET_IDENTIFIERS,
     REJECT,
+    SPILL,
     EngineLimits,
 )
-from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties
-from tests.unit.engine.bench import Bench, Line
+from tests.unit.engine.bench import Bench, Line, publishes
 
 SHARED = "$share/g/t"
 FULL = reasons.QUOTA_EXCEEDED
@@ -33,6 +32,17 @@ class Barred(Permissions):
         return False
 
 
+class Without(Permissions):
+    """Of somebody who may receive all but one topic."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def may_receive(self, topic: str) -> bool:
+        """Unless it is that one."""
+        return topic != self.topic
+
+
 def published(bench: Bench, line: Line, number: int, size: int = 1) -> int:
     """The reason code a message of ``size`` bytes is answered with."""
     line.send(Publish("t", b"x" * size, 1, packet_id=number))
@@ -42,13 +52,19 @@ def published(bench: Bench, line: Line, number: int, size: int = 1) -> int:
     return answer.reason_code
 
 
-def waiting(*lines: Line) -> list[tuple[int, int]]:
-    """Messages in the window and in the queue of each."""
-    return [(line.session.window_length, line.session.queue_length) for line in lines]
+def waiting(*lines: Line) -> list[int]:
+    """Messages in the window of each; in the queues of members there are none."""
+    assert all(line.session.queue_length == 0 for line in lines)
+    return [line.session.window_length for line in lines]
+
+
+def waiting_for(bench: Bench, name: str = SHARED) -> int:
+    """Messages that wait for the group."""
+    return bench.server.router.sharing.groups[name].queue.queue_length
 
 
 def test_bytes_are_asked_for_with_the_size_of_the_message() -> None:
-    """The first may have room for a smaller one only: then it is the second's, or refused."""
+    """The queue has the room of both members."""
     bench = Bench(EngineLimits(max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT))
     for name in ("s1", "s2"):
         bench.subscriber(name, SHARED, 1).cut()
@@ -60,141 +76,120 @@ def test_bytes_are_asked_for_with_the_size_of_the_message() -> None:
 
 
 @pytest.mark.parametrize("qos", [1, 2])
-def test_each_copy_of_one_message_needs_a_place_of_its_own(qos: int) -> None:
-    bench = Bench(EngineLimits(max_mqueue_len=2, mqueue_overflow=REJECT, max_inflight=1))
-    away = bench.subscriber("s", "t", qos)
+def test_each_group_has_places_of_its_own(qos: int) -> None:
+    """Also where the same client is in all of them, and its own queue is full."""
+    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1))
+    away = bench.subscriber("s", "own", qos)
     away.send(Subscribe(2, [Subscription(SHARED, qos), Subscription("$share/h/t", qos)]))
     bench.commit()
     away.cut()
+    bench.publish("own", b"x")
     publisher = bench.join("p")
-    assert published(bench, publisher, 1) == FULL  # two places for three
-    assert waiting(away) == [(0, 0)]
+    assert [published(bench, publisher, number) for number in (1, 2)] == [0, FULL]
+    assert (waiting_for(bench), waiting_for(bench, "$share/h/t")) == (1, 1)
     back = bench.join("s", durable=True)
-    assert published(bench, publisher, 2) == 0  # window and queue
-    assert waiting(back) == [(1, 2)]
+    assert waiting(back) == [1]
+    assert published(bench, publisher, 3) == FULL
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_what_never_has_as_many_places_is_not_refused_for_ever() -> None:
-    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1))
-    away = bench.subscriber("s", "t", 1)
-    away.send(Subscribe(2, [Subscription(SHARED, 1), Subscription("$share/h/t", 1)]))
+def test_what_was_not_refused_has_its_place_in_each_group() -> None:
+    """The one member has a place for one of the copies, and both queues are full."""
+    limits = EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1)
+    bench = Bench(limits)
+    barred = bench.subscriber("barred", SHARED, 1)
+    barred.send(Subscribe(2, [Subscription("$share/h/t", 1)]))
+    barred.cut()
+    bench.publish("t", b"full")
+    free = bench.join("free", durable=True)
+    free.session.permissions = Barred()
+    free.send(Subscribe(2, [Subscription(SHARED, 1), Subscription("$share/h/t", 1)]))
     bench.commit()
+    bench.publish("t", b"full")  # the queues have two places now
+    free.session.permissions = None
     publisher = bench.join("p")
     assert published(bench, publisher, 1) == 0
-    assert bench.server.drops.counts[drops.QUEUE_FULL] == 1
-    assert waiting(away) == [(1, 1)]
-
-
-def test_two_groups_do_not_give_the_same_place_away() -> None:
-    """One chooses first; the other knows, and takes another member."""
-    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT))
-    first, second = bench.subscriber("s1", SHARED, 1), bench.subscriber("s2", SHARED, 1)
-    for line in (first, second):
-        line.send(Subscribe(2, [Subscription("$share/h/t", 1)]))
-        bench.commit()
-        line.cut()
-    assert published(bench, bench.join("p"), 1) == 0
-    assert waiting(first, second) == [(0, 1), (0, 1)]
+    assert waiting(free) == [1]
+    assert (waiting_for(bench), waiting_for(bench, "$share/h/t")) in ((2, 3), (3, 2))
+    assert published(bench, publisher, 2) == FULL
     assert sum(bench.server.drops.counts) == 0
 
 
 @pytest.mark.parametrize("overflow", [REJECT, DROP_OLDEST, DROP_NEWEST])
-def test_a_member_that_does_not_read_and_has_room_comes_before_a_full_one(overflow: str) -> None:
+def test_a_member_that_does_not_read_takes_nothing(overflow: str) -> None:
     bench = Bench(EngineLimits(max_mqueue_len=2, mqueue_overflow=overflow, max_inflight=1))
     full, slow, other = [bench.subscriber(name, SHARED, 1) for name in ("s1", "s2", "s3")]
     slow.connection.link.wire_full()
     publisher = bench.join("p")
     assert [published(bench, publisher, number) for number in range(1, 9)] == [0] * 8
-    assert waiting(full, slow, other) == [(1, 2), (0, 2), (1, 2)]
+    assert waiting(full, slow, other) == [1, 0, 1]
+    assert waiting_for(bench) == 6
     assert sum(bench.server.drops.counts) == 0
+    answer = published(bench, publisher, 9)
+    assert answer == (FULL if overflow == REJECT else 0)
+    assert sum(bench.server.drops.counts) == (overflow != REJECT)
 
 
-def test_a_member_that_may_not_receive_makes_no_room() -> None:
-    """Its empty queue is no reason to accept what the other one has no place for."""
-    bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT))
-    barred, full = bench.subscriber("s1", SHARED, 1), bench.subscriber("s2", SHARED, 1)
-    barred.session.permissions = Barred()
-    barred.cut()
-    full.cut()
-    publisher = bench.join("p")
-    assert [published(bench, publisher, number) for number in (1, 2)] == [0, FULL]
-    assert waiting(barred, full) == [(0, 0), (0, 1)]
-
-
-def test_what_is_handed_on_has_a_place_at_the_next() -> None:
-    """It stays where it is rather than being dropped by a queue without room for it."""
-    limits = EngineLimits(
-        max_inflight=1, max_mqueue_len=0, max_mqueue_bytes=2000, mqueue_overflow=DROP_NEWEST
-    )
-    bench = Bench(limits)
-    holder = bench.subscriber("s1", SHARED, 1)
-    for _ in range(3):
-        bench.publish("t", b"x" * 800)
-    taker = bench.subscriber("s2", SHARED, 1)
-    for _ in range(2):
-        bench.publish("t", b"y" * 800)
-    session = holder.session
-    before = waiting(holder, taker)
-    holder.cut()
-    bench.commit()
-    assert sum(bench.server.drops.counts) == 0
-    assert session.window_length + session.queue_length + sum(waiting(taker)[0]) == 5, before
-
-
-@pytest.mark.parametrize("there", [True, False])
-def test_who_never_has_room_for_it_does_not_take_it_from_who_will_have(there: bool) -> None:
-    """It was acknowledged, and dropped where it never fits: it is refused until it does."""
-    small = EngineLimits(max_mqueue_bytes=500, mqueue_overflow=REJECT, max_inflight=1)
-    large = EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT, max_inflight=1)
-    bench = Bench(large, zones={"small": small})
+@pytest.mark.parametrize(
+    ("policies", "what"),
+    [
+        ((REJECT, REJECT), REJECT),
+        ((REJECT, DROP_NEWEST), DROP_NEWEST),
+        ((DROP_NEWEST, DROP_OLDEST), DROP_OLDEST),
+        ((DROP_OLDEST, SPILL, REJECT), SPILL),
+    ],
+)
+def test_what_a_full_queue_does_follows_from_all_members(
+    policies: tuple[str, ...], what: str
+) -> None:
+    zones = {
+        f"z{number}": EngineLimits(max_mqueue_len=1, mqueue_overflow=policy, zone=f"z{number}")
+        for number, policy in enumerate(policies)
+    }
+    bench = Bench(EngineLimits(mqueue_overflow=REJECT), zones=zones)
     wish = Properties(session_expiry_interval=3600)
-    first, _ = bench.connect(Connect("s1", 5, False, properties=wish), "small")
-    first.send(Subscribe(1, [Subscription(SHARED, 1)]))
-    second = bench.subscriber("s2", SHARED, 1)
-    for line in (first, second):
-        if not there:
-            line.cut()
-        elif line is first:
-            line.connection.link.wire_full()
+    for zone in zones:
+        line, _ = bench.connect(Connect(zone, properties=wish), zone)
+        line.send(Subscribe(1, [Subscription(SHARED, 1)]))
+        bench.commit()
+        line.cut()
     publisher = bench.join("p")
-    codes = [published(bench, publisher, number, 1000) for number in range(1, 4)]
-    assert codes == ([0, 0, FULL] if there else [0, FULL, FULL])
-    assert sum(bench.server.drops.counts) == 0
+    count = len(policies)
+    assert [published(bench, publisher, 1 + number) for number in range(count)] == [0] * count
+    assert published(bench, publisher, 9, 2) == (FULL if what == REJECT else 0)
+    assert waiting_for(bench) == count + (what == SPILL)
+    assert sum(bench.server.drops.counts) == (what in (DROP_OLDEST, DROP_NEWEST))
+    back, _ = bench.connect(Connect("z0", 5, False, properties=wish), "z0")
+    sizes = [len(packet.payload) for packet in publishes(back.read())]
+    assert sizes[-1] == (2 if what in (DROP_OLDEST, SPILL) else 1)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-@pytest.mark.parametrize("busy", [False, True])
-def test_what_a_member_may_not_receive_goes_on_to_one_that_may(qos: int, busy: bool) -> None:
-    """Its body is in the log when it is handed on: that it may not have it is seen too late."""
+def test_what_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
+    """Others take what is behind it, and nothing is looked at again and again."""
     bench = Bench(EngineLimits())
-    holder = bench.subscriber("s1", SHARED, 1)
+    holder = bench.subscriber("s1", "$share/g/+", 1)
     holder.cut()
     bench.commit()
-    for _ in range(3):
-        bench.publish("t", b"x")
-    barred = bench.join("s2", durable=True, receive_maximum=1 if busy else None)
-    if busy:  # QoS 0 passes the full window
-        for _ in range(2):
-            barred.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
-    barred.session.permissions = Barred()
-    barred.send(Subscribe(1, [Subscription(SHARED, qos)]))
+    for topic in ("secret", "secret", "t", "secret"):
+        bench.publish(topic, topic.encode())
+    barred = bench.join("s2", durable=True)
+    barred.session.permissions = Without("secret")
+    barred.send(Subscribe(1, [Subscription("$share/g/+", qos)]))
     bench.commit()
-    if busy:
-        barred.session.permissions = None
-        barred.send(Puback(PACKET_IDENTIFIERS))  # they are not in the log, and have no sequence
-        barred.session.permissions = Barred()
-        barred.send(Puback(PACKET_IDENTIFIERS - 1))
-        bench.commit()
-    assert sum(bench.server.drops.counts) == 0
-    assert waiting(holder, barred) == [(0, 3), (0, 0)]
+    assert [packet.payload for packet in publishes(barred.read())] == [b"t"]
+    assert waiting_for(bench, "$share/g/+") == 3
     commits = bench.server.effects.counters.commits
-    for _ in range(3):  # nor does it come back again and again
+    for _ in range(3):
         bench.pass_s(1)
         bench.commit()
     assert bench.server.effects.counters.commits == commits
-    allowed = bench.subscriber("s3", SHARED, 1)
-    assert waiting(holder, barred, allowed) == [(0, 0), (0, 0), (3, 0)]
+    bench.publish("t", b"t")
+    assert [packet.payload for packet in publishes(barred.read())] == [b"t"]
+    bench.restart()
+    allowed = bench.subscriber("s3", "$share/g/+", 1)
+    assert waiting_for(bench, "$share/g/+") == 0
+    assert allowed.session.window_length == (3 if qos == 0 else 5)
     assert sum(bench.server.drops.counts) == 0
 
 
@@ -211,11 +206,12 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     bench.commit()
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
     assert sum(bench.server.drops.counts) == 1
-    assert waiting(holder, barred) == [(0, 0), (0, 0)]
+    assert waiting(holder, barred) == [0, 0]
+    assert waiting_for(bench) == 0
 
 
 def test_what_was_in_flight_at_a_crash_keeps_its_size() -> None:
-    """It had none, so it had room wherever it was handed on to."""
+    """It goes to the front of the queue whatever the bounds, and counts there."""
     limits = EngineLimits(
         max_inflight=2, max_mqueue_len=0, max_mqueue_bytes=1000, mqueue_overflow=REJECT
     )
@@ -225,59 +221,33 @@ def test_what_was_in_flight_at_a_crash_keeps_its_size() -> None:
         bench.publish("t", b"x" * 700)
     bench.commit()
     bench.restart()
-    holder = bench.server.registry.sessions["s1"]
-    assert [item.size_bytes for item in holder._window.undelivered()] == [765, 765]
-    taker = bench.join("s2", durable=True)
-    taker.send(Subscribe(1, [Subscription("own", 1)]))
-    for _ in range(3):
-        bench.publish("own", b"y" * 500)
-    taker.send(Subscribe(2, [Subscription(SHARED, 1)]))
-    bench.commit()
-    assert taker.session.queue_bytes <= 1000
-    assert (holder.window_length, holder.queue_length) == (2, 0)
+    queue = bench.server.router.sharing.groups[SHARED].queue
+    assert (queue.queue_length, queue.queue_bytes) == (2, 2 * 765)
+    assert published(bench, bench.join("p"), 1) == FULL
     assert sum(bench.server.drops.counts) == 0
 
 
-@pytest.mark.parametrize("blocking", ["$share/h/t", "$share/h/t/#"])
+@pytest.mark.parametrize("blocking", ["$share/h/+", "$share/h/#"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_what_is_refused_is_nobodys_turn(strategy: str, blocking: str) -> None:
     """One group has room, another has not: however often it is tried, the first does not move."""
 
-    def gets_it(times: int) -> list[tuple[int, int]]:
+    def gets_it(times: int) -> list[int]:
         limits = EngineLimits(max_mqueue_len=1, mqueue_overflow=REJECT)
         bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
         lines = [bench.subscriber(f"s{number}", SHARED, 1) for number in range(5)]
         full = bench.subscriber("full", "other", 1)
         full.send(Subscribe(2, [Subscription(blocking, 1)]))
+        bench.commit()
         full.cut()
         bench.publish("other", b"x")
         publisher = bench.join("p")
         for number in range(times):
             assert published(bench, publisher, number + 1) == FULL
-        assert waiting(*lines) == [(0, 0)] * 5
+        assert waiting(*lines) == [0] * 5
         bench.join("full", durable=True)
         assert published(bench, publisher, 100) == 0
         return waiting(*lines)
 
     first = gets_it(0)
     assert [gets_it(times) for times in (1, 2, 3)] == [first] * 3
-
-
-def test_what_is_handed_back_goes_where_it_is_kept() -> None:
-    """The first that may have it would take it at QoS 0, and there is no memory for that."""
-    bench = Bench(EngineLimits(qos0_bytes_max=1000))
-    at_qos_0 = bench.subscriber("s0", SHARED, 0)
-    at_qos_0.cut()
-    filler = bench.subscriber("filler", "filled", 0)
-    filler.cut()
-    while bench.server.effects.kept.has_room_for_qos0():
-        bench.publish_qos0("filled", b"x")
-    holder = bench.subscriber("s1", SHARED, 1)
-    kept = bench.subscriber("s2", SHARED, 1)
-    kept.cut()
-    message = Message("t", b"y", 1)
-    delivery = Delivery(message, -1, 1)
-    delivery.shared = Shared(SHARED, 1, False)
-    assert bench.server.router.sharing.hand_back(holder.session, delivery, message, bench.now)
-    assert waiting(at_qos_0, kept) == [(0, 0), (0, 1)]
-    assert sum(bench.server.drops.counts) == 0

@@ -8,14 +8,13 @@ from typing import SupportsIndex, final
 
 from penstock.engine import drop_counts
 from penstock.engine.access import Permissions
-from penstock.engine.away_members import Member
 from penstock.engine.drop_counts import Drops
 from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.options import ROUND_ROBIN
 from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.share_group import Dice, ShareGroup
+from penstock.engine.share_group import Dice, Member, ShareGroup
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.unit.engine.bench import Bench, publishes
 
@@ -38,8 +37,8 @@ class Watched(list[Member]):
         return super().__getitem__(position)  # type: ignore[return-value]
 
 
-def group_of(strategy: int = ROUND_ROBIN) -> ShareGroup:
-    return ShareGroup(SHARED, strategy, Dice(1))
+def group_of(first: Session, strategy: int = ROUND_ROBIN) -> ShareGroup:
+    return ShareGroup(SHARED, strategy, Dice(1), Effects(0), Drops(), first)
 
 
 def session(number: int, stored: bool = True) -> Session:
@@ -53,8 +52,8 @@ def entry(qos: int) -> SessionSubscription:
 
 def test_subscribing_again_and_leaving_do_not_look_at_all_members() -> None:
     """A client could make the broker do so with each SUBSCRIBE."""
-    group = group_of()
     sessions = [session(number) for number in range(1000)]
+    group = group_of(sessions[0])
     for one in sessions:
         group.put(one, entry(1))
     watched = group._all = Watched(group._all)
@@ -67,8 +66,8 @@ def test_subscribing_again_and_leaving_do_not_look_at_all_members() -> None:
 
 def test_the_greatest_stored_qos_is_known() -> None:
     random = Random(1)
-    group = group_of()
     sessions = [session(number, number % 3 > 0) for number in range(12)]
+    group = group_of(sessions[0])
     granted: dict[Session, int] = {}
     for _ in range(500):
         one = random.choice(sessions)

@@ -8,7 +8,6 @@ import pytest
 
 from penstock.engine import drop_counts
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Message
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.share_group import Dice
 from penstock.protocol.packets import (
@@ -49,6 +48,11 @@ def publish(bench: Bench, count: int, qos: int = 1, topic: str = "t/1", first: i
 
 def got(line: Line) -> list[int]:
     return [int(packet.payload) for packet in publishes(line.read())]
+
+
+def waiting(bench: Bench, name: str = SHARED) -> int:
+    """How many messages wait for the group."""
+    return bench.server.router.sharing.groups[name].queue.queue_length
 
 
 def acknowledge(bench: Bench, line: Line, packets: list[Publish]) -> None:
@@ -104,14 +108,14 @@ def test_the_dice_are_fair(seed: int) -> None:
 
 
 def test_sticky_stays_with_one_until_it_is_full_or_gone() -> None:
-    bench = Bench(EngineLimits(max_mqueue_len=2), sharing=SharingOptions(strategy="sticky"))
-    first, second = member(bench, "m1", window=1), member(bench, "m2")
-    publish(bench, 5)
-    assert got(first) == [0]  # 1 and 2 wait
-    assert got(second) == [3, 4]
+    bench = Bench(sharing=SharingOptions(strategy="sticky"))
+    first, second = member(bench, "m1", window=2), member(bench, "m2")
+    publish(bench, 4)
+    assert got(first) == [0, 1]
+    assert got(second) == [2, 3]
     second.cut()
     bench.commit()
-    assert second.session.window_length == 2  # nobody has room
+    assert waiting(bench) == 2  # nobody has room
 
 
 def test_least_inflight_goes_where_least_waits() -> None:
@@ -148,33 +152,77 @@ def test_a_group_may_have_its_own_strategy() -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_connected_members_come_first_then_those_with_room(strategy: str) -> None:
+def test_what_no_member_takes_at_once_waits_within_the_bounds_of_all_members(strategy: str) -> None:
     limits = EngineLimits(max_mqueue_len=1)
     bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
     away, online = member(bench, "m1"), member(bench, "m2", window=1)
     away.cut()
-    publish(bench, 2)
-    assert away.session.queue_length == 0
-    assert (online.session.window_length, online.session.queue_length) == (1, 1)
-    publish(bench, 1, first=2)
-    assert away.session.queue_length == 1  # the other is full
+    publish(bench, 3)
+    assert (online.session.window_length, waiting(bench)) == (1, 2)
+    assert away.session.queue_length == online.session.queue_length == 0
     assert sum(bench.server.drops.counts) == 0
     publish(bench, 1, first=3)
     assert bench.server.drops.counts[drop_counts.QUEUE_FULL] == 1
+    online.send(Unsubscribe(2, [SHARED]))  # less room, and nothing is dropped for it
+    bench.commit()
+    assert waiting(bench) == 2
+    assert sum(bench.server.drops.counts) == 1
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_nobody_connected(strategy: str) -> None:
-    """It waits at one member, and whoever comes back first gets it."""
+    """It waits, and whoever comes back first gets it."""
     bench = Bench(sharing=SharingOptions(strategy=strategy))
     members = [member(bench, f"m{number}") for number in range(3)]
     for line in members:
         line.cut()
     publish(bench, 9)
-    assert sum(line.session.queue_length for line in members) == 9
+    assert waiting(bench) == 9
     back = bench.join("m1", durable=True)
     bench.commit()
-    assert sorted(got(back)) == list(range(9))
+    assert got(back) == list(range(9))
+
+
+@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
+def test_by_hash_a_member_without_room_holds_up_its_own_messages_only(strategy: str) -> None:
+    bench = Bench(sharing=SharingOptions(strategy=strategy))
+    lines = [member(bench, f"m{number}", window=1) for number in range(3)]
+    sources = [bench.join(f"source{number}") for number in range(8)]
+    for count in range(6):
+        for number, source in enumerate(sources):
+            payload = str(number * 100 + count).encode()
+            source.send(Publish(f"t/{number}", payload, 1, packet_id=1 + count))
+        bench.commit()
+    stuck, *others = lines
+    got(stuck)
+    seen: dict[int, list[int]] = {}
+    for _ in range(100):
+        for place, line in enumerate(others):
+            packets = publishes(line.read())
+            seen.setdefault(place, []).extend(int(packet.payload) for packet in packets)
+            acknowledge(bench, line, packets)
+    homes = [{number // 100 for number in numbers} for numbers in seen.values()]
+    assert homes[0]
+    assert homes[1]
+    assert not homes[0] & homes[1]
+    for numbers in seen.values():
+        for key in {number // 100 for number in numbers}:
+            assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
+    stuck_keys = set(range(8)) - homes[0] - homes[1]
+    assert waiting(bench) == 6 * len(stuck_keys) - 1
+    stuck.cut()  # now it is the others', behind what it had
+    bench.commit()
+    numbers = []
+    for _ in range(100):
+        for line in others:
+            packets = publishes(line.read())
+            numbers.extend(int(packet.payload) for packet in packets)
+            acknowledge(bench, line, packets)
+    assert sorted(numbers) == [
+        100 * key + count for key in sorted(stuck_keys) for count in range(6)
+    ]
+    for key in stuck_keys:
+        assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
 
 
 def test_qos_is_that_of_the_member_that_gets_it() -> None:
@@ -299,47 +347,46 @@ def test_subscribing_again_changes_the_options() -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("stays", [True, False])
-def test_a_lost_connection_returns_what_waits_and_what_is_unacknowledged(
-    durable: bool, stays: bool
-) -> None:
+def test_a_lost_connection_returns_what_is_unacknowledged(durable: bool, stays: bool) -> None:
     """To a member that is connected, at once, whether the session ends or not."""
     bench = Bench()
     first = member(bench, "m1", durable=stays, window=2)
     second = member(bench, "m2", durable=durable)
     publish(bench, 10)
     taken = publishes(first.read())
-    assert [packet.payload for packet in taken] == [b"0", b"2"]  # 4, 6 and 8 wait
+    assert [packet.payload for packet in taken] == [b"0", b"2"]
     acknowledge(bench, first, taken[:1])
-    assert got(second) == [1, 3, 5, 7, 9]
+    assert got(second) == [1, 3, 4, 5, 6, 7, 8, 9]
     first.cut()
     bench.commit()
-    assert got(second) == [2, 4, 6, 8]
+    assert got(second) == [2]
     assert sum(bench.server.drops.counts) == 0
     if stays:
         assert got(bench.join("m1", durable=True)) == []
 
 
 def test_the_others_wait_until_one_has_room() -> None:
-    """What no connected member can take stays, and is taken when there is room."""
+    """What no connected member can take waits in front, and is taken when there is room."""
     bench = Bench(EngineLimits(max_mqueue_len=5))
     first, second = member(bench, "m1", window=5), member(bench, "m2", window=1)
     publish(bench, 10)
     (packet,) = publishes(second.read())
-    assert (second.session.window_length, second.session.queue_length) == (1, 4)
+    assert (second.session.window_length, waiting(bench)) == (1, 4)
     first.cut()
     bench.commit()
-    assert (second.session.queue_length, first.session.window_length) == (5, 4)
+    assert (first.session.window_length, waiting(bench)) == (0, 9)
     seen = [int(packet.payload)]
     for _ in range(9):
         acknowledge(bench, second, [packet])
         (packet,) = publishes(second.read())
         seen.append(int(packet.payload))
-    assert sorted(seen) == list(range(10))
+    assert seen == [1, 0, 2, 3, 4, 5, 6, 7, 8, 9]
     assert first.session.window_length == 0
     assert sum(bench.server.drops.counts) == 0
 
 
-def test_a_member_that_is_back_first_keeps_what_it_had() -> None:
+def test_a_member_that_is_back_first_takes_what_it_had_from_the_front() -> None:
+    """The session has no copy any more: it is another packet, without DUP."""
     bench = Bench()
     first = member(bench, "m1")
     second = member(bench, "m2")
@@ -350,7 +397,7 @@ def test_a_member_that_is_back_first_keeps_what_it_had() -> None:
     bench.commit()
     back = bench.join("m1", durable=True)
     packets = publishes(back.read())
-    assert [(packet.payload, packet.dup) for packet in packets] == [(b"0", True), (b"1", True)]
+    assert [(packet.payload, packet.dup) for packet in packets] == [(b"0", False), (b"1", False)]
 
 
 def test_what_has_not_reached_the_wire_is_returned_in_its_own_commit() -> None:
@@ -361,7 +408,8 @@ def test_what_has_not_reached_the_wire_is_returned_in_its_own_commit() -> None:
     source.send(Publish("t/1", b"0", 1, packet_id=1))
     first.cut()
     commit = bench.seal()
-    assert [len(progress.in_flight()) for progress in commit.progress] == [0, 1]
+    assert sorted(len(progress.in_flight()) for progress in commit.progress) == [0, 0, 1]
+    assert all(not progress.segments for progress in commit.progress)
     bench.finish(commit)
     assert got(second) == [0]
 
@@ -372,12 +420,13 @@ def test_a_returned_message_is_stored_where_it_went() -> None:
     first = member(bench, "m1", window=1)
     publish(bench, 4)
     second = member(bench, "m2", window=1)
+    assert (second.session.window_length, waiting(bench)) == (1, 2)
     first.cut()
     bench.commit()
-    assert got(second) == [0]
+    assert waiting(bench) == 3
     bench.restart()
-    assert [line.session.window_length for line in (first, second)] == [0, 1]
-    assert [line.session.queue_length for line in (first, second)] == [0, 3]
+    assert [line.session.window_length for line in (first, second)] == [0, 0]
+    assert waiting(bench) == 4
     back = bench.join("m2", durable=True)
     assert got(back) == [0, 1, 2, 3]
     assert got(bench.join("m1", durable=True)) == []
@@ -419,7 +468,7 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     (taken,) = publishes(other.read())
     other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
     publish(bench, 5, first=1)
-    assert other.session.queue_length == 5
+    assert waiting(bench) == 5
     needed_from = bench.server.needed_from(bench.server.effects.next_offset)
     bench.store.retain(bench.now.wall_us + 1, 2**62, needed_from)
     other.cut()
@@ -433,24 +482,31 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     assert bench.server.needed_from(end) == end
 
 
-def test_other_messages_of_the_queue_keep_their_place() -> None:
-    """Shared messages leave from the middle of a stored queue; the rest survives a crash."""
+def test_own_messages_and_those_of_groups_have_their_turns() -> None:
     bench = Bench()
-    first = member(bench, "m1", window=1)
-    first.send(Subscribe(2, [Subscription("own", 1)]))
+    line = member(bench, "m1", window=2)
+    line.send(Subscribe(2, [Subscription("own", 1), Subscription("$share/h/other", 1)]))
     bench.commit()
-    first.read()
-    for number in range(9):
-        bench.publish("own" if number % 3 else "t/1", str(number).encode())
-    second = member(bench, "m2")
-    first.cut()
+    line.read()
+    line.cut()
+    topics = ("own", "t/1", "other", "own", "other", "t/1")
+    for number in range(18):
+        bench.publish(topics[number % 6], str(number).encode())
+    for _ in range(2):
+        back = bench.join("m1", durable=True, receive_maximum=2)
+        bench.commit()
+        bench.restart()
+    back = bench.join("m1", durable=True, receive_maximum=2)
     bench.commit()
-    taken = publishes(second.read())
-    assert sorted(packet.payload for packet in taken) == [b"0", b"3", b"6"]
-    acknowledge(bench, second, taken)
-    publish(bench, 1, topic="own", first=9)
-    bench.restart()
-    assert got(bench.join("m1", durable=True)) == [1, 2, 4, 5, 7, 8, 9]
+    seen: list[int] = []
+    while packets := publishes(back.read()):
+        seen.extend(int(packet.payload) for packet in packets)
+        acknowledge(bench, back, packets)
+    assert sorted(seen) == list(range(18))
+    for topic in ("own", "t/1", "other"):
+        part = [number for number in seen if topics[number % 6] == topic]
+        assert part == sorted(part)
+    assert {topics[number % 6] for number in seen[:6]} == {"own", "t/1", "other"}
 
 
 def test_a_message_that_is_nowhere_stored_is_stored_when_it_must_be() -> None:
@@ -528,7 +584,7 @@ def test_an_expired_session_returns_what_it_had() -> None:
     assert sorted(got(bench.join("m2", durable=True))) == [0, 1, 2, 3]
 
 
-def test_unsubscribing_returns_what_waits_and_completes_what_is_in_flight() -> None:
+def test_unsubscribing_completes_what_is_in_flight() -> None:
     bench = Bench()
     first, second = member(bench, "m1", window=1), member(bench, "m2")
     publish(bench, 6)
@@ -542,21 +598,45 @@ def test_unsubscribing_returns_what_waits_and_completes_what_is_in_flight() -> N
     assert first.session.window_length == 0
 
 
-def test_unsubscribing_from_many_groups_asks_the_queue_once() -> None:
-    """It took seconds: the whole queue was listed for each filter."""
-    bench = Bench(EngineLimits(max_mqueue_len=0), streams=())
-    holder = bench.subscriber("s", "$share/g/t", 1)
-    others = [f"$share/g{number}/u" for number in range(400)]
-    holder.send(Subscribe(2, [Subscription(name, 1) for name in others]))
+def test_what_waits_goes_with_the_last_member() -> None:
+    """It is counted, makes dead letters, and is gone from the store."""
+    bench = Bench(dead_letters="dead")
+    letters = bench.subscriber("letters", "dead", 1)
+    line = member(bench, "m", window=1)
+    publish(bench, 3)
+    taken = publishes(line.read())
+    line.send(Unsubscribe(2, [SHARED]))
     bench.commit()
-    for _ in range(500):
-        bench.server.router.publish(Message("t", b"x", 1, False, "p", 1), None, bench.now)
+    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
+    assert bench.server.router.sharing.groups == {}
+    assert bench.server.effects.feeders == {}
+    bench.pass_s(1)
     bench.commit()
-    counters = bench.server.effects.counters
-    before = counters.shared_looked_at
-    holder.send(Unsubscribe(3, others))
-    assert counters.shared_looked_at - before <= 500
-    assert len(bench.server.router.sharing.groups) == 1
+    assert got(letters) == [1, 2]
+    acknowledge(bench, line, taken)
+    recovered = bench.store.recover()
+    assert sorted(record.client_id for record in recovered.sessions) == ["letters", "m"]
+
+
+def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
+    """Also where a member with a stored session was in it once."""
+    bench = Bench()
+    stored, clean = member(bench, "m1"), member(bench, "m2", durable=False, window=1)
+    stored.cut()
+    publish(bench, 3)
+    back = bench.join("m1", durable=True)
+    bench.commit()
+    back.read()
+    back.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    bench.commit()
+    assert waiting(bench) == 2
+    assert got(clean) == [0]
+    bench.restart()
+    assert bench.server.router.sharing.groups == {}
+    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
+    bench.commit()
+    bench.restart()
+    assert sum(bench.server.drops.counts) == 0
 
 
 def test_who_leaves_does_not_change_whose_turn_it_is() -> None:
@@ -566,22 +646,6 @@ def test_who_leaves_does_not_change_whose_turn_it_is() -> None:
     lines[0].send(Unsubscribe(2, [SHARED]))
     publish(bench, 2, first=2)
     assert [got(line) for line in lines] == [[0], [1], [2], [3]]
-
-
-def test_who_gave_all_away_is_not_asked_again() -> None:
-    """Whoever holds nothing shared any more leaves without a look through the queue."""
-    bench = Bench()
-    holder = member(bench, "m1")
-    holder.send(Subscribe(2, [Subscription("own", 1)]))
-    publish(bench, 3)
-    holder.cut()
-    assert member(bench, "m2").session.window_length == 3
-    for _ in range(2):  # finds that there is nothing; knows it
-        bench.join("m1", durable=True, receive_maximum=1).cut()
-    publish(bench, 5, topic="own")
-    before = bench.server.effects.counters.shared_looked_at
-    bench.join("m1", durable=True, receive_maximum=1).cut()
-    assert bench.server.effects.counters.shared_looked_at == before
 
 
 def test_unsubscribing_and_leaving_returns_what_was_in_flight() -> None:

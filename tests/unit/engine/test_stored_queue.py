@@ -8,12 +8,11 @@ from typing import final
 import pytest
 
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery, Shared
+from penstock.engine.message import Delivery
 from penstock.engine.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
 from penstock.engine.runs import Run, join
 from penstock.engine.stored_queue import StoredQueue
 
-SHARED = "$share/g/t"
 SLOT = 3
 NUMBERS = (0, 5, SLOT << SLOT_SHIFT, (SLOT << SLOT_SHIFT) + 5)
 SEGMENT_MAX = 60
@@ -37,8 +36,6 @@ class World:
         number = self.random.choice(NUMBERS)
         for _ in range(self.random.choice((1, 5, SEGMENT_MAX))):
             delivery = Delivery(None, self.offset, 1)
-            if number >> SLOT_SHIFT:
-                delivery.shared = Shared(SHARED, 1, False)
             lane = self.stored.lane(number)
             delivery.sequence = lane.number()
             lane.joined(delivery)
@@ -53,15 +50,19 @@ class World:
             self.waiting.remove(delivery.offset)
 
     def take(self) -> None:
-        """Others take some of what is shared."""
-        found = self.queue.in_slot(SLOT, self.random.choice((3, 64, 1000)))
-        gone = {item for item in found if self.random.random() < self.random.choice((0.1, 0.9))}
-        self.waiting -= {item.offset for item in gone}
-        for delivery in self.queue.take(gone, {SLOT}):
-            self.stored.passed(delivery.sequence)
-        for delivery in self.queue.remove(gone, {SLOT}):
-            self.stored.taken_out(delivery.sequence)
-        assert not gone
+        """Some leave from wherever they stand in a lane."""
+        lane = self.queue._lane(self.random.choice(NUMBERS))
+        reach = self.random.choice((3, 64, 1000))
+        looked_at = [lane.look(position) for position in range(reach)]
+        chance = self.random.choice((0.1, 0.9))
+        for delivery in looked_at:
+            if delivery is None or delivery.gone or self.random.random() > chance:
+                continue
+            self.waiting.remove(delivery.offset)
+            if self.queue.take_out(lane, delivery):
+                self.stored.passed(delivery.sequence)
+            else:
+                self.stored.taken_out(delivery.sequence)
 
     def commit(self) -> None:
         before = {run.first + at for run in self.segments.values() for at in range(len(run))}

@@ -66,7 +66,11 @@ def test_a_group_leaves_a_filter_without_a_look_at_the_others(
     if not isfunction(ShareGroup.put):
         pytest.skip("comparisons of compiled objects cannot be counted")
     trie = SubscriptionTrie()
-    groups = [ShareGroup(f"$share/{number}/a/b", 0, Dice(1)) for number in range(100)]
+    one = session("one")
+    groups = [
+        ShareGroup(f"$share/{number}/a/b", 0, Dice(1), Effects(0), Drops(), one)
+        for number in range(100)
+    ]
     for group in groups:
         trie.add_group(group)
     compared: list[object] = []

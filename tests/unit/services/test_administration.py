@@ -48,7 +48,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(administration, "PORTION_S", 0.0)
     made = Bench()
     for number in range(SESSIONS):
-        made.server.registry.open(f"c{number}", False, 3600, made.now).detach(made.now)
+        made.server.registry.open(f"c{number}", False, 3600).detach(made.now)
         message = Message(f"r/{number}", b"x", 0, True, "c", made.now.wall_us)
         made.server.router.publish(message, None, made.now)
     made.commit()
