@@ -484,6 +484,8 @@ class GroupQueue(Backlog):
             stored.take_finished(),
             stored.entries(),
             [],
+            window_len=0,  # it has neither window nor inbound messages
+            inbound_len=0,
         )
 
     def restore(
