@@ -1,4 +1,4 @@
-"""What an operator may do to a running broker: each act is one function and notes one event.
+"""The acts of an operator on a running broker: each is one function and notes one event.
 
 ::
 

@@ -1,4 +1,5 @@
-"""Which limit holds the queue of one session up, and for how long: window, write buffer or length.
+"""The limit that holds the queue of one session up, and for how long: window, write buffer or
+length.
 
 ::
 

@@ -1,4 +1,4 @@
-"""How far a peer lags behind: the age of the oldest message that it has not acknowledged.
+"""The lag of a peer: the age of the oldest message that it has not acknowledged.
 
 ::
 
