@@ -15,12 +15,12 @@ from rich.table import Table
 
 from benchmarks.subscriptions import VERSION, Engine
 from penstock.cli.version import build_kind
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
-from penstock.engine.effects import Commit
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.records import Recovered
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Puback, Subscribe, Subscription
 

@@ -27,11 +27,11 @@ from rich.console import Console
 from rich.table import Table
 
 from penstock.cli.version import build_kind
+from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.records import Recovered
-from penstock.engine.server import Server
-from penstock.engine.server_connection import ServerConnection
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,

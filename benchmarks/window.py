@@ -24,8 +24,8 @@ from penstock.cli.version import build_kind
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.server import Server
-from penstock.engine.server_connection import ServerConnection
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -108,19 +108,18 @@ def check_architecture() -> Iterator[str]:
         ],
     )
     engine = ROOT / "src/penstock/engine"
-    files = {path.stem for path in engine.glob("*.py") if path.stem != "__init__"}
-    docstring = ast.get_docstring(ast.parse((engine / "__init__.py").read_text(encoding="utf-8")))
-    listed = {
-        name for names in ENGINE_FILES.findall(docstring or "") for name in re.split(r",\s*", names)
-    }
-    for name in sorted(files ^ listed):
-        yield f"src/penstock/engine/__init__.py and its files do not agree on {name}."
-    table = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-    named = set(
-        re.findall(r"`(\w+)\.py`", table[table.index("Inside `engine`") :].split("\n\n", 2)[1])
-    )
-    for name in sorted(files ^ named):
-        yield f"docs/architecture.md and src/penstock/engine do not agree on {name}.py."
+    for introduction in (engine / "__init__.py", *sorted(engine.glob("*/__init__.py"))):
+        package = introduction.parent
+        there = {path.stem for path in package.glob("*.py") if path.stem != "__init__"}
+        there |= {path.parent.name for path in package.glob("*/__init__.py")}
+        docstring = ast.get_docstring(ast.parse(introduction.read_text(encoding="utf-8")))
+        listed = {
+            name
+            for names in ENGINE_FILES.findall(docstring or "")
+            for name in re.split(r",\s*", names)
+        }
+        for name in sorted(there ^ listed):
+            yield f"{introduction.relative_to(ROOT)} and its files do not agree on {name}."
 
 
 def check_dependencies() -> Iterator[str]:

@@ -11,9 +11,9 @@ from typing import Final, TypeVar
 
 import pytest
 
-from penstock.engine import drop_counts
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import ServerOptions, SharingOptions
+from penstock.engine.reporting import drop_counts
 from penstock.protocol.kinds import (
     AUTH,
     CONNACK,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.effects import Commit
-from penstock.engine.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
-from penstock.engine.inflight import AWAIT_PUBREC, PAGE_PLACES
-from penstock.engine.records import HeldEntry, Progress, WindowEntry, WindowPage, squares_of
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.records import HeldEntry, Progress, WindowEntry, WindowPage, squares_of
+from penstock.engine.session.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
+from penstock.engine.session.window import AWAIT_PUBREC, PAGE_PLACES
 from penstock.store import records
 from penstock.store.chunk import encode_key
 from penstock.store.database import open_database

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import SubscriptionRecord, WillRecord, WindowPage
 from penstock.engine.message import Message
-from penstock.engine.records import SubscriptionRecord, WillRecord, WindowPage
-from penstock.engine.runs import Run
+from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.errors import StoreError, StoreFormatError
 from penstock.protocol.packets import Subscription
 from penstock.store.chunk import encode_key

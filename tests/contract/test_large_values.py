@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from rocksdict import WriteBatch, WriteOptions
 
-from penstock.engine.columns import columns_of
-from penstock.engine.effects import Commit
+from penstock.engine.batch.columns import columns_of
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.records import WillRecord
 from penstock.engine.message import Message
-from penstock.engine.records import WillRecord
 from penstock.errors import CommitUnknown, OffsetOutOfRange, StoreFormatError
 from penstock.store.archive import decode_span
 from penstock.store.backup import back_up_unused, restore

@@ -20,13 +20,13 @@ import pytest
 from rocksdict import WriteBatch
 
 from penstock.cli.store import _lines
+from penstock.engine.batch.records import Progress, Recovered
 from penstock.engine.clock import Now
-from penstock.engine.inbound import ids_in
-from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC, PAGE_PLACES
 from penstock.engine.limits import EngineLimits
-from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import Progress, Recovered
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
+from penstock.engine.session.inbound import ids_in
+from penstock.engine.session.queue import PRIORITY_SHIFT
+from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC, PAGE_PLACES
 from penstock.errors import StoreError, StoreFormatError
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode

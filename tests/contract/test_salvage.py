@@ -21,17 +21,17 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.effects import Commit
-from penstock.engine.inflight import AWAIT_PUBACK
-from penstock.engine.message import Message
-from penstock.engine.records import (
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import (
     ProducerRecord,
     Recovered,
     SubscriptionRecord,
     WillRecord,
     WindowPage,
 )
-from penstock.engine.runs import Run
+from penstock.engine.message import Message
+from penstock.engine.session.window import AWAIT_PUBACK
 from penstock.errors import StoreError
 from penstock.protocol.packets import Subscription
 from penstock.store import copying

@@ -11,10 +11,9 @@ from typing import TypeAlias
 
 import pytest
 
-from penstock.engine.effects import Commit
-from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBCOMP
-from penstock.engine.message import Message
-from penstock.engine.records import (
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import (
     ProducerRecord,
     Progress,
     Recovered,
@@ -24,8 +23,9 @@ from penstock.engine.records import (
     WindowEntry,
     WindowPage,
 )
-from penstock.engine.runs import Run
-from penstock.engine.steady import ClockRecord, Leads
+from penstock.engine.batch.steady_clock import ClockRecord, Leads
+from penstock.engine.message import Message
+from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP
 from penstock.protocol.packets import Subscription
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.store.api import Store

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.application import Application
-from penstock.engine.arrivals import Arrival, Arrivals
-from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
-from penstock.engine.connection import CLOSED
-from penstock.engine.link import Link
+from penstock.engine.connection.connection import CLOSED
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.unacknowledged import Arrival, Arrivals
 from penstock.engine.message import Message
+from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5

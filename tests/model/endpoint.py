@@ -18,14 +18,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from penstock.engine.batch.effects import Commit, Effects
+from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import REASONS, Drops
-from penstock.engine.effects import Commit, Effects
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.link import Link
 from penstock.engine.message import Message
-from penstock.engine.records import Recovered, SessionRecord
-from penstock.engine.session import Session
+from penstock.engine.reporting.drop_counts import REASONS, Drops
+from penstock.engine.session.session import Session
+from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode_ack
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5

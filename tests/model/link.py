@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
-from penstock.engine import drop_counts
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
+from penstock.engine.reporting import drop_counts
 from penstock.protocol.kinds import V5
 from tests.model.endpoint import Endpoint
 from tests.model.traffic import Traffic

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import final
 
+from penstock.engine.batch.effects import Commit, Stored
 from penstock.engine.clock import Now
-from penstock.engine.effects import Commit, Stored
-from penstock.engine.link import Link
 from penstock.engine.message import Message
-from penstock.engine.server import Server
-from penstock.engine.server_connection import ServerConnection
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.wire.link import Link
 from penstock.store.api import Store
 
 

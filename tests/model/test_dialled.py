@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.arrivals import Arrivals
 from penstock.engine.clock import Now
+from penstock.engine.dialling.unacknowledged import Arrivals
 from tests.model.dialled import Accepting, Dialled
 from tests.model.link import LinkWorld, Make
 from tests.model.seeds import TIMEOUT_S, play_seeds

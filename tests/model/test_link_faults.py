@@ -11,11 +11,11 @@ from typing import Final
 
 import pytest
 
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import SESSION_ENDED
-from penstock.engine.effects import Commit
-from penstock.engine.link import Link
-from penstock.engine.records import Recovered
+from penstock.engine.reporting.drop_counts import SESSION_ENDED
+from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Packet, Puback, Publish

@@ -15,9 +15,9 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.effects import Commit
+from penstock.engine.batch.effects import Commit
 from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.producers import PRODUCER, SEQUENCE
+from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
 from penstock.protocol.packets import (
     Connack,
     Connect,

@@ -17,14 +17,14 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Authorize, Permissions
-from penstock.engine.effects import Commit
+from penstock.engine.access.access import Authorize, Permissions
+from penstock.engine.batch.blocked_publishers import RoomLine
+from penstock.engine.batch.effects import Commit
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.room_line import RoomLine
-from penstock.engine.session import SessionLine
-from penstock.engine.share_group import GroupLine
+from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.routing.shared_group import GroupLine
+from penstock.engine.session.session import SessionLine
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay

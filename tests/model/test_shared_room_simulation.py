@@ -24,15 +24,15 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine import drop_counts
-from penstock.engine.access import Authorize, Permissions
-from penstock.engine.inflight import AWAIT_PUBCOMP
+from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
-from penstock.engine.outbound import ANY_QOS, NO_ROOM
-from penstock.engine.registry import LowestOffset
-from penstock.engine.session import Session
-from penstock.engine.share_group import ShareGroup
+from penstock.engine.reporting import drop_counts
+from penstock.engine.routing.registry import LowestOffset
+from penstock.engine.routing.shared_group import ShareGroup
+from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
+from penstock.engine.session.session import Session
+from penstock.engine.session.window import AWAIT_PUBCOMP
 from penstock.protocol.packets import (
     Connect,
     Disconnect,

@@ -12,10 +12,10 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.drop_counts import SESSION_ENDED
-from penstock.engine.effects import Commit
+from penstock.engine.batch.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.reporting.drop_counts import SESSION_ENDED
 from penstock.protocol.packets import (
     Connack,
     Connect,

@@ -26,11 +26,11 @@ import pytest
 
 from penstock.control import client as control
 from penstock.control.client import Published
+from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
-from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
 from penstock.runtime.driver import Driver
 from penstock.services import staged_rows as staged_rows_module
 from penstock.services.staged_rows import StagedRowsPublisher

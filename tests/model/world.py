@@ -12,12 +12,12 @@ from collections.abc import Callable
 from random import Random
 from typing import Final, Protocol, final
 
-from penstock.engine.backlog import Backlog
 from penstock.engine.clock import Now
-from penstock.engine.connection import CONNECTED
+from penstock.engine.connection.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
+from penstock.engine.session.backlog import Backlog
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store
 from tests.model.device import Device, Profile

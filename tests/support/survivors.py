@@ -21,9 +21,9 @@ import pyarrow as pa
 
 from penstock.config.stream import StreamDefinition
 from penstock.engine.clock import Now
-from penstock.engine.inflight import AWAIT_PUBCOMP
 from penstock.engine.limits import EngineLimits
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
+from penstock.engine.session.window import AWAIT_PUBCOMP
 from penstock.engine.topics import is_shared, topic_matches, unshared
 from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder
 from penstock.protocol.encode import encode

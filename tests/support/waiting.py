@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from penstock.engine.accounts import Account
-from penstock.engine.backlog import Backlog
-from penstock.engine.effects import Effects
-from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Kept
+from penstock.engine.batch.effects import Effects
 from penstock.engine.limits import SMALL_BYTES
-from penstock.engine.link import Link
+from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.budget import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Kept
 from penstock.engine.message import Delivery
-from penstock.engine.server import Server
-from penstock.engine.session import Session
+from penstock.engine.server.server import Server
+from penstock.engine.session.backlog import Backlog
+from penstock.engine.session.session import Session
+from penstock.engine.wire.link import Link
 from penstock.store.memory import MemoryStore
 
 

@@ -19,11 +19,11 @@ from penstock.config.jwt_login import JwtLogin
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
-from penstock.engine.access import Authenticate, Authorize
+from penstock.engine.access.access import Authenticate, Authorize
 from penstock.engine.declared_limits import limits_in
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
 from penstock.runtime.dialler import established
 from penstock.runtime.machine_clock import MachineClock

@@ -40,8 +40,8 @@ from penstock.config.settings import Settings
 from penstock.control.client import Abandon, Backup, Publish
 from penstock.control.landed_requests import ForgetTable, Landed, ListTables
 from penstock.control.reader_requests import Lease, ListReaders, Release
-from penstock.engine.acts import ban_source
-from penstock.engine.server import Server
+from penstock.engine.operating.admin_actions import ban_source
+from penstock.engine.server.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.services.administration import Administration

@@ -29,9 +29,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from penstock.engine.access import Authorize, Permissions
-from penstock.engine.filter_set import FilterSet
-from penstock.engine.topic_answers import TopicAnswers
+from penstock.engine.access.access import Authorize, Permissions
+from penstock.engine.routing.filter_set import FilterSet
+from penstock.engine.topic_cache import TopicAnswers
 
 READ: Final = "read"
 WRITE: Final = "write"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol, final
 
 from penstock.auth.acl import NOTHING, AccessList, Rule
-from penstock.engine.access import Authorize, Credentials, Permissions
+from penstock.engine.access.access import Authorize, Credentials, Permissions
 from penstock.protocol import reasons
 
 KEPT_MAX: Final = 200_000

@@ -30,7 +30,7 @@ from typing import Final, final
 from penstock.auth.acl import DENY, READ, READWRITE, WRITE, Rule
 from penstock.auth.external import Answer
 from penstock.auth.web_requests import body_of, opener_for
-from penstock.engine.access import Credentials
+from penstock.engine.access.access import Credentials
 from penstock.engine.addresses import ip_of
 from penstock.engine.topics import is_topic_filter
 from penstock.protocol import reasons

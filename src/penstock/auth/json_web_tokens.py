@@ -28,8 +28,8 @@ import jwt
 from penstock.auth.external import Answer
 from penstock.auth.http_requests import rules_of
 from penstock.auth.passwords import name_mistake
-from penstock.engine.access import Credentials
-from penstock.engine.answers import REASON_CHARACTERS_MAX
+from penstock.engine.access.access import Credentials
+from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.telemetry.logs import get_logger

@@ -2,5 +2,5 @@
 
 `plan.py` makes subscriptions and topic rules of the settings, and `bridge.py` is one bridge. The
 session, its queue and its window are the engine's, as those of every client
-(`engine/client_connection.py`).
+(`engine/dialling/client_connection.py`).
 """

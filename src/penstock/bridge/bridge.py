@@ -32,17 +32,17 @@ from penstock.bridge.plan import (
 )
 from penstock.config.bridge import Remote
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.application import Application
-from penstock.engine.arrivals import Arrival
+from penstock.engine.batch.records import SubscriptionRecord
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import slug_of
-from penstock.engine.lag import UNKNOWN, Lag
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.unacknowledged import Arrival
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.records import SubscriptionRecord
-from penstock.engine.server import Server
-from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.stumbling import Stumbling
+from penstock.engine.reporting.drop_counts import slug_of
+from penstock.engine.server.server import Server
+from penstock.engine.session.consumer_lag import UNKNOWN, Lag
+from penstock.engine.session.poison_message import Stumbling
+from penstock.engine.session.session import Session, SessionSubscription
 from penstock.errors import LocalProtocolError
 from penstock.masking import masked
 from penstock.protocol import reasons

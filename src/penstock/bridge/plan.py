@@ -13,7 +13,7 @@ from typing import Final
 
 from penstock.config.bridge import Forwarded, Remote
 from penstock.engine.forwarding import Forwarding, Rule
-from penstock.engine.grants import BRIDGE_SESSIONS
+from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.topics import is_shared, share_name, unshared
 from penstock.errors import ConfigError, LocalProtocolError
 from penstock.protocol.encode import encode

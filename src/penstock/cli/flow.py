@@ -18,7 +18,7 @@ import typer
 from rich.table import Table
 
 from penstock.cli.screen import Screen, print_objects
-from penstock.engine.at_limit import LIMITS
+from penstock.engine.memory.limit_usage import LIMITS
 from penstock.engine.topics import FLOW_TOPIC
 from penstock.errors import ConfigError, PenstockError, RemoteProtocolError
 from penstock.protocol import reasons

@@ -9,7 +9,7 @@ from typing import Final
 
 from penstock.version import __version__
 
-COMPILED_MODULES: Final = ("penstock.protocol.decode", "penstock.engine.session")
+COMPILED_MODULES: Final = ("penstock.protocol.decode", "penstock.engine.session.session")
 SHOWN_PACKAGES: Final = ("rocksdict", "uvloop", "pyarrow", "pyspark", "deltalake")
 
 

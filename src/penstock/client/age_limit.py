@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.engine.clock import MICROSECONDS
-from penstock.engine.session import Session
+from penstock.engine.session.session import Session
 from penstock.runtime.driver import Driver
 
 _LOOKS: Final = 16  # checks within ``age_s_max``

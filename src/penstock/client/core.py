@@ -28,16 +28,16 @@ from penstock.client.publication import Publication, Publications
 from penstock.client.room import Room
 from penstock.client.subscriptions import Subscriptions
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.application import Application
-from penstock.engine.arrivals import Arrival
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import REASONS, SLOW_CONSUMER
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.unacknowledged import Arrival
 from penstock.engine.limits import NEVER_EXPIRES_S
-from penstock.engine.link import Link
 from penstock.engine.message import Message
-from penstock.engine.producers import Numbered
-from penstock.engine.server import Server
-from penstock.engine.session import Session
+from penstock.engine.publishing.producers import Numbered
+from penstock.engine.reporting.drop_counts import REASONS, SLOW_CONSUMER
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session
+from penstock.engine.wire.link import Link
 from penstock.errors import ConnectFailed, PublishFailed, StoreFailed
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription

@@ -23,12 +23,12 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.client.message import AGAIN, Message, Settler
-from penstock.engine.arrivals import Arrival
-from penstock.engine.client_connection import ClientConnection
 from penstock.engine.clock import Now
-from penstock.engine.connection import CONNECTED
+from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.unacknowledged import Arrival
 from penstock.engine.fifo import Fifo
-from penstock.engine.link import Turn
+from penstock.engine.wire.link import Turn
 from penstock.errors import PenstockError
 
 _PAUSE_S_MAX: Final = 60.0

@@ -23,8 +23,8 @@ from penstock.client.engine_options import limits_of
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.records import Recovered
-from penstock.engine.server import Server
+from penstock.engine.batch.records import Recovered
+from penstock.engine.server.server import Server
 from penstock.errors import PublishFailed
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store

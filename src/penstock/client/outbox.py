@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.client.core import Core
-from penstock.engine.records import Recovered
+from penstock.engine.batch.records import Recovered
 from penstock.errors import ConfigError, StoreError
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger

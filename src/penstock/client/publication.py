@@ -19,9 +19,9 @@ from typing import final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine import drop_counts
 from penstock.engine.message import Delivery
-from penstock.engine.sender import Sender
+from penstock.engine.reporting import drop_counts
+from penstock.engine.session.outcome import Sender
 from penstock.errors import PublishFailed
 from penstock.protocol import reasons
 

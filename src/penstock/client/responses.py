@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from penstock.client.checks import copy_of
 from penstock.client.core import Core
 from penstock.client.message import Message
-from penstock.engine.arrivals import Arrival
+from penstock.engine.dialling.unacknowledged import Arrival
 from penstock.errors import NotConnected
 from penstock.protocol import reasons
 from penstock.protocol.properties import Properties

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import EventKind, MessageFilter
-from penstock.engine.events import KINDS
+from penstock.engine.reporting.events import KINDS
 
 STREAM_NAME: Final = "events"
 STREAM_FILTER: Final = "$events/#"

@@ -16,7 +16,7 @@
                             three commits, and the log where it is in memory           log
                             dead letters that wait                                     dead letters
 
-Everything that could be multiplied by connections or sessions has one limit for all, see ``kept``
+Everything that could be multiplied by connections or sessions has one limit for all, see ``budget``
 and ``link`` of the engine; the rest of a connection is small. So the sum is an upper bound of what
 clients may make the broker hold, and by default it fits: limits that the configuration does not set
 are fitted to the memory of the machine::
@@ -34,11 +34,11 @@ from penstock.config.available_memory import Available
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
-from penstock.engine.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
-from penstock.engine.inflight import UNCOUNTED_MAX
-from penstock.engine.kept import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
 from penstock.engine.limits import FREE_BYTES, SMALL_BYTES
-from penstock.engine.producers import PRODUCER_BYTES
+from penstock.engine.memory.budget import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
+from penstock.engine.publishing.producers import PRODUCER_BYTES
+from penstock.engine.routing.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
+from penstock.engine.session.window import UNCOUNTED_MAX
 
 UNBOUNDED: Final = -1
 

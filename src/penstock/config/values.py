@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from penstock.config.address import Address, SocketFile, parse_place
 from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.events import KINDS
+from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import (
     is_of_events,
     is_share_name,

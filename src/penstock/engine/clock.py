@@ -6,7 +6,7 @@ event-loop turn and passes them in.
 * ``monotonic_s`` measures silence (keep alive, connect timeout): it cannot jump.
 * ``steady_us`` measures what goes on although the broker was down meanwhile (message expiry,
   session expiry, will delay) and everything else that is compared with a stored time. It runs
-  with the time that really passes: see ``steady``.
+  with the time that really passes: see ``steady_clock``.
 * ``wall_us`` dates messages and events, for people and tables. It may be corrected, so nothing
   is due by it.
 """

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.message import Message
-from penstock.engine.topic_answers import TopicAnswers
+from penstock.engine.topic_cache import TopicAnswers
 from penstock.engine.topics import SHARE_PREFIX, topic_matches
 from penstock.protocol.kinds import V5
 from penstock.protocol.properties import Properties, encode_properties, parse_properties

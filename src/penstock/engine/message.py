@@ -48,7 +48,7 @@ class Message:
             a stored session got when it subscribed, one that waited for a group in memory and
             that a stored session took, a message held until its PUBREL.
         topic_bytes: ``topic`` in UTF-8, from who has it at hand.
-        lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady``).
+        lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady_clock``).
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Message:
         self.properties = properties
         self.offset = offset
         self.internal = internal
-        self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``kept``
+        self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``budget``
         self.holders: dict[Holder, int] | None = None  # whose QoS 1 or 2 waits with this body
         self._expiry_at = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
@@ -229,7 +229,7 @@ class Delivery:
     session that ends with its connection). ``shared`` is set in the window of a member of
     a shared subscription, to whose queue it may go back.
 
-    In the in-flight window it has a packet identifier, and a state of ``inflight``.
+    In the in-flight window it has a packet identifier, and a state of ``window``.
     """
 
     def __init__(

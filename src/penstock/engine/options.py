@@ -44,7 +44,7 @@ class Offers:
         retain_available: whether they may publish with RETAIN.
         versions: protocol levels that are accepted, of 3, 4 and 5.
         auto_id_prefix: prefix of client identifiers that the broker assigns.
-        mount_point: prefix of all topics of these clients, see ``mounting``.
+        mount_point: prefix of all topics of these clients, see ``mount_point``.
     """
 
     def __init__(

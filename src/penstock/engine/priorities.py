@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.topic_answers import TopicAnswers
+from penstock.engine.topic_cache import TopicAnswers
 from penstock.engine.topics import topic_matches
 
 PRIORITY_MAX: Final = 255

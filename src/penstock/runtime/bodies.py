@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.backlog import Backlog
+from penstock.engine.batch.effects import Stored
 from penstock.engine.clock import Now
-from penstock.engine.effects import Stored
 from penstock.engine.message import Message
+from penstock.engine.session.backlog import Backlog
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)

@@ -41,7 +41,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, final
 
-from penstock.engine.effects import Commit
+from penstock.engine.batch.effects import Commit
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.api import Store
 

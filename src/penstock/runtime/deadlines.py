@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 from typing import final
 
-from penstock.engine.keepalive import NO_DEADLINE
+from penstock.engine.connection.keepalive import NO_DEADLINE
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.runtime.peer import Peer
 

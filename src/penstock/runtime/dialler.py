@@ -22,14 +22,14 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.application import Application
-from penstock.engine.arrivals import Arrivals
-from penstock.engine.client_connection import ClientConnection
-from penstock.engine.connection import CONNECTED
+from penstock.engine.batch.records import SessionRecord
+from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.unacknowledged import Arrivals
 from penstock.engine.limits import EngineLimits
-from penstock.engine.records import SessionRecord
-from penstock.engine.server import Server
-from penstock.engine.session import Session
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

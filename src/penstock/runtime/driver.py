@@ -15,7 +15,7 @@ One commit is under way at a time; what arrives meanwhile shares the next. One t
 under way until the committer has written it after all. Where no client waits for a commit, because
 only sessions made progress, it comes ``_PROGRESS_S`` later, or with the next one. A connection does
 a bounded amount of work in one turn, as much as the driver found to take no longer than
-``share.SLICE_S`` for all that want more. What it leaves over, and what waits for room, the
+``work_budget.SLICE_S`` for all that want more. What it leaves over, and what waits for room, the
 engine resumes in a later turn; until then the socket is not read (``reading``).
 """
 
@@ -27,17 +27,17 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.access import Verdict
-from penstock.engine.client_connection import ClientConnection
+from penstock.engine.access.access import Verdict
+from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
-from penstock.engine.connection import CONNECTED, Connection
-from penstock.engine.drop_counts import REASONS
-from penstock.engine.effects import Commit
+from penstock.engine.connection.connection import CONNECTED, Connection
+from penstock.engine.connection.slow_peer import SlowPeer
+from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.link import Link
-from penstock.engine.server import Server
-from penstock.engine.server_connection import ServerConnection
-from penstock.engine.slow_peer import SlowPeer
+from penstock.engine.reporting.drop_counts import REASONS
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.wire.link import Link
 from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.runtime.batch_size import BatchSize

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Final, final
 
+from penstock.engine.batch.steady_clock import ClockRecord, Reading, SteadyClock
 from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.steady import ClockRecord, Reading, SteadyClock
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import final
 
-from penstock.engine.client_connection import ClientConnection
-from penstock.engine.connection import CLOSED
-from penstock.engine.server_connection import ServerConnection
+from penstock.engine.connection.connection import CLOSED
+from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.server.server_connection import ServerConnection
 from penstock.transport.api import Wire
 
 

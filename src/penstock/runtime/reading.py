@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.effects import Effects
 from penstock.runtime.paused import PausedPeers
 from penstock.runtime.peer import Peer
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited

@@ -37,11 +37,10 @@ from penstock.control.admin_requests import (
     ShowSession,
     Which,
 )
-from penstock.engine.acts import ban, clear, drain, end_drain, kick, lift, remove
-from penstock.engine.bans import CLIENT, FOR_GOOD
+from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
-from penstock.engine.draining import Draining
-from penstock.engine.listing import (
+from penstock.engine.operating.admin_actions import ban, clear, drain, end_drain, kick, lift, remove
+from penstock.engine.operating.listing import (
     SessionWalk,
     Told,
     is_bridge,
@@ -49,10 +48,11 @@ from penstock.engine.listing import (
     session_line,
     session_whole,
 )
-from penstock.engine.retained import RetainedWalk
-from penstock.engine.selection import SessionSelection
-from penstock.engine.server import Server
-from penstock.engine.session import Session
+from penstock.engine.operating.selection import SessionSelection
+from penstock.engine.server.draining import Draining
+from penstock.engine.server.server import Server
+from penstock.engine.session.retained import RetainedWalk
+from penstock.engine.session.session import Session
 from penstock.engine.topics import is_topic_filter
 from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons

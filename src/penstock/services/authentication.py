@@ -30,9 +30,9 @@ from penstock.auth.external import Answer, AnswersRules, Method
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
-from penstock.engine.access import Authenticate, Credentials, Exchange, Verdict
-from penstock.engine.link import Link
-from penstock.engine.login_shares import ShareOptions
+from penstock.engine.access.access import Authenticate, Credentials, Exchange, Verdict
+from penstock.engine.access.login_queue import ShareOptions
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.services.guarded_exchange import GuardedExchange
 from penstock.services.login_cache import LoginCache

@@ -22,13 +22,13 @@ import json
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.at_limit import LIMITS
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import slug_of
-from penstock.engine.flow import Flow, flow_of
-from penstock.engine.link import Link
-from penstock.engine.server import Server
+from penstock.engine.memory.limit_usage import LIMITS
+from penstock.engine.operating.flow import Flow, flow_of
+from penstock.engine.reporting.drop_counts import slug_of
+from penstock.engine.server.server import Server
 from penstock.engine.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
+from penstock.engine.wire.link import Link
 
 SESSIONS_A_TICK_MAX: Final = 500
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.auth.scram import ScramExchange
-from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
+from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, Exchange, Step
 from penstock.protocol import reasons
 from penstock.services.login_guard import LoginGuard, T
 

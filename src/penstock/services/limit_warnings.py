@@ -1,6 +1,6 @@
 """A warning when a client stays at one of its limits, and a line when it has recovered.
 
-It warns as well when there is no room for more sessions, of any client: see ``kept``.
+It warns as well when there is no room for more sessions, of any client: see ``budget``.
 
 ::
 
@@ -19,9 +19,9 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, final
 
-from penstock.engine.at_limit import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.effects import Effects
+from penstock.engine.memory.limit_usage import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)

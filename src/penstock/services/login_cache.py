@@ -17,7 +17,7 @@ import math
 import secrets
 from typing import Final, final
 
-from penstock.engine.link import Link
+from penstock.engine.wire.link import Link
 
 REMEMBERED_MAX: Final = 100_000
 """Names with their passwords; above it the one that logged in longest ago is forgotten."""

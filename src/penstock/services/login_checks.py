@@ -18,9 +18,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, final
 
 from penstock.auth.external import Answer
-from penstock.engine.access import Credentials, Verdict
-from penstock.engine.link import Link
-from penstock.engine.login_shares import Attempt
+from penstock.engine.access.access import Credentials, Verdict
+from penstock.engine.access.login_queue import Attempt
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.services.login_guard import LoginGuard
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
+from penstock.engine.access.login_queue import LoginShares, ShareOptions
 from penstock.engine.addresses import source_of
-from penstock.engine.login_shares import LoginShares, ShareOptions
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)

@@ -31,7 +31,7 @@ from penstock.control.landed_requests import (
     asks_for_receipt,
 )
 from penstock.engine.message import Message
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
 from penstock.engine.topics import is_system_topic
 from penstock.errors import RemoteProtocolError, StoreFailed
 from penstock.protocol.kinds import PUBLISH

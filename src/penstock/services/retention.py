@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.engine.clock import Now
-from penstock.engine.server import Server
+from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.services.reader_leases import ReaderLeases
 from penstock.store.api import NOTHING_LEASED, Store

@@ -32,8 +32,8 @@ from typing import Final, TypeVar, final
 
 from penstock.control.client import Abandon, Publish, Published
 from penstock.engine.clock import MICROSECONDS
-from penstock.engine.server import Server
-from penstock.engine.sinks import Row
+from penstock.engine.publishing.staged_rows import Row
+from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.store.staging import RowSet, Staging, without_owner

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import REASONS, slug_of
-from penstock.engine.server import Server
+from penstock.engine.reporting.drop_counts import REASONS, slug_of
+from penstock.engine.server.server import Server
 from penstock.store.api import Store
 from penstock.version import __version__
 

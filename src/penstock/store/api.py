@@ -20,9 +20,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from penstock.engine.effects import Commit
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.records import Recovered
 from penstock.engine.message import Message
-from penstock.engine.records import Recovered
 
 NOTHING_LEASED: Final = 2**63 - 1
 

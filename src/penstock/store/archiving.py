@@ -20,7 +20,7 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.steady import Leads
+from penstock.engine.batch.steady_clock import Leads
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store.archive import (
     ARCHIVE,

@@ -7,9 +7,9 @@ from io import BytesIO
 
 import pyarrow as pa
 
-from penstock.engine.columns import Columns, columns_of
+from penstock.engine.batch.columns import Columns, columns_of
+from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
-from penstock.engine.steady import Leads
 from penstock.store.chunk import decode_chunk, encode_chunk
 from penstock.store.parts import PART_BYTES
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final, final
 
-from penstock.engine.effects import Commit
-from penstock.engine.message import Message
-from penstock.engine.records import (
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.packed_run import Run, join
+from penstock.engine.batch.records import (
     InboundPage,
     ProducerRecord,
     Progress,
@@ -22,8 +22,8 @@ from penstock.engine.records import (
     WillRecord,
     WindowPage,
 )
-from penstock.engine.runs import Run, join
-from penstock.engine.steady import ClockRecord
+from penstock.engine.batch.steady_clock import ClockRecord
+from penstock.engine.message import Message
 from penstock.store.api import NOTHING_LEASED, LogExtent
 
 _RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from penstock.engine.records import Progress
+from penstock.engine.batch.records import Progress
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 

@@ -14,11 +14,11 @@ from array import array
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.inbound import ids_in, pages_of
-from penstock.engine.inflight import AWAIT_PUBCOMP
-from penstock.engine.queue import PRIORITY_SHIFT
-from penstock.engine.records import Progress, squares_of
-from penstock.engine.runs import Run
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import Progress, squares_of
+from penstock.engine.session.inbound import ids_in, pages_of
+from penstock.engine.session.queue import PRIORITY_SHIFT
+from penstock.engine.session.window import AWAIT_PUBCOMP
 from penstock.store import records
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.copying import Copy

@@ -12,10 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from penstock.engine.inbound import pages_of
-from penstock.engine.inflight import PAGE_PLACES
-from penstock.engine.message import Message
-from penstock.engine.records import (
+from penstock.engine.batch.packed_run import Kind, Run
+from penstock.engine.batch.records import (
     HeldEntry,
     LaneEntry,
     ProducerRecord,
@@ -27,8 +25,10 @@ from penstock.engine.records import (
     WindowPage,
     squares_of,
 )
-from penstock.engine.runs import Kind, Run
-from penstock.engine.steady import ClockRecord, Leads
+from penstock.engine.batch.steady_clock import ClockRecord, Leads
+from penstock.engine.message import Message
+from penstock.engine.session.inbound import pages_of
+from penstock.engine.session.window import PAGE_PLACES
 from penstock.protocol.packets import Subscription
 
 _LAYOUT: Final = 1

@@ -29,12 +29,12 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.columns import columns_of
-from penstock.engine.effects import Commit
+from penstock.engine.batch.columns import columns_of
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.packed_run import join
+from penstock.engine.batch.records import Progress, Recovered
+from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
-from penstock.engine.records import Progress, Recovered
-from penstock.engine.runs import join
-from penstock.engine.steady import Leads
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import NOTHING_LEASED, LogExtent

@@ -4,7 +4,7 @@ from penstock.auth.acl import DENY, WRITE, AccessList, Rule
 from penstock.auth.external import KEPT_MAX, AnswersRules, FirstOf, Granted
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users, password_line
-from penstock.engine.access import Credentials
+from penstock.engine.access.access import Credentials
 from penstock.protocol import reasons
 
 OWN = (Rule(WRITE, "own/%c"), Rule(DENY, "own/bad"))

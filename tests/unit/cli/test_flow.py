@@ -4,7 +4,7 @@ import pytest
 
 from penstock.cli.flow import JsonObject, table_of
 from penstock.cli.screen import Screen
-from penstock.engine.at_limit import LIMITS
+from penstock.engine.memory.limit_usage import LIMITS
 
 
 def flow_of(client_id: str) -> JsonObject:

@@ -9,7 +9,7 @@ import pytest
 from penstock.cli.message_format import NotJson, Received, as_json, parse_format
 from penstock.cli.printing import Printing
 from penstock.client import Message
-from penstock.engine.arrivals import Arrival
+from penstock.engine.dialling.unacknowledged import Arrival
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties

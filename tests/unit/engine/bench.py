@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.access import Authenticate, Authorize
+from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
-from penstock.engine.effects import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
-from penstock.engine.server import Server
-from penstock.engine.server_connection import ServerConnection
-from penstock.engine.session import Session
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.session import Session
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

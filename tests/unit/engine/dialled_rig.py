@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.application import Application
-from penstock.engine.arrivals import Arrival, Arrivals
-from penstock.engine.client_connection import ClientConnection
+from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.connection import CONNECTED
-from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
+from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.unacknowledged import Arrival, Arrivals
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.session import Session
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.session.session import Session
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription

@@ -5,13 +5,13 @@ from typing import Final
 import pytest
 
 from penstock.auth.acl import AccessList, Rule
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Authenticate, Credentials, Verdict
-from penstock.engine.bans import FOR_GOOD
+from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.bans import FOR_GOOD
 from penstock.engine.clock import Now
-from penstock.engine.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
+from penstock.engine.connection.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
 from penstock.engine.limits import EngineLimits
-from penstock.engine.link import Link
+from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -6,13 +6,13 @@ from typing import Final
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Authenticate, Credentials, Verdict
-from penstock.engine.accounts import Account
-from penstock.engine.kept import Kept
-from penstock.engine.lane import HEAD_LEN_MAX_AWAY
+from penstock.engine.access.access import Authenticate, Credentials, Verdict
 from penstock.engine.limits import SPILL, EngineLimits
-from penstock.engine.link import Link
+from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.budget import Kept
+from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.session.lane import HEAD_LEN_MAX_AWAY
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connack,

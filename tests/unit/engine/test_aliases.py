@@ -7,10 +7,10 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.aliases import OutboundAliases
-from penstock.engine.drop_counts import PACKET_TOO_LARGE
-from penstock.engine.effects import Commit
+from penstock.engine.batch.effects import Commit
 from penstock.engine.limits import EngineLimits
+from penstock.engine.reporting.drop_counts import PACKET_TOO_LARGE
+from penstock.engine.wire.aliases import OutboundAliases
 from penstock.protocol.packets import (
     Connack,
     Connect,

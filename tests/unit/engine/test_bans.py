@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.access import Authenticate, Credentials, Verdict
-from penstock.engine.bans import (
+from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.bans import (
     ADDRESS,
     BANS_MAX,
     CLIENT,
@@ -14,7 +14,7 @@ from penstock.engine.bans import (
     USER,
     Bans,
 )
-from penstock.engine.link import Link
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect
 from tests.unit.engine.bench import Bench

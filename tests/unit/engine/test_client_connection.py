@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.arrivals import LEFT
-from penstock.engine.client_connection import ClientConnection
-from penstock.engine.connection import CLOSED, CONNECTED
-from penstock.engine.drop_counts import ENDED_AT
-from penstock.engine.inflight import InFlightWindow
+from penstock.engine.connection.connection import CLOSED, CONNECTED
+from penstock.engine.dialling.client_connection import ClientConnection
+from penstock.engine.dialling.unacknowledged import LEFT
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Delivery, Message
-from penstock.engine.stumbling import Stumbling
+from penstock.engine.reporting.drop_counts import ENDED_AT
+from penstock.engine.session.poison_message import Stumbling
+from penstock.engine.session.window import InFlightWindow
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

@@ -2,11 +2,11 @@
 
 import pytest
 
-from penstock.engine import dead_letters
-from penstock.engine import drop_counts as drops
-from penstock.engine.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
 from penstock.engine.limits import DROP_NEWEST, EngineLimits
 from penstock.engine.message import Message
+from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.routing import dead_letters
+from penstock.engine.routing.dead_letters import PENDING_BYTES_MAX, PER_TICK_BYTES_MAX
 from penstock.protocol.packets import Puback, Publish, Pubrec, Subscribe, Subscription
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line, publishes

@@ -1,6 +1,6 @@
 """Drops: counted by reason, the latest named."""
 
-from penstock.engine.drop_counts import ENDED_AT, QUEUE_FULL, REASONS, REJECTED, Drops
+from penstock.engine.reporting.drop_counts import ENDED_AT, QUEUE_FULL, REASONS, REJECTED, Drops
 
 
 def test_every_reason_has_its_words() -> None:

@@ -1,8 +1,8 @@
 """Effects: what one turn made, sealed and written."""
 
-from penstock.engine.effects import Effects
+from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
 from penstock.engine.message import Message
-from penstock.engine.records import SessionRecord, SubscriptionRecord
 from penstock.protocol.packets import (
     Subscription,
 )

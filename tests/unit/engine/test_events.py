@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.access import Authorize, Permissions
-from penstock.engine.events import KINDS, WAITING_MAX, Events
+from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.options import EventOptions
+from penstock.engine.reporting.events import KINDS, WAITING_MAX, Events
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connack,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from penstock.engine.at_limit import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
-from penstock.engine.drop_counts import NO_PERMISSION, QUEUE_FULL, SLOW_CONSUMER
-from penstock.engine.flow import Flow, LimitUse, flow_of
 from penstock.engine.limits import EngineLimits
+from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.operating.flow import Flow, LimitUse, flow_of
+from penstock.engine.reporting.drop_counts import NO_PERMISSION, QUEUE_FULL, SLOW_CONSUMER
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.unit.engine.bench import Bench
 from tests.unit.engine.pair import Pair, numbered

@@ -6,14 +6,14 @@ from random import Random
 
 import pytest
 
-from penstock.engine.drop_counts import RETENTION
-from penstock.engine.effects import Commit
-from penstock.engine.inflight import AWAIT_PUBACK, AWAIT_PUBREC
+from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import LaneEntry, Progress, WindowEntry, WindowPage
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message, Shared
-from penstock.engine.queue import PRIORITY_SHIFT, SLOT_SHIFT
-from penstock.engine.records import LaneEntry, Progress, WindowEntry, WindowPage
-from penstock.engine.runs import Run
+from penstock.engine.reporting.drop_counts import RETENTION
+from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBREC
 from penstock.protocol.packets import Puback, Subscribe, Subscription, Unsubscribe
 from tests.support.waiting import check_waiting
 from tests.unit.engine.bench import Bench, Line, publishes

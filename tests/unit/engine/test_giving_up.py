@@ -6,7 +6,7 @@ before that, the receiver would take that one for the first one again, and lose 
 
 import pytest
 
-from penstock.engine import drop_counts as drops
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Puback, Pubcomp, Pubrec, Pubrel
 from tests.unit.engine.bench import publishes

@@ -2,9 +2,9 @@
 
 import random
 
+from penstock.engine.batch.records import squares_of
 from penstock.engine.clock import Now
-from penstock.engine.inbound import PAGE_IDENTIFIERS, Inbound, ids_in
-from penstock.engine.records import squares_of
+from penstock.engine.session.inbound import PAGE_IDENTIFIERS, Inbound, ids_in
 from penstock.protocol import reasons
 
 START_US = 1_800_000_000_000_000

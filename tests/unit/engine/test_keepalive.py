@@ -1,6 +1,6 @@
 """Keep alive: deadlines, and what a connection does when one has passed."""
 
-from penstock.engine.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.packets import Connect, Disconnect, Pingreq, Pingresp
 from penstock.protocol.reasons import KEEP_ALIVE_TIMEOUT

@@ -1,7 +1,7 @@
 """The link: what leaves at once, and what waits for its commit."""
 
-from penstock.engine.effects import Effects
-from penstock.engine.link import Link
+from penstock.engine.batch.effects import Effects
+from penstock.engine.wire.link import Link
 from penstock.protocol.packets import (
     Connect,
     Disconnect,

@@ -6,12 +6,12 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access import Authenticate, Credentials, Verdict
-from penstock.engine.drop_counts import SESSION_ENDED
-from penstock.engine.events import KINDS, REFUSED
-from penstock.engine.link import Link
+from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.batch.records import SessionRecord
 from penstock.engine.options import EventOptions, ServerOptions
-from penstock.engine.records import SessionRecord
+from penstock.engine.reporting.drop_counts import SESSION_ENDED
+from penstock.engine.reporting.events import KINDS, REFUSED
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties

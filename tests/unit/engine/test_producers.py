@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, Credentials, Verdict
 from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.link import Link
 from penstock.engine.options import ServerOptions
-from penstock.engine.producers import (
+from penstock.engine.publishing.producers import (
     NAME_CHARACTERS_MAX,
     PRODUCER,
     SEQUENCE,
     USER_CHARACTERS_MAX,
 )
+from penstock.engine.reporting import drop_counts as drops
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect, Puback, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.lane import Lane
+from penstock.engine.batch.packed_run import Run
 from penstock.engine.limits import (
     DROP_NEWEST,
     DROP_OLDEST,
@@ -17,8 +17,8 @@ from penstock.engine.limits import (
     EngineLimits,
 )
 from penstock.engine.message import Delivery, Message
-from penstock.engine.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
-from penstock.engine.runs import Run
+from penstock.engine.session.lane import Lane
+from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
 
 
 def delivery(name: str, qos: int, offset: int = -1, sequence: int = 0) -> Delivery:

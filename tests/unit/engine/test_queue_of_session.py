@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from penstock.engine import drop_counts as drops
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,

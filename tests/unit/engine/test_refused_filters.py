@@ -1,6 +1,6 @@
 """Refused subscriptions, as the log is told of them."""
 
-from penstock.engine.refused_filters import CLIENTS_MAX, RefusedFilters
+from penstock.engine.access.refused_filters import CLIENTS_MAX, RefusedFilters
 from penstock.protocol import reasons
 
 

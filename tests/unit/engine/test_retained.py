@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.message import Message
-from penstock.engine.retained import RetainedMessages
+from penstock.engine.session.retained import RetainedMessages
 from penstock.engine.topics import topic_matches
 
 TOPICS = ["a", "a/b", "a/b/c", "/", "a/", "b", "b/a", "$x", "$x/a", "a/$x", "$x/a/b"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Authorize, Permissions
+from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.limits import REJECT, EngineLimits
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.unit.engine.bench import Bench, publishes
 from tests.unit.engine.pair import payloads
@@ -122,7 +122,7 @@ def test_what_it_may_not_have_any_more_is_dropped_once_and_gives_up_its_place() 
 
 @pytest.mark.parametrize("crash", [False, True])
 def test_of_qos_2_pubrel_goes_in_place_of_what_it_may_not_have_any_more(crash: bool) -> None:
-    """The client may have the message and keep its identifier (``inflight``)."""
+    """The client may have the message and keep its identifier (``window``)."""
     directory = Directory()
     bench = Bench(LIMITS, authorize=directory)
     line = bench.subscriber("s", "+", 2, 3)

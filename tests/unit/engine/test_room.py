@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Permissions
+from penstock.engine.access.access import Permissions
 from penstock.engine.limits import REJECT, EngineLimits
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.access import Permissions
+from penstock.engine.access.access import Permissions
 from penstock.engine.limits import (
     DROP_NEWEST,
     DROP_OLDEST,
@@ -14,6 +13,7 @@ from penstock.engine.limits import (
     EngineLimits,
 )
 from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connect, Puback, Publish, Subscribe, Subscription
 from penstock.protocol.properties import Properties

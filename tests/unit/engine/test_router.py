@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine.drop_counts import RETAINED_FULL
 from penstock.engine.limits import EngineLimits
-from penstock.engine.router import SYSTEM_TOPICS_MAX
+from penstock.engine.reporting.drop_counts import RETAINED_FULL
+from penstock.engine.routing.router import SYSTEM_TOPICS_MAX
 from penstock.protocol.packets import (
     Publish,
     Suback,

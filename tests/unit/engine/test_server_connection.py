@@ -2,9 +2,9 @@
 
 import pytest
 
-from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import Offers
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -1,7 +1,7 @@
 """A session: the invariants of its docstring, and what they are for."""
 
-from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol.packets import (
     Connect,
     Puback,

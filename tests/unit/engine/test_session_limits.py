@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engine import drop_counts as drops
 from penstock.engine.limits import EngineLimits
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Disconnect,

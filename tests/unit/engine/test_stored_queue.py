@@ -7,11 +7,11 @@ from typing import final
 
 import pytest
 
+from penstock.engine.batch.packed_run import Run, join
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery
-from penstock.engine.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
-from penstock.engine.runs import Run, join
-from penstock.engine.stored_queue import StoredQueue
+from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
+from penstock.engine.session.stored_queue import StoredQueue
 
 SLOT = 3
 NUMBERS = (0, 5, SLOT << SLOT_SHIFT, (SLOT << SLOT_SHIFT) + 5)

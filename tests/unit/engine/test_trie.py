@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
+from penstock.engine.batch.effects import Effects
 from penstock.engine.limits import EngineLimits
-from penstock.engine.match_cache import Grant
-from penstock.engine.session import Session, SessionSubscription
-from penstock.engine.share import Share
-from penstock.engine.share_group import Dice, ShareGroup
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.routing.match_cache import Grant
+from penstock.engine.routing.shared_group import Dice, ShareGroup
+from penstock.engine.routing.trie import SubscriptionTrie
+from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import topic_matches
-from penstock.engine.trie import SubscriptionTrie
+from penstock.engine.work_budget import Share
 from penstock.protocol.packets import Subscription
 
 TOPICS = ["a", "a/b", "a/b/c", "/", "a/", "b", "b/a", "$x", "$x/a", "a/$x"]

@@ -4,10 +4,11 @@ import itertools
 
 import pytest
 
-from penstock.engine.connection import CONNECTED
+from penstock.engine.connection.connection import CONNECTED
 from penstock.engine.limits import EngineLimits
-from penstock.engine.router import LOOKS_OF_A_UNIT
-from penstock.engine.share import (
+from penstock.engine.routing.router import LOOKS_OF_A_UNIT
+from penstock.engine.server.subscribe_handler import FILTER_WORK
+from penstock.engine.work_budget import (
     BURST,
     BYTES_OF_A_UNIT,
     MUCH_HOLDS_BATCHES,
@@ -20,7 +21,6 @@ from penstock.engine.share import (
     WORK_PER_TURN_MIN,
     Share,
 )
-from penstock.engine.subscribing import FILTER_WORK
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from penstock.engine import drop_counts as drops
-from penstock.engine.kept import DELIVERY_BYTES, IDENTIFIER_BYTES
 from penstock.engine.limits import FETCHED_BYTES_MAX, FREE_BYTES, REJECT, EngineLimits
+from penstock.engine.memory.budget import DELIVERY_BYTES, IDENTIFIER_BYTES
 from penstock.engine.message import Message
+from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import penstock.engine
-from penstock.engine.events import CLOCK_JUMPED, DISCONNECTED, KINDS
 from penstock.engine.limits import EngineLimits
-from penstock.engine.listing import session_line
-from penstock.engine.mounting import unmounted
+from penstock.engine.mount_point import unmounted
+from penstock.engine.operating.listing import session_line
+from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.options import EventOptions
-from penstock.engine.selection import SessionSelection
+from penstock.engine.reporting.events import CLOCK_JUMPED, DISCONNECTED, KINDS
 from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription, Will
 from penstock.protocol.properties import Properties
 from tests.unit.engine.bench import Bench, Line

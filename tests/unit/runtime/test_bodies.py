@@ -5,12 +5,12 @@ import logging
 
 import pytest
 
+from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.drop_counts import Drops
-from penstock.engine.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
-from penstock.engine.outbound import Outbound
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.session.outbound import Outbound
 from penstock.errors import StoreFailed
 from penstock.runtime.bodies import BodyReader
 from tests.support.deadline import DEADLINE_S

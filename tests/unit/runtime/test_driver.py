@@ -13,15 +13,15 @@ from typing import final
 
 import pytest
 
-from penstock.engine.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
-from penstock.engine.connection import CLOSED
-from penstock.engine.effects import Commit
+from penstock.engine.connection.connection import CLOSED
 from penstock.engine.limits import EngineLimits
-from penstock.engine.link import Link
 from penstock.engine.message import Message
-from penstock.engine.server import Server
-from penstock.engine.share import WORK_PER_TURN_MAX
+from penstock.engine.server.server import Server
+from penstock.engine.wire.link import Link
+from penstock.engine.work_budget import WORK_PER_TURN_MAX
 from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode

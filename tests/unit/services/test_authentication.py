@@ -17,9 +17,9 @@ from penstock.auth.external import Answer
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
-from penstock.engine.access import CONTINUE, FAILURE, SUCCESS, Credentials, Step, Verdict
-from penstock.engine.link import Link, Turn
-from penstock.engine.login_shares import ShareOptions
+from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, Credentials, Step, Verdict
+from penstock.engine.access.login_queue import ShareOptions
+from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.authentication import NICENESS, Authentication
 from penstock.services.guarded_exchange import GuardedExchange

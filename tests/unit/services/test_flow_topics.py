@@ -5,10 +5,10 @@ from collections import defaultdict
 
 import pytest
 
-from penstock.engine.flow import flow_of
 from penstock.engine.limits import EngineLimits
-from penstock.engine.link import Link
+from penstock.engine.operating.flow import flow_of
 from penstock.engine.topics import is_topic_name
+from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Puback, Publish, Subscribe, Subscription, Unsubscribe
 from penstock.services.flow_topics import SESSIONS_A_TICK_MAX, FlowTopics, as_json, flow_topic

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from penstock.engine.at_limit import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.engine.limits import EngineLimits
+from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
 from penstock.protocol.packets import Connect, Puback
 from penstock.services.limit_warnings import LINES_INTERVAL_S, LINES_MAX, RECHECK_S, LimitWarnings
 from tests.unit.engine.bench import Bench, publishes

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.link import Link, Turn
+from penstock.engine.wire.link import Link, Turn
 from penstock.services.login_cache import LoginCache
 
 PASSWORD = b"correct horse"

@@ -14,8 +14,8 @@ import pytest
 from penstock.control.client import Abandon, Publish, Published
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
-from penstock.engine.server import Server
-from penstock.engine.sinks import Row
+from penstock.engine.publishing.staged_rows import Row
+from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.services import staged_rows as staged_rows_module

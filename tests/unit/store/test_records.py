@@ -7,11 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.inbound import ids_in, pages_of
-from penstock.engine.inflight import PAGE_PLACES
+from penstock.engine.batch.packed_run import Kind, Run
+from penstock.engine.batch.records import (
+    Progress,
+    SessionRecord,
+    WillRecord,
+    WindowEntry,
+    WindowPage,
+)
 from penstock.engine.message import Message
-from penstock.engine.records import Progress, SessionRecord, WillRecord, WindowEntry, WindowPage
-from penstock.engine.runs import Kind, Run
+from penstock.engine.session.inbound import ids_in, pages_of
+from penstock.engine.session.window import PAGE_PLACES
 from penstock.protocol.packets import Subscription
 from penstock.store import records
 

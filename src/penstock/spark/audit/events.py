@@ -1,6 +1,6 @@
 """Events as a DataFrame: one row for each, with the columns of all kinds.
 
-The stream has one row for many events (`penstock.engine.event_log`); here they come apart.
+The stream has one row for many events (`penstock.engine.routing.event_log`); here they come apart.
 """
 
 from __future__ import annotations

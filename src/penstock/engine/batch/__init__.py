@@ -1,0 +1,13 @@
+"""One turn of the event loop, and the commit that ends it.
+
+Modules::
+
+    effects              what the turn produced, and what waits for its commit
+    records              the durable form of the engine's state
+    packed_run           deliveries that wait in a queue, as packed numbers
+    columns              the messages of one commit, as the columns of the log
+    timers               what is to be done later
+    steady_clock         a clock that goes on across restarts and jumps of the wall clock
+    blocked_publishers   publishers that wait for room, and who of them goes on
+    size_multiset        the sizes of what they wait with: which is the smallest
+"""

@@ -1,0 +1,358 @@
+"""One connection: it decodes bytes to packets, handles them, and sends through a link.
+
+::
+
+      AWAIT_CONNECT ── CONNECT ─▶ (who is it?) ── CONNACK ─▶ CONNECTED ── farewell, error ─▶ CLOSED
+            ╰─── error, silence ──────┴──────────── refused ──────────────────────────────────▲
+
+      who is it?   AWAIT_VERDICT   a password is checked; what came meanwhile waits, undecoded
+                   AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
+
+``ServerConnection`` has the table of the packets that each state accepts; any other is a
+protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls
+``lost`` when the socket ends, and closes the socket when ``link.closed`` is set and all ready
+bytes are written.
+
+While a peer makes more than it takes, or more than its share, its packets are not decoded::
+
+      READING ── a turn's share of work is done ──────────────▶ STALLED ── next turn ─▶ READING
+              ── too much waits (``must_wait``) ──────────────▶ STALLED ── room again ─▶ READING
+
+Received bytes stay undecoded, the shell stops reading while ``stalled`` is set, and the silence
+that follows does not count against keep alive. Until it is CONNECTED the connect timeout applies
+all the same; a connection that awaits its verdict is stalled too. The shell must detect that a
+stalled peer hung up; it reads the rest then, and calls ``lost``. Packets that came before the end
+still count: they are decoded then, or, when whole packets wait for the verdict, after that.
+But a connection that is gone takes over no session: if its client is connected again when it would
+be let in, it ends as if refused, and what it left is dropped; none of that was acknowledged::
+
+      AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── let in ─▶ decoded ─▶ CLOSED
+                                  ╰── refused, connected again, connect timeout ─────────▲
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.clock import Now
+from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX, fits
+from penstock.engine.wire.link import Link, Resumable
+from penstock.engine.work_budget import (
+    BYTES_OF_A_UNIT,
+    MUCH_BYTES,
+    MUCH_HOLDS_BATCHES,
+    WORK_OF_A_PACKET,
+)
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PUBREL, V5
+from penstock.protocol.packets import Disconnect, Packet
+from penstock.protocol.properties import Properties
+
+AWAIT_CONNECT: Final = 0
+CONNECTED: Final = 1
+CLOSED: Final = 2
+AWAIT_VERDICT: Final = 3
+AWAIT_AUTH: Final = 4
+
+DISCONNECTED_ITSELF: Final = "client disconnected"  # why a connection ended
+
+EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
+
+
+class Connection(Resumable):
+    """The base of a connection, for the server and the client role.
+
+    Args:
+        link: the sending half.
+        decoder: the receiving half.
+        keep_alive: the deadline.
+    """
+
+    def __init__(self, link: Link, decoder: Decoder, keep_alive: KeepAlive) -> None:
+        super().__init__()
+        self.link = link
+        link.user = self
+        self.stalled = False  # packets wait undecoded: the shell must not read
+        self.resume_at_s = 0.0  # stalled until then, monotonic seconds; 0 = until ``resume``
+        self.hung_up = False  # the peer sends no more: what it left is handled to its end
+        self.may_refill = False  # an acknowledgement made room in the window: ``refill`` is due
+        self.expects_rest = False  # ``rest_to_come`` is called when the packet is whole
+        self.state = AWAIT_CONNECT
+        self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
+        self.closed_here = False  # by this side, and not by the peer or the network
+        self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
+        self._decoder = decoder
+        self._keep_alive = keep_alive
+        self._share = link.share
+        self._began_at: i64 = 0  # ``work_budget.spent`` when its turn began
+        self._logged_before: i64 = 0  # ``work_budget.logged_bytes``, likewise
+        self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
+        self._logged_in: i64 = 0
+        self._much_in: i64 = -MUCH_HOLDS_BATCHES  # the last batch that it put much into
+        self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
+        self._early_bytes = 0
+        self._lost_because: str | None = None  # the socket ended, the verdict is still to come
+
+    @property
+    def work(self) -> int:
+        """Return the units of ``work_budget`` that its turn has used."""
+        return self._share.spent - self._began_at
+
+    def receive(self, data: bytes, now: Now) -> None:
+        """Take bytes from the peer, and handle the packets in them as far as there is room."""
+        if self.state == CLOSED:
+            return
+        self._began_at = self._share.spent
+        self._logged_before = self._share.logged_bytes
+        self.link.counters.bytes_received += len(data)
+        self._bytes_work += len(data) // BYTES_OF_A_UNIT
+        if self.state == AWAIT_VERDICT:
+            self._early_bytes += len(data)
+            if self._early_bytes > EARLY_BYTES_MAX:
+                self._end(False, "sent too much before it was let in", now)
+                return
+        try:
+            self._decoder.feed(data)
+            if self.hung_up:
+                self._decode(now, True)
+            elif not self.stalled:
+                if self.others_made_enough():
+                    self.stalled = True
+                else:
+                    self._decode(now, False)
+        except RemoteProtocolError as error:
+            self.protocol_error(error, now)
+
+    def resume(self, now: Now) -> None:
+        """Decode what was left undecoded, as far as there is room."""
+        self._began_at = self._share.spent
+        self._logged_before = self._share.logged_bytes
+        self._decode_rest(now)
+
+    def _decode_rest(self, now: Now) -> None:
+        if self.state in (CLOSED, AWAIT_VERDICT) or not self.stalled:
+            return
+        if self.state == CONNECTED:
+            self._keep_alive.heard(now.monotonic_s)
+        self.stalled = False
+        try:
+            if self.must_wait():
+                self.stalled = True
+            else:
+                self._decode(now, False)
+        except RemoteProtocolError as error:
+            self.protocol_error(error, now)
+
+    def _decode(self, now: Now, to_the_end: bool) -> None:
+        """Handle what was received; acknowledgements that came together refill the window once."""
+        self._handle_packets(now, to_the_end)
+        if self._share.logged_bytes > self._logged_before:
+            self._count_logged()
+        if self.may_refill:
+            self._refill(now)
+
+    def _count_logged(self) -> None:
+        """Count the bytes that this connection added to the open batch since its turn began."""
+        share = self._share
+        if self._logged_in != share.batch:
+            self._logged_in = share.batch
+            self._logged_bytes = 0
+        self._logged_bytes += share.logged_bytes - self._logged_before
+        self._logged_before = share.logged_bytes
+        if self._logged_bytes > MUCH_BYTES:
+            self._much_in = share.batch
+
+    def leaves_room(self, effects: Effects) -> bool:
+        """Return whether the open batch is full and this connection must wait, so that the rest is
+        for others.
+
+        If so, the effects call ``resume`` when the batch is sealed.
+        """
+        if effects.size_bytes < effects.batch_bytes_max:
+            return False
+        share = self._share
+        logged: i64 = share.logged_bytes - self._logged_before
+        if self._logged_in == share.batch:
+            logged += self._logged_bytes
+        if logged > MUCH_BYTES:
+            effects.resume_when_sealed(self)
+            return True
+        if share.batch - self._much_in < MUCH_HOLDS_BATCHES:
+            effects.resume_first_when_sealed(self)
+            return True
+        return False
+
+    def _refill(self, now: Now) -> None:
+        self.may_refill = False
+        self.refill(now)
+
+    def refill(self, now: Now) -> None:
+        """Send what waits in the queue: acknowledgements made room in the window. A role overrides
+        it."""
+
+    def _handle_packets(self, now: Now, to_the_end: bool) -> None:
+        """Handle packets until one is incomplete or the share of this turn is used up."""
+        share = self._share
+        share.spent += self._bytes_work
+        self._bytes_work = 0
+        spent_max: i64 = self._began_at + share.left()
+        counters = self.link.counters
+        decoder = self._decoder
+        while True:
+            ack: i64 = 0
+            if self.state == CONNECTED:
+                ack = decoder.plain_ack()
+            if ack != 0:
+                counters.packets_received += 1
+                self._keep_alive.heard(now.monotonic_s)
+                if self.may_refill and ack >> 16 == PUBREL:  # which may publish
+                    self._refill(now)
+                self.acknowledged(ack >> 16, ack & 0xFFFF, reasons.SUCCESS, now)
+            else:
+                packet = decoder.next_packet()
+                if packet is None:
+                    size_bytes = decoder.incomplete_bytes()
+                    if size_bytes > 0:
+                        self.rest_to_come(size_bytes, now)
+                    return
+                if self.expects_rest:
+                    self.rest_to_come(0, now)
+                counters.packets_received += 1
+                if self.state == CONNECTED:  # before, the connect timeout stands
+                    self._keep_alive.heard(now.monotonic_s)
+                if self.may_refill:  # whatever comes now finds the room that there is
+                    self._refill(now)
+                self.handle(packet, now)
+            if self.link.closed:
+                return
+            share.spent += WORK_OF_A_PACKET
+            if self.state == AWAIT_VERDICT:  # ``decided`` goes on
+                self.stalled = True
+                return
+            if not to_the_end and (share.spent >= spent_max or self.must_wait()):
+                self.stalled = True
+                if share.spent >= spent_max:
+                    share.used_up += 1
+                    self.wait_for_turn()
+                return
+
+    def rest_to_come(self, size_bytes: int, now: Now) -> None:
+        """Note that a packet of ``size_bytes`` has arrived in part; 0: it has arrived whole."""
+
+    def must_wait(self) -> bool:
+        """Return whether too much waits on our side to decode more; if so, arrange for
+        ``resume``."""
+        return False
+
+    def others_made_enough(self) -> bool:
+        """Return whether all connections together are at a limit before this one begins; if so,
+        arrange for ``resume``."""
+        return False
+
+    def wait_for_turn(self) -> None:
+        """Ask for ``resume`` in the next turn of the loop."""
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """Handle one packet from the peer. Each role overrides it with its own table."""
+
+    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of a connected peer, by the table of the
+        role."""
+
+    def ended(self, with_will: bool, now: Now) -> None:
+        """Settle the session: the connection ended. A role overrides it."""
+
+    def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
+        """Close the connection with the reason code of the peer's protocol error."""
+        self.close(error.reason, error.message, now)
+
+    def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
+        """End the connection from this side; an MQTT 5 peer gets a DISCONNECT [MQTT-4.13.1-1]."""
+        if self.state == CLOSED:
+            return
+        because = because[:REASON_CHARACTERS_MAX]
+        self.closed_here = True
+        self.closing_code = reason_code
+        if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
+            farewell = Disconnect(reason_code, Properties(reason_string=because))
+            if server_reference and farewell.properties is not None:
+                farewell.properties.server_reference = server_reference
+            size_bytes_max = self.link.max_packet_size_bytes
+            if farewell.properties is not None and not fits(farewell, V5, size_bytes_max):
+                farewell.properties.reason_string = None  # [MQTT-3.14.2-3]
+            if not fits(farewell, V5, size_bytes_max):
+                farewell.properties = None
+            self.link.send_last(encode(farewell, V5))
+        self._end(True, because, now)
+
+    def hang_up(self, now: Now) -> None:
+        """Decode all that waits: the peer hung up while it was not read. The shell reads the rest,
+        then calls ``lost``."""
+        self.hung_up = True
+        self._logged_before = self._share.logged_bytes
+        if self.state not in (CLOSED, AWAIT_VERDICT):
+            try:
+                self._decode(now, True)
+            except RemoteProtocolError as error:
+                self.protocol_error(error, now)
+
+    def lost(self, because: str, now: Now) -> None:
+        """End the connection: its socket ended without DISCONNECT. What came before that still
+        counts.
+
+        Where packets wait for the verdict it does not end here, but with that, or its deadline.
+        """
+        self.hung_up = True
+        self._logged_before = self._share.logged_bytes
+        if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
+            try:
+                self._decode(now, True)
+            except RemoteProtocolError as error:
+                self.protocol_error(error, now)
+        if self.state == AWAIT_VERDICT and self._decoder.has_packet():
+            self._lost_because = because
+        else:
+            self._end(True, because, now)
+
+    @property
+    def patience_s(self) -> float:
+        """Return the silence of the peer that is tolerated, in seconds; 0 = without limit."""
+        return self._keep_alive.patience_s
+
+    def deadline_s(self) -> float:
+        """Return when ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
+        return NO_DEADLINE if self.state == CLOSED else self._keep_alive.deadline_s()
+
+    def tick(self, now: Now) -> None:
+        """End the connection if its deadline has passed [MQTT-3.1.2-22]."""
+        deadline_s = self.deadline_s()
+        if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
+            return
+        if self.stalled and self.state == CONNECTED:  # it may have sent much: we do not read
+            self._keep_alive.heard(now.monotonic_s)
+        elif self.state == AWAIT_CONNECT:
+            self._end(False, "no CONNECT within the connect timeout", now)
+        elif self.state != CONNECTED:
+            self._end(False, "not authenticated within the connect timeout", now)
+        else:
+            self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
+
+    def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
+        """Close the connection; ``answered`` lets packets that wait for a commit leave first."""
+        if self.state == CLOSED:
+            return
+        was_connected = self.state == CONNECTED
+        self.state = CLOSED
+        self.closed_because = because
+        self.link.shut(answered)
+        self.link.user = None
+        self._decoder.forget()
+        if was_connected:
+            self.ended(with_will, now)

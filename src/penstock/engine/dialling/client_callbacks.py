@@ -1,0 +1,42 @@
+"""The callbacks of a connection that was dialled: a bridge or the client library implements them.
+
+::
+
+      server ─▶ ClientConnection ── connected, arrived, answered, writable, ended ─▶ Application
+                        ▲                                                                │
+                        ╰────────────── settle, subscribe, unsubscribe, disconnect ◀─────╯
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from penstock.engine.clock import Now
+from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.protocol.packets import Connack, Packet
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Application:
+    """The user of a dialled connection, as the connection sees it."""
+
+    def connected(self, connack: Connack, now: Now) -> None:
+        """The server accepted our CONNECT. What is sent from here leaves before what is sent
+        again."""
+
+    def arrived(self, arrival: Arrival, now: Now) -> None:
+        """Take a message. At QoS 1 and 2 it waits for ``ClientConnection.settle``, now or later."""
+
+    def answered(self, packet: Packet, now: Now) -> None:
+        """Take a SUBACK or UNSUBACK."""
+
+    def authenticate(self, data: bytes | None) -> bytes | None:
+        """Return the data for the next step of the authentication method; None if it failed."""
+        del data
+        return None
+
+    def writable(self, now: Now) -> None:
+        """The window or the socket may have room again: send what waits."""
+
+    def ended(self, now: Now) -> None:
+        """The connection ended; ``closed_because`` says why."""

@@ -1,0 +1,482 @@
+"""The client role of a connection: what a client, or a bridge, does with each packet.
+
+The table, states by packets; everything else is a protocol error (0x82):
+
+============== ==================================================================
+AWAIT_CONNACK  CONNACK AUTH                                        [MQTT-3.2.0-1]
+CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK PINGRESP
+               DISCONNECT (MQTT 5)       (not AUTH: we do not authenticate again)
+============== ==================================================================
+
+::
+
+      CONNECT ─▶ AWAIT_CONNACK ── CONNACK 0 ─▶ CONNECTED ── DISCONNECT, lost, silent ─▶ CLOSED
+                      ╰── refused, or no answer within the connect timeout ─────────────▲
+
+The session is the same class as a server's (``session``): its window, its queue, its commits. Only
+what CONNACK says is new: whether the server still has its half (``session.session_lost``), and
+what it accepts. It is obeyed: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
+Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maximum
+[MQTT-3.2.2-17], Server Keep Alive [MQTT-3.2.2-21].
+
+Keep alive: a PINGREQ every three quarters of the interval, busy or not, so that the server hears
+of us in time whatever else is sent [MQTT-3.1.2-20]. The connection to a server that sends nothing
+for one and a half intervals, not even PINGRESP, is ended.
+
+If the session is *inherited* from a former program, the packet identifiers that it may have left on
+the server are released first (``packet_id_cleanup``).
+
+Messages from the server go to the ``Application``, which settles them when it has processed them
+(``client_inbound``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.clock import Now
+from penstock.engine.connection.connection import CLOSED, CONNECTED, Connection
+from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_inbound import Receiving
+from penstock.engine.dialling.packet_id_cleanup import Inherited
+from penstock.engine.dialling.unacknowledged import Arrival, Arrivals
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.session.session import Session
+from penstock.engine.wire.aliases import OutboundAliases
+from penstock.engine.wire.link import Link
+from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PUBCOMP, PUBREL, V5, V31, V311
+from penstock.protocol.packets import (
+    Ack,
+    Auth,
+    Connack,
+    Connect,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+)
+from penstock.protocol.properties import Properties
+
+AWAIT_CONNACK: Final = 5
+
+_PING_AFTER: Final = 0.75  # fraction of the keep alive after which PINGREQ is sent
+_PINGREQ: Final = encode(Pingreq(), V311)
+_INNOCENT: Final = (  # DISCONNECT codes that do not blame a message we sent
+    reasons.SERVER_BUSY,
+    reasons.SERVER_SHUTTING_DOWN,
+    reasons.KEEP_ALIVE_TIMEOUT,
+    reasons.SESSION_TAKEN_OVER,
+    reasons.USE_ANOTHER_SERVER,
+    reasons.SERVER_MOVED,
+    reasons.CONNECTION_RATE_EXCEEDED,
+    reasons.ADMINISTRATIVE_ACTION,
+    reasons.MAXIMUM_CONNECT_TIME,
+)
+
+
+@final
+class ClientConnection(Connection):
+    """One connection that was dialled, in the client role.
+
+    Args:
+        effects: the open batch that stores the session.
+        session: attached when the server accepts the CONNECT.
+        arrivals: the arrivals of that session.
+        connect: the first packet we send. Its properties say what we accept.
+        limits: bounds of our side. ``await_rel_timeout_s`` is to be 0: a message would be forgotten
+            whose PUBREC waits behind others.
+        application: the user of the connection.
+        is_known: we have a session that the server may have the other half of.
+        now: when it was dialled.
+        inherits: the session is a former program's, of which nothing is known.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        session: Session,
+        arrivals: Arrivals,
+        connect: Connect,
+        limits: EngineLimits,
+        application: Application,
+        is_known: bool,
+        now: Now,
+        inherits: bool = False,
+    ) -> None:
+        asked = connect.properties or Properties()
+        size_bytes_max = asked.maximum_packet_size or limits.max_packet_size_bytes
+        super().__init__(
+            Link(effects),
+            Decoder(size_bytes_max, connect.version, server=False),
+            KeepAlive(limits.connect_timeout_s, now.monotonic_s),
+        )
+        self.state = AWAIT_CONNACK
+        self.reason_code = reasons.SUCCESS  # code of the CONNACK or DISCONNECT that ended it
+        self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
+        self.application_is_full = False  # takes no more for now; resumes the connection later
+        self.says_at_end: tuple[str, bytes] | None = None  # topic and payload, see ``say``
+        self.is_unknown = False  # the server has a session that is not ours: start clean
+        self.link.version = connect.version
+        self.link.pending_bytes_max = limits.write_buffer_bytes_max
+        self._effects = effects
+        self._session = session
+        self._connect = connect
+        self.limits = limits
+        self.client_id = connect.client_id
+        self._application = application
+        self._is_known = is_known
+        self.inherits = inherits
+        self._inherited = Inherited()
+        self._receiving = Receiving(session, self.link, arrivals, application, asked)
+        self._window = PACKET_IDENTIFIERS  # the server's Receive Maximum
+        self._keep_alive_s = connect.keep_alive_s
+        self._ping_due_s = NO_DEADLINE
+        self.link.hold(encode(connect, connect.version))  # not before the disk has the session
+
+    # -- the table -----------------------------------------------------------------------
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """Handle one packet from the server, by the table above."""
+        if self.state == AWAIT_CONNACK:
+            if isinstance(packet, Connack):
+                self._answered(packet, now)
+            elif isinstance(packet, Auth):
+                self._authenticate(packet)
+            else:
+                raise RemoteProtocolError(
+                    reasons.PROTOCOL_ERROR, f"a server must not begin with {packet!r}"
+                )
+        elif isinstance(packet, Publish):
+            self._arrived(packet, now)
+        elif isinstance(packet, Ack):
+            self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Suback | Unsuback):
+            if not self._session.answered(packet.packet_id):
+                raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
+            self._application.answered(packet, now)
+        elif isinstance(packet, Disconnect):
+            self._dismissed(packet, now)
+        elif not isinstance(packet, Pingresp):
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"a server must not send {packet!r} now"
+            )
+
+    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP from the server."""
+        if packet_type == PUBREL:
+            self._receiving.released(packet_id)
+        elif packet_type == PUBCOMP and self._inherited.is_open:
+            if self._inherited.released(packet_id):
+                self._all_released(now)
+        elif self._session.acknowledge(packet_type, packet_id, reason_code, now):
+            self.may_refill = True
+
+    def refill(self, now: Now) -> None:
+        """Send what waits in the queue: acknowledgements made room in the window."""
+        if self._session.link is self.link:
+            self._session.refill(now)
+
+    # -- CONNACK -------------------------------------------------------------------------
+
+    def _answered(self, connack: Connack, now: Now) -> None:
+        connect = self._connect
+        if connack.reason_code != reasons.SUCCESS:
+            self.reason_code = connack.reason_code
+            self._note_reference(connack.properties)
+            self._end(
+                False, f"the server refused: {_told(connack.reason_code, connack.properties)}", now
+            )
+            return
+        present = connack.session_present
+        if connect.version == V31:  # CONNACK has no session present flag: v3.1 §3.2
+            present = self._is_known and not connect.clean_start
+        elif present and (connect.clean_start or not self._is_known):
+            self.is_unknown = True  # [MQTT-3.2.2-4]
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "the server has a session that we know nothing of"
+            )
+        self._negotiate(connack.properties or Properties(), now)
+        self._receiving.connected(present)
+        if not present:
+            self._session.session_lost()
+        self.state = CONNECTED
+        self.link.opened = True
+        self.inherits = self.inherits and present and self.link.qos_max == 2
+        self._application.connected(connack, now)
+        if self.state != CONNECTED:
+            return
+        if self.inherits:
+            self._inherited.release(self._session, self.link, self.limits, now)
+        else:
+            self._session.attach(self.link, self.limits, self._window, now)
+
+    def _all_released(self, now: Now) -> None:
+        self.inherits = False
+        self._session.attach(self.link, self.limits, self._window, now)
+        self._application.writable(now)
+
+    def _negotiate(self, accepted: Properties, now: Now) -> None:
+        link = self.link
+        self._window = accepted.receive_maximum or PACKET_IDENTIFIERS
+        largest = accepted.maximum_packet_size or 0
+        ours = self.limits.sent_packet_bytes_max
+        link.max_packet_size_bytes = min(largest, ours) if largest and ours else largest or ours
+        if accepted.maximum_qos is not None:
+            link.qos_max = accepted.maximum_qos
+        link.retain_available = accepted.retain_available != 0
+        aliases = min(accepted.topic_alias_maximum or 0, self.limits.topic_alias_outbound_max)
+        if aliases > 0:
+            link.aliases = OutboundAliases(aliases)
+        if accepted.server_keep_alive is not None:
+            self._keep_alive_s = accepted.server_keep_alive
+        self._keep_alive.negotiated(self._keep_alive_s)
+        self._keep_alive.heard(now.monotonic_s)
+        if self._keep_alive_s > 0:
+            self._ping_due_s = now.monotonic_s + _PING_AFTER * self._keep_alive_s
+
+    def _authenticate(self, packet: Auth) -> None:
+        asked = self._connect.properties
+        method = None if asked is None else asked.authentication_method
+        said = packet.properties
+        if method is None or said is None or said.authentication_method != method:
+            raise RemoteProtocolError(  # [MQTT-4.12.0-6]
+                reasons.PROTOCOL_ERROR, "AUTH names no method that CONNECT did"
+            )
+        if packet.reason_code != reasons.CONTINUE_AUTHENTICATION:
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "AUTH before CONNACK goes on, or CONNACK ends it"
+            )
+        data = self._application.authenticate(said.authentication_data)
+        if data is None:
+            raise RemoteProtocolError(
+                reasons.BAD_AUTHENTICATION_METHOD, "the server did not authenticate itself"
+            )
+        properties = Properties(authentication_method=method, authentication_data=data)
+        self.link.send_now(encode(Auth(reasons.CONTINUE_AUTHENTICATION, properties), V5))
+
+    @property
+    def may_not_know_dialect(self) -> bool:
+        """Return whether the server ended the connection as one that does not know our protocol
+        level would: with return code 1, by hanging up, or with an answer it has for others."""
+        if self.reason_code != reasons.SUCCESS:
+            return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
+        return self.hung_up
+
+    # -- messages from the server --------------------------------------------------------
+
+    def _arrived(self, publish: Publish, now: Now) -> None:
+        if not self._receiving.is_current():
+            self._end(True, "another connection took the session over", now)
+            return
+        self._receiving.arrived(publish, now)
+        if publish.qos > 0 and self.state == CONNECTED:
+            self._receiving.acknowledge_settled()
+
+    def settle(self, arrival: Arrival, code: int, now: Now) -> None:
+        """Settle ``arrival``: acknowledge it on the current connection, or on the next one.
+
+        Its acknowledgement leaves when all earlier ones are settled too; where its connection is
+        over, when the message comes again.
+
+        Args:
+            arrival: as ``Application.arrived`` got it, on this connection or an earlier one.
+            code: a reason code, of 0x80 or more to refuse it (before MQTT 5 nothing can be refused:
+                it is acknowledged), or ``LEFT`` to leave it to the server, as if it had not
+                come: the next connection brings it again. Until then it keeps its place in the
+                server's window: end the connection soon after leaving messages.
+            now: the time of the turn.
+
+        Raises:
+            LocalProtocolError: a code that no acknowledgement of this message has.
+        """
+        if arrival.publish.qos > 0:
+            self._receiving.settle(arrival, code, now)
+            if self.state == CONNECTED:
+                self._receiving.acknowledge_settled()
+
+    # -- what is asked of the server -----------------------------------------------------
+
+    def subscribe(
+        self, subscriptions: list[Subscription], properties: Properties | None = None
+    ) -> int:
+        """Send SUBSCRIBE; return its packet identifier, 0 if none is free. SUBACK goes to
+        ``Application.answered``.
+
+        It leaves with the commit: before that, the loss of a session is not on disk.
+
+        Raises:
+            LocalProtocolError: 0x95, it is larger than the server accepts; or MQTT cannot carry it.
+        """
+        packet_id = self._session.reserve_packet_id()
+        if packet_id > 0:
+            self._ask(Subscribe(packet_id, subscriptions, properties), packet_id)
+        return packet_id
+
+    def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
+        """Send UNSUBSCRIBE; return and raise as ``subscribe`` does."""
+        packet_id = self._session.reserve_packet_id()
+        if packet_id > 0:
+            self._ask(Unsubscribe(packet_id, topic_filters, properties), packet_id)
+        return packet_id
+
+    def _ask(self, packet: Packet, packet_id: int) -> None:
+        try:
+            encoded = encode(packet, self.link.version)
+            if 0 < self.link.max_packet_size_bytes < len(encoded):
+                raise LocalProtocolError(
+                    reasons.PACKET_TOO_LARGE,
+                    f"the server does not accept packets as large as {packet!r}",
+                )
+        except Exception:
+            self._session.answered(packet_id)
+            raise
+        self.link.hold(encoded)
+
+    # -- when packets must wait ------------------------------------------------------------
+
+    def must_wait(self) -> bool:
+        """Return whether too much waits on our side to decode more of the server's packets."""
+        if self.state != CONNECTED:
+            return False
+        if self.link.is_full():
+            self.link.resume_when_room()
+            return True
+        if self._effects.is_full():
+            self._effects.resume_when_sealed(self)
+            return True
+        return self.leaves_room(self._effects) or self.application_is_full
+
+    def others_made_enough(self) -> bool:
+        """Return whether so much waits for commits and sockets that no connection's packets are
+        decoded."""
+        if not self._effects.is_full():
+            return self.leaves_room(self._effects)
+        self._effects.resume_when_sealed(self)
+        return True
+
+    def wait_for_turn(self) -> None:
+        """Ask for ``resume`` in the next turn of the loop."""
+        self._effects.resume_later(self)
+
+    def resume(self, now: Now) -> None:
+        """Send and decode what waited: there may be room again, or it is this connection's turn."""
+        if self.state == CONNECTED and self._session.link is self.link:
+            self._session.refill(now)
+            self._application.writable(now)
+        super().resume(now)
+
+    def writable(self, now: Now) -> None:
+        """Continue: the shell's write buffer has room again."""
+        self.link.wire_has_room()
+        self.resume(now)
+
+    # -- keep alive ------------------------------------------------------------------------
+
+    def deadline_s(self) -> float:
+        """Return when ``tick`` must be called, on the monotonic clock, or ``NO_DEADLINE``."""
+        silent_s = super().deadline_s()
+        if self.state != CONNECTED:
+            return silent_s
+        earliest_s = silent_s
+        release_until_s = self._inherited.until_s if self._inherited.is_open else NO_DEADLINE
+        for due_s in (self._ping_due_s, release_until_s):
+            if due_s != NO_DEADLINE and (earliest_s == NO_DEADLINE or due_s < earliest_s):
+                earliest_s = due_s
+        return earliest_s
+
+    def tick(self, now: Now) -> None:
+        """Send PINGREQ or end the connection, if the deadline for that has passed."""
+        if self._inherited.is_open and self._inherited.until_s <= now.monotonic_s:
+            self._inherited.give_up()
+            self._all_released(now)
+        silent_s = super().deadline_s()
+        if silent_s == NO_DEADLINE:
+            return
+        if self.stalled and self.state == CONNECTED:  # it may have sent much: we do not read
+            self._keep_alive.heard(now.monotonic_s)
+        elif silent_s <= now.monotonic_s:
+            if self.state == CONNECTED:
+                why = "the server said nothing for 1.5 x keep alive"
+            else:
+                why = "no CONNACK within the connect timeout"
+            self._end(True, why, now)
+            return
+        if self.state == CONNECTED and NO_DEADLINE < self._ping_due_s <= now.monotonic_s:
+            self._ping_due_s = now.monotonic_s + _PING_AFTER * self._keep_alive_s
+            self.link.send(_PINGREQ)
+
+    # -- the end -----------------------------------------------------------------------------
+
+    def say(self, topic: str, payload: bytes) -> None:
+        """Publish a retained QoS 0 message past the session: the state that a bridge announces."""
+        retain = self.link.retain_available
+        said = Publish(topic, payload, 0, retain)
+        self.link.hold_qos0(encode(said, self.link.version))
+
+    def disconnect(self, now: Now, properties: Properties | None = None) -> None:
+        """Leave: send what is acknowledged in this turn, then DISCONNECT."""
+        if self.state == CONNECTED:
+            if self.says_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
+                self.say(self.says_at_end[0], self.says_at_end[1])
+            # as QoS 0, so that it overtakes none of that either
+            self.link.hold_qos0(encode(Disconnect(reasons.SUCCESS, properties), self.link.version))
+            self._end(False, "disconnected", now, answered=True)
+        else:
+            self._end(False, "given up", now)
+
+    def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
+        """End the connection from this side; a shutdown of our own broker sends a normal
+        DISCONNECT."""
+        if reason_code == reasons.SERVER_SHUTTING_DOWN:
+            self.disconnect(now)
+        else:
+            super().close(reason_code, because, now, server_reference)
+
+    def _dismissed(self, packet: Disconnect, now: Now) -> None:
+        self.reason_code = packet.reason_code
+        self._note_reference(packet.properties)
+        why = _told(packet.reason_code, packet.properties)
+        self._end(True, f"the server disconnected: {why}", now)
+
+    def _note_reference(self, properties: Properties | None) -> None:
+        if properties is not None and properties.server_reference:
+            self.server_reference = properties.server_reference
+
+    def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
+        if self.state == CLOSED:
+            return
+        super()._end(with_will, because, now, answered)
+        if self._session.link is self.link:
+            if self.ended_by_peer:
+                self._session.peer_ended()
+            self._session.detach(now)
+        self._application.ended(now)
+
+    @property
+    def ended_by_peer(self) -> bool:
+        """Return whether the server hung up, or sent a DISCONNECT that may blame a message of
+        ours, after it had let us in."""
+        if self.reason_code != reasons.SUCCESS:
+            return self.reason_code not in _INNOCENT
+        return self.hung_up
+
+
+def _told(code: int, properties: Properties | None) -> str:
+    """Return a reason in words, with the server's reason string if it sent one."""
+    name = reasons.name_of(code)
+    if properties is not None and properties.reason_string:
+        return f"{name}: {properties.reason_string[:REASON_CHARACTERS_MAX]}"
+    return name

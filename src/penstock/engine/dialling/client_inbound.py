@@ -1,0 +1,156 @@
+"""Messages that the client role receives: to the application, and their acknowledgements back.
+
+::
+
+      PUBLISH ─▶ topic alias ─▶ new ─▶ Application.arrived … settle ─╮
+                            ╰─▶ a repeat of what we have ────────────┴▶ its turn ─▶ PUBACK, PUBREC
+      PUBREL ─▶ PUBCOMP
+
+``unacknowledged`` keeps the order of the acknowledgements; each leaves after the commit of what the
+application did (``link``).
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.clock import Now
+from penstock.engine.connection.reason_strings import quoted
+from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.unacknowledged import LEFT, Arrival, Arrivals
+from penstock.engine.limits import PACKET_IDENTIFIERS
+from penstock.engine.session.session import Session
+from penstock.engine.topics import is_topic_name
+from penstock.engine.wire.aliases import InboundAliases
+from penstock.engine.wire.link import Link
+from penstock.errors import LocalProtocolError, RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode_ack
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5
+from penstock.protocol.packets import Publish
+from penstock.protocol.properties import Properties
+
+
+@final
+class Receiving:
+    """The messages that one connection receives.
+
+    Args:
+        session: remembers QoS 2 messages until they are released.
+        link: takes the acknowledgements.
+        arrivals: the arrivals of that session.
+        application: takes the messages.
+        asked: the properties of our CONNECT, which say what we accept.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        link: Link,
+        arrivals: Arrivals,
+        application: Application,
+        asked: Properties,
+    ) -> None:
+        self._session = session
+        self._link = link
+        self._arrivals = arrivals
+        self._application = application
+        self._number = 0  # number of this connection in the session, from CONNACK on
+        self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
+        self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
+        self._topic: str | None = None  # topic of the latest message: it was checked
+
+    def connected(self, session_present: bool) -> None:
+        """Begin: the server accepted our CONNECT."""
+        self._number = self._arrivals.connected(session_present)
+
+    def is_current(self) -> bool:
+        """Return whether no later connection has taken the session over."""
+        return self._number == self._arrivals.connection
+
+    def arrived(self, publish: Publish, now: Now) -> None:
+        """Hand a PUBLISH to the application, unless it repeats a message that is known.
+
+        Raises:
+            RemoteProtocolError: it has no topic name, or exceeds our Receive Maximum.
+        """
+        topic = publish.topic
+        properties = publish.properties
+        if properties is not None and properties.topic_alias is not None:
+            topic = self._aliases.topic_of(topic, properties.topic_alias)
+            publish.take_alias()
+        if topic is not self._topic:
+            if not is_topic_name(topic, PACKET_IDENTIFIERS):
+                raise RemoteProtocolError(
+                    reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
+                )
+            self._topic = topic
+        counters = self._link.counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += len(publish.payload)
+        if publish.qos == 0:
+            self._application.arrived(Arrival(publish, topic), now)
+        elif publish.qos == 2 and self._is_repeat(publish):
+            self._session.receive(publish, now)
+            self._arrivals.came_again(publish, topic)
+            self._check_receive_maximum()
+        else:
+            arrival = self._arrivals.came(publish, topic)
+            self._check_receive_maximum()
+            if arrival is not None:
+                self._application.arrived(arrival, now)
+
+    def _is_repeat(self, publish: Publish) -> bool:
+        """Return whether we have this QoS 2 message, and wait for its PUBREL.
+
+        A repeat on another connection has DUP. A message without DUP is new: its server lost its
+        session, and we crashed before that was stored.
+        """
+        packet_id = publish.packet_id
+        if not self._session.awaits_release(packet_id):
+            return False
+        if publish.dup or self._session.came_here(packet_id):
+            return True
+        self._session.release(packet_id)
+        return False
+
+    def _check_receive_maximum(self) -> None:
+        """End the connection of a server that exceeds our Receive Maximum [MQTT-3.3.4-9]."""
+        if self._link.version == V5 and len(self._arrivals) > self._receive_maximum:
+            raise RemoteProtocolError(
+                reasons.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {self._receive_maximum} QoS 1 and 2 messages unacknowledged",
+            )
+
+    def settle(self, arrival: Arrival, code: int, now: Now) -> None:
+        """Set the acknowledgement of a QoS 1 or 2 message; see ``ClientConnection.settle``."""
+        publish = arrival.publish
+        kind = PUBACK if publish.qos == 1 else PUBREC
+        if code >= reasons.UNSPECIFIED_ERROR and self._link.version != V5:
+            code = reasons.SUCCESS
+        if code != LEFT and not reasons.is_allowed(code, kind):
+            raise LocalProtocolError(code, f"no reason code to acknowledge a message with: {code}")
+        is_known = self._arrivals.settle(arrival, code)
+        if is_known and publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
+            self._session.receive(publish, now)
+
+    def acknowledge_settled(self) -> None:
+        """Acknowledge the settled messages whose turn it is, in the order in which they came."""
+        if not self.is_current():
+            return
+        arrival = self._arrivals.next_settled()
+        while arrival is not None:
+            publish = arrival.publish
+            kind = PUBACK if publish.qos == 1 else PUBREC
+            if arrival.code == reasons.SUCCESS:
+                self._link.hold_plain_ack(kind, publish.packet_id)
+            else:
+                encoded = encode_ack(kind, publish.packet_id, arrival.code, self._link.version)
+                self._link.hold_ack(encoded)
+            arrival = self._arrivals.next_settled()
+
+    def released(self, packet_id: int) -> None:
+        """Handle a PUBREL: forget the packet identifier and send PUBCOMP."""
+        self._arrivals.released(packet_id)
+        code = self._session.release(packet_id)
+        self._link.hold_ack(encode_ack(PUBCOMP, packet_id, code, self._link.version))

@@ -1,0 +1,60 @@
+"""A session taken over from a former program: its unreleased QoS 2 identifiers are not known here.
+
+The server may have QoS 2 messages of it that were never released; a new message under one of their
+packet identifiers would be taken for a repeat, and be lost. So PUBREL is sent for all identifiers
+that will be in use, a thousand and some (all of them in a session that is stored), and no message
+is sent until the server has answered, or the connect timeout has passed::
+
+      CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ as always
+                                                └─ its time is over ─▲
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.connection.keepalive import NO_DEADLINE
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.session.session import Session
+from penstock.engine.wire.link import Link
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode_ack
+from penstock.protocol.kinds import PUBREL
+
+_IDENTIFIERS_TO_ASK_WITH: Final = 1000  # for SUBSCRIBE and UNSUBSCRIBE, beside the window's
+
+
+@final
+class Inherited:
+    """The packet identifiers of a former program that are released on one connection."""
+
+    def __init__(self) -> None:
+        self.until_s = NO_DEADLINE  # when to stop waiting for PUBCOMP, monotonic seconds
+        self._unreleased: set[int] = set()
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether PUBCOMPs of the server are still missing."""
+        return len(self._unreleased) > 0
+
+    def release(self, session: Session, link: Link, limits: EngineLimits, now: Now) -> None:
+        """Send PUBREL for all packet identifiers that ``session`` will use."""
+        last_id = PACKET_IDENTIFIERS
+        if not session.stored:
+            own = limits.window(PACKET_IDENTIFIERS)
+            last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
+        session.inherit(last_id)
+        self._unreleased = set(range(1, last_id + 1))
+        self.until_s = now.monotonic_s + limits.connect_timeout_s
+        for packet_id in range(1, last_id + 1):
+            link.hold(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
+
+    def released(self, packet_id: int) -> bool:
+        """Take a PUBCOMP; return whether it was the last one missing."""
+        self._unreleased.discard(packet_id)
+        return len(self._unreleased) == 0
+
+    def give_up(self) -> None:
+        """Stop waiting: the server did not answer in time, and is taken to have none of them."""
+        self._unreleased = set()

@@ -1,0 +1,8 @@
+"""What clients make the broker keep in memory, and the bounds of it.
+
+Modules::
+
+    budget       all clients together: bodies, buffers, half of what has not arrived
+    accounts     each user's share of it
+    limit_usage  one client at one of its limits: how often, how long
+"""

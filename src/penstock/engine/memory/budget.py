@@ -1,0 +1,167 @@
+"""Memory of the whole broker for clients, also while they are disconnected: its counts and limits.
+
+::
+
+      QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
+      QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies rest in the log; full: as above
+      publishers that wait for it ─── held_back_bytes ─ half of that: see ``pending_publishes``
+      queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
+      sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
+      QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
+
+Limits of one connection or session do not bound memory where there may be thousands of them: the
+limits here are those of the broker. The size of each thing is an estimate of the memory it takes.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.message import Delivery
+
+DELIVERY_BYTES: Final = 256  # a delivery that waits, without its message
+PACKED_BYTES: Final = 13  # a delivery in a run, see ``packed_run``
+LEVEL_BYTES: Final = 384  # a node of a tree of topic levels
+IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
+
+
+FETCHING_PART: Final = 4  # a quarter of what may wait is read from the log at a time
+_SESSION_BYTES: Final = 4096
+_SUBSCRIPTION_BYTES: Final = 512
+_CHARACTER_BYTES: Final = 4
+_WILL_BYTES: Final = 512
+
+
+def levels_bytes(topic: str) -> int:
+    """Return the memory of the nodes of ``topic`` in a tree, if none of them exists yet, in
+    bytes."""
+    return LEVEL_BYTES * (topic.count("/") + 1)
+
+
+def will_bytes(size_bytes: int) -> int:
+    """Return the memory of a will with a message of this size, in bytes."""
+    return _WILL_BYTES + size_bytes
+
+
+@final
+class Kept:
+    """The memory counts of one broker.
+
+    Args:
+        qos0_bytes_max: QoS 0 messages in queues, 0 = no limit.
+        spilled_bytes_max: packed deliveries of queues, 0 = no limit.
+        sessions_bytes_max: sessions, subscriptions and wills, 0 = no limit.
+        unreleased_bytes_max: messages that wait for PUBREL (``awaiting_release``), in memory or
+            in the log, 0 = no limit.
+        retained_bytes_max: retained messages, 0 = no limit; see ``retained``.
+        waiting_bytes_max: QoS 1 and 2 messages in queues and windows, 0 = no limit.
+        unsent_bytes_max: bytes written for clients that they have not read, 0 = no limit; see
+            ``link``.
+    """
+
+    def __init__(
+        self,
+        qos0_bytes_max: int = 0,
+        spilled_bytes_max: int = 0,
+        sessions_bytes_max: int = 0,
+        unreleased_bytes_max: int = 0,
+        retained_bytes_max: int = 0,
+        waiting_bytes_max: int = 0,
+        unsent_bytes_max: int = 0,
+    ) -> None:
+        self.qos0_bytes = 0
+        self.packed_bytes = 0
+        self.sessions_bytes = 0
+        self.unreleased_bytes = 0
+        self.sessions_refused = 0  # sessions, subscriptions and wills, for want of room
+        self.qos0_bytes_max = qos0_bytes_max
+        self.spilled_bytes_max = spilled_bytes_max
+        self.sessions_bytes_max = sessions_bytes_max
+        self.unreleased_bytes_max = unreleased_bytes_max
+        self.retained_bytes_max = retained_bytes_max  # ``retained`` counts the bytes itself
+        self.waiting_bytes = 0
+        self.held_back_bytes = 0  # of publishers: ``pending_publishes``, ``inbound``
+        self.fetching_bytes = 0  # bodies that are being read from the log
+        self.waiting_bytes_max = waiting_bytes_max
+        self.unsent_bytes_max = unsent_bytes_max
+
+    def has_room_for_unreleased(self) -> bool:
+        """Return whether one more message may wait for its PUBREL."""
+        return not 0 < self.unreleased_bytes_max <= self.unreleased_bytes
+
+    def may_fetch(self, size_bytes: int) -> bool:
+        """Return whether ``size_bytes`` more may be read from the log now, beside the bodies being
+        read."""
+        bytes_max = self.waiting_bytes_max // FETCHING_PART
+        return not 0 < bytes_max < self.fetching_bytes + min(size_bytes, bytes_max // 2)
+
+    # -- QoS 0 in queues -----------------------------------------------------------------
+
+    def has_room_for_qos0(self) -> bool:
+        """Return whether one more QoS 0 message may wait in a queue."""
+        return not 0 < self.qos0_bytes_max <= self.qos0_bytes
+
+    def add_qos0(self, delivery: Delivery) -> None:
+        """Count a QoS 0 delivery that joined a queue; its message counts once for all queues it
+        waits in."""
+        self.qos0_bytes += DELIVERY_BYTES
+        message = delivery.message
+        if delivery.offset < 0 and message is not None:  # else the log has it
+            if message.waiting == 0:
+                self.qos0_bytes += message.size_bytes()
+            message.waiting += 1
+
+    def remove_qos0(self, delivery: Delivery) -> None:
+        """Uncount a QoS 0 delivery that left its queue."""
+        self.qos0_bytes -= DELIVERY_BYTES
+        message = delivery.message
+        if delivery.offset < 0 and message is not None:
+            message.waiting -= 1
+            if message.waiting == 0:
+                self.qos0_bytes -= message.size_bytes()
+
+    # -- packed queues -------------------------------------------------------------------
+
+    def has_room_to_pack(self) -> bool:
+        """Return whether one more delivery may be packed."""
+        return not 0 < self.spilled_bytes_max <= self.packed_bytes
+
+    def pack(self, deliveries: int) -> None:
+        """Count ``deliveries`` more packed deliveries; fewer if negative."""
+        self.packed_bytes += deliveries * PACKED_BYTES
+
+    # -- sessions ------------------------------------------------------------------------
+
+    def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
+        """Return whether there is room for one more session, subscription or will; count a
+        refusal.
+
+        Args:
+            given_up_bytes: size of the one that it replaces.
+        """
+        if 0 < self.sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
+            self.sessions_refused += 1
+            return False
+        return True
+
+    def count_session(self, client_id: str, step: int) -> int:
+        """Count a session that began (``step`` 1) or ended (-1); return by how many bytes the sum
+        changed."""
+        grows_bytes = step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
+        self.sessions_bytes += grows_bytes
+        return grows_bytes
+
+    def count_subscription(self, topic_filter: str, step: int) -> int:
+        """Count a subscription that was made (``step`` 1) or removed (-1); return as
+        ``count_session``."""
+        weight = _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(topic_filter)
+        grows_bytes = step * (weight + levels_bytes(topic_filter))
+        self.sessions_bytes += grows_bytes
+        return grows_bytes
+
+    def count_will(self, size_bytes: int, step: int) -> int:
+        """Count a will of this size that was set (``step`` 1) or is gone (-1); return as
+        ``count_session``."""
+        grows_bytes = step * will_bytes(size_bytes)
+        self.sessions_bytes += grows_bytes
+        return grows_bytes

@@ -1,0 +1,9 @@
+"""What an operator asks of a running broker, and does to it.
+
+Modules::
+
+    flow            all about the flow of one client, as a value
+    listing         sessions and retained messages as values; the walk over sessions
+    selection       which sessions an operator means
+    admin_actions   kick, ban, remove, clear, drain
+"""

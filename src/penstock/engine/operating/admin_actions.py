@@ -1,0 +1,151 @@
+"""The acts of an operator on a running broker: each is one function and notes one event.
+
+::
+
+      kick            DISCONNECT 0x98, the will is published; the session stays, if it lasts
+      remove          the session ends as if it had expired; its client is kicked first
+      clear           a retained message is gone, from memory and with the next commit
+      ban, lift       see ``bans``
+      drain           see ``draining``
+
+Each function acts on one session; the caller walks over many in portions (``listing``). Sessions of
+our own bridges are left alone: their settings say what they are.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.access.bans import ADDRESS, FOR_GOOD, Ban
+from penstock.engine.clock import Now
+from penstock.engine.operating.listing import connection_of, is_bridge
+from penstock.engine.reporting.events import ADMINISTERED, Event
+from penstock.engine.reporting.events import BANNED as BANNED_EVENT
+from penstock.engine.server.draining import Draining
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session
+from penstock.protocol import reasons
+
+BANNED: Final = "banned by an operator"
+KICKED: Final = "disconnected by an operator"
+
+
+def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now) -> Ban:
+    """Keep a client identifier, user or address out for ``for_s`` seconds; return the ban.
+
+    Args:
+        server: the broker.
+        kind: one of ``bans.KINDS``.
+        value: the client identifier, user name, address or network.
+        for_s: 0 = until the broker ends.
+        why: one sentence, for lists and the log.
+        now: the time of the act.
+
+    Raises:
+        ValueError: no such kind; an address that is none.
+    """
+    until_s = now.monotonic_s + for_s if for_s > 0.0 else FOR_GOOD
+    made = server.bans.ban(kind, value, until_s, why or BANNED)
+    told: Event = {"kind": kind, "value": made.value, "for_s": for_s}
+    tell(server, "ban", told)
+    return made
+
+
+def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
+    """Refuse new connections of ``source``, whose passwords were wrong; those it has go on."""
+    server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
+    events = server.effects.events
+    if events is not None:
+        told: Event = {"kind": ADDRESS, "value": source, "for_s": for_s, "reason": why}
+        events.note(BANNED_EVENT, told)
+
+
+def lift(server: Server, kind: str, value: str) -> bool:
+    """End a ban; return whether there was one. Raises ValueError as ``ban`` does."""
+    if not server.bans.lift(kind, value):
+        return False
+    told: Event = {"kind": kind, "value": value}
+    tell(server, "lift", told)
+    return True
+
+
+def kick(server: Server, session: Session, why: str, now: Now) -> bool:
+    """End the connection of ``session``; return whether it had one that may be ended.
+
+    Args:
+        server: the broker.
+        session: the session of the client.
+        why: one sentence, told to the client and the log; empty for the usual one.
+        now: the time of the act.
+    """
+    connection = connection_of(server, session)
+    if connection is None or is_bridge(session):
+        return False
+    told: Event = {
+        "client": session.client_id,
+        "user": session.username,
+        "address": connection.address,
+    }
+    tell(server, "kick", told)
+    connection.close(reasons.ADMINISTRATIVE_ACTION, why or KICKED, now)
+    return True
+
+
+def remove(server: Server, session: Session, now: Now) -> bool:
+    """Disconnect the client of ``session`` and end the session; return whether it was there to be
+    ended."""
+    if session.ended or is_bridge(session):
+        return False
+    told: Event = {
+        "client": session.client_id,
+        "user": session.username,
+        "queue": session.queue_length,
+        "window": session.window_length,
+    }
+    tell(server, "remove", told)
+    kick(server, session, "", now)
+    if not session.ended:  # one that is not kept ended with its connection
+        server.registry.end(session, now)
+    return True
+
+
+def clear(server: Server, topic: str) -> bool:
+    """Remove the retained message of ``topic``; return whether there was one.
+
+    Subscribers get no message: the value they have is valid until the next one is published.
+    """
+    if not server.router.retained.remove(topic):
+        return False
+    server.effects.put_retained(topic, None)
+    told: Event = {"topic": topic}
+    tell(server, "clear", told)
+    return True
+
+
+def drain(server: Server, draining: Draining) -> None:
+    """Refuse new clients, and send the connected ones to another server, so many a second."""
+    server.draining = draining
+    told: Event = {
+        "code": draining.reason_code,
+        "server_reference": draining.server_reference,
+        "per_s": draining.per_s,
+    }
+    tell(server, "drain", told)
+
+
+def end_drain(server: Server) -> bool:
+    """Let clients in again; return whether the broker was draining."""
+    draining = server.draining
+    if draining is None:
+        return False
+    server.draining = None
+    told: Event = {"sent_away": draining.sent_away}
+    tell(server, "end_drain", told)
+    return True
+
+
+def tell(server: Server, act: str, event: Event) -> None:
+    """Note an administrative act as an event, where events are configured."""
+    if server.effects.events is not None:
+        event["act"] = act
+        server.effects.events.note(ADMINISTERED, event)

@@ -1,0 +1,100 @@
+"""The flow of one client, as a value: what is in flight, what waits, and which limit it has
+reached.
+
+It is read from a session, and from its connection if it has one, when it is asked for; neither
+keeps a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and the seed on
+flow control ("log when clients approach or exceed limits").
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.clock import Now
+from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.session import Session
+
+
+@final
+class LimitUse:
+    """The use of one limit: ``times`` reached, ``total_s`` in all, ``lasts_s`` since it was
+    reached last."""
+
+    def __init__(self, at_limit: AtLimit | None, now_s: float) -> None:
+        self.times = 0
+        self.total_s = 0.0
+        self.lasts_s = 0.0
+        self.reached = False
+        if at_limit is not None:
+            self.times = at_limit.times
+            self.total_s = at_limit.total_s(now_s)
+            self.lasts_s = at_limit.lasts_s(now_s)
+            self.reached = at_limit.since_s >= 0
+
+
+@final
+class Flow:
+    """The messages that flow to and from one client at one moment.
+
+    A session without a connection keeps the window of its last one; there is nothing inbound.
+
+    Args:
+        session: the session of the client.
+        connection: its connection; None while it is disconnected.
+        drops: how many messages for this session were dropped, by reason.
+        now: the moment.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        connection: ServerConnection | None,
+        drops: dict[int, int],
+        now: Now,
+    ) -> None:
+        self.client_id = session.client_id
+        self.connected = connection is not None
+        self.version = 0  # protocol level; 0 while it is disconnected
+        self.subscriptions = len(session.subscriptions)
+        self.window_length = session.window_length
+        self.window_size = session.window_size  # the smaller of the next and max_inflight
+        self.client_receive_maximum = 0  # what the client accepts; 0 while it is disconnected
+        self.queue_length = session.queue_length
+        self.queue_length_max = session.queue_length_max  # 0 = no limit
+        self.queue_bytes = session.queue_bytes
+        self.queue_bytes_max = session.queue_bytes_max  # 0 = no limit
+        self.inbound_unacknowledged = 0
+        self.awaiting_release = session.inbound_count  # QoS 2, until PUBREL
+        self.receive_maximum = 0  # what we accept; 0 while the client is disconnected
+        self.pending_bytes = 0  # made for the client, and not handed to its socket yet
+        self.drops = drops
+        now_s = now.monotonic_s
+        self.limits: list[LimitUse] = []
+        for limit in (WINDOW, WRITE_BUFFER, QUEUE):
+            self.limits.append(LimitUse(session.at_limit(limit), now_s))
+        inbound: AtLimit | None = None
+        if connection is not None:
+            self.version = connection.version
+            self.client_receive_maximum = connection.receive_maximum
+            self.inbound_unacknowledged = connection.inbound_unacknowledged
+            self.receive_maximum = connection.limits.receive_maximum
+            self.pending_bytes = connection.link.pending_bytes
+            inbound = connection.inbound_limit
+        self.limits.append(LimitUse(inbound, now_s))
+        assert len(self.limits) == INBOUND + 1
+
+
+def flow_of(server: Server, client_id: str, now: Now) -> Flow | None:
+    """Return the flow of one client; None when it has no session."""
+    session = server.registry.sessions.get(client_id)
+    if session is None:
+        return None
+    connection = server.connections.get(client_id)
+    return Flow(
+        session,
+        connection if isinstance(connection, ServerConnection) else None,
+        server.drops.of(client_id),
+        now,
+    )

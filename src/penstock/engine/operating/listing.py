@@ -1,0 +1,149 @@
+"""Sessions and retained messages as values, for who looks at them; and the walk over sessions.
+
+Nothing here changes anything. A walk looks at so many sessions as its caller allows and says where
+it is, so that a list of a million of them holds nobody up (``session_index``). What is told of
+one is a dict of JSON values, named in docs/control.md.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.message import Message
+from penstock.engine.operating.selection import SessionSelection, since_us
+from penstock.engine.reporting.drop_counts import slug_of
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.session import Session
+
+Told: TypeAlias = dict[str, object]
+
+SUBSCRIPTIONS_TOLD_MAX: Final = 1000
+SUBSCRIPTION_BYTES_TOLD_MAX: Final = 1_048_576
+
+
+@final
+class SessionWalk:
+    """A walk over the sessions of a broker, by number.
+
+    Args:
+        server: whose sessions.
+        selection: which of them are meant.
+        cursor: number of the last session that was seen; 0 = begin with the first.
+    """
+
+    def __init__(self, server: Server, selection: SessionSelection, cursor: int = 0) -> None:
+        self.cursor = cursor
+        self.finished = False
+        self._server = server
+        self._selection = selection
+
+    def step(self, visits: int, now: Now) -> list[Session]:
+        """Look at the next ``visits`` sessions; those that are meant."""
+        found: list[Session] = []
+        seen = self._server.registry.order.after(self.cursor, visits)
+        for session in seen:
+            self.cursor = session.number
+            if self._selection.has(session, connection_of(self._server, session), now):
+                found.append(session)
+        if len(seen) < visits:
+            self.finished = True
+        return found
+
+
+def connection_of(server: Server, session: Session) -> ServerConnection | None:
+    """The connection of a client's session; None while it is away, and for a bridge's session."""
+    if session.link is None:
+        return None
+    connection = server.connections.get(session.client_id)
+    return connection if isinstance(connection, ServerConnection) else None
+
+
+def is_bridge(session: Session) -> bool:
+    """Return whether ``session`` is that of a bridge of ours: such are looked at, and left alone.
+
+    One that was left by a bridge which is in the settings no more is like any other.
+    """
+    return session.forwarding is not None
+
+
+def session_line(server: Server, session: Session) -> Told:
+    """Return what a list tells of a session."""
+    connection = connection_of(server, session)
+    dropped = server.drops.of(session.client_id)
+    lead_us = server.effects.lead_us
+    since = since_us(session, connection)
+    told: Told = {
+        "client_id": session.client_id,
+        "user": session.username,
+        "connected": session.link is not None,
+        "address": None if connection is None else connection.address,
+        "listener": session.zone,
+        "version": 0 if connection is None else connection.version,
+        "since_us": since + lead_us if since > 0 else 0,
+        "expires_at_us": expires_at_us(session, lead_us),
+        "expiry_interval_s": session.expiry_interval_s,
+        "window": session.window_length,
+        "window_size": session.window_size,
+        "queue": session.queue_length,
+        "queue_max": session.queue_length_max,
+        "queue_bytes": session.queue_bytes,
+        "subscriptions": len(session.subscriptions),
+        "dropped": sum(dropped.values()),
+        "bridge": is_bridge(session),
+    }
+    return told
+
+
+def session_whole(server: Server, session: Session) -> Told:
+    """All that is told of one session; of its subscriptions the first thousand, within 1 MiB."""
+    told = session_line(server, session)
+    filters: list[Told] = []
+    size_bytes = 0
+    for topic_filter, entry in session.subscriptions.items():
+        size_bytes += len(topic_filter)
+        if len(filters) >= SUBSCRIPTIONS_TOLD_MAX or size_bytes > SUBSCRIPTION_BYTES_TOLD_MAX:
+            break
+        asked = entry.subscription
+        line: Told = {
+            "filter": topic_filter,
+            "qos": asked.qos,
+            "no_local": asked.no_local,
+            "retain_as_published": asked.retain_as_published,
+            "identifier": entry.identifier,
+        }
+        group = server.router.sharing.groups.get(topic_filter)
+        if group is not None:
+            line["queue"] = group.queue.queue_length
+            line["queue_max"] = group.queue.queue_length_max
+        filters.append(line)
+    told["filters"] = filters
+    drops: Told = {}
+    for reason, number in sorted(server.drops.of(session.client_id).items()):
+        drops[slug_of(reason)] = number
+    told["drops"] = drops
+    return told
+
+
+def expires_at_us(session: Session, lead_us: int) -> int | None:
+    """Return when the session ends unless its client comes back, µs since the Unix epoch.
+
+    None while the client is connected, and for a session that never ends.
+    """
+    if session.link is not None or session.expiry_interval_s == NEVER_EXPIRES_S:
+        return None
+    return session.disconnected_at_us + session.expiry_interval_s * MICROSECONDS + lead_us
+
+
+def retained_line(message: Message) -> Told:
+    """Return what a list tells of a retained message."""
+    told: Told = {
+        "topic": message.topic,
+        "bytes": len(message.payload),
+        "qos": message.qos,
+        "client_id": message.client_id,
+        "received_at_us": message.received_at_us,
+    }
+    return told

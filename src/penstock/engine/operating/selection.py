@@ -1,0 +1,103 @@
+"""The selection of sessions by an operator: by client identifier, user, address and time.
+
+A selection is asked about one session at a time, while its caller walks over all of them. Patterns
+are those of a shell (``*``, ``?``, ``[…]``), case counts. A condition that is not given matches any
+session.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import translate
+from typing import Final, final
+
+from penstock.engine.addresses import IPNetwork, host_of, ip_of, network_of
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.session import Session
+
+ANONYMOUS: Final = ""  # as pattern of a user: sessions without a user name
+
+
+@final
+class SessionSelection:
+    """The conditions that a session must meet, all of them.
+
+    Args:
+        client: pattern of its client identifier; None = any.
+        user: pattern of its user name, ``ANONYMOUS`` for those without one; None = any.
+        address: pattern of where it is connected from, with or without the port, or a network
+            such as 10.0.0.0/8; None = anywhere, and nowhere.
+        connected: True for those with a connection, False for those without; None = both.
+        older_than_s: connected, or away, for longer than this, seconds.
+
+    Raises:
+        ValueError: ``address`` has a slash and is no network; a pattern cannot be used.
+    """
+
+    def __init__(
+        self,
+        client: str | None = None,
+        user: str | None = None,
+        address: str | None = None,
+        connected: bool | None = None,
+        older_than_s: float = 0.0,
+    ) -> None:
+        self.connected = connected
+        self._client = _pattern(client)
+        self._user = _pattern(user)
+        self._is_anonymous = user == ANONYMOUS
+        self._network: IPNetwork | None = None
+        self._address: re.Pattern[str] | None = None
+        if address is not None and "/" in address and not address.startswith("process "):
+            self._network = network_of(address)
+        else:
+            self._address = _pattern(address)
+        self._older_than_us = int(older_than_s * MICROSECONDS)
+
+    def has(self, session: Session, connection: ServerConnection | None, now: Now) -> bool:
+        """Return whether ``session`` meets all conditions.
+
+        ``connection`` is its connection, None while it is disconnected.
+        """
+        is_connected = session.link is not None
+        if self.connected is not None and self.connected != is_connected:
+            return False
+        if self._client is not None and self._client.match(session.client_id) is None:
+            return False
+        if self._is_anonymous:
+            if session.username is not None:
+                return False
+        elif self._user is not None and (
+            session.username is None or self._user.match(session.username) is None
+        ):
+            return False
+        if self._older_than_us > 0 and now.steady_us - since_us(session, connection) <= (
+            self._older_than_us
+        ):
+            return False
+        if self._address is None and self._network is None:
+            return True
+        return connection is not None and self._is_there(connection.address)
+
+    def _is_there(self, address: str) -> bool:
+        if self._network is not None:
+            there = ip_of(address)  # a Unix socket has none
+            return there is not None and there in self._network
+        pattern = self._address
+        assert pattern is not None
+        return pattern.match(address) is not None or pattern.match(host_of(address)) is not None
+
+
+def since_us(session: Session, connection: ServerConnection | None) -> int:
+    """Return since when the session is connected or disconnected, microseconds of the steady
+    clock."""
+    if connection is not None:
+        return connection.connected_at_us
+    return session.disconnected_at_us
+
+
+def _pattern(pattern: str | None) -> re.Pattern[str] | None:
+    if pattern is None or pattern == "*":
+        return None
+    return re.compile(translate(pattern))

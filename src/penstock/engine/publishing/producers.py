@@ -1,0 +1,206 @@
+"""Producers: publishers that number their messages, so that none is published twice.
+
+A client that crashes comes back with a new connection, and so with new packet identifiers: MQTT
+cannot tell the broker that a message was sent before. A producer numbers its messages itself, in
+two user properties of each PUBLISH above QoS 0 (MQTT 5 §3.3.2.3.7): its name, and the number of the
+message, which begins at 1 and grows by 1::
+
+      PUBLISH ─▶ the next one ─────▶ published; the number moves in the commit of the message
+              ─▶ that, or before ──▶ a repeat: acknowledged, and not published again
+              ─▶ beyond the next ──▶ refused, 0x83: what comes between is not here
+
+So of messages that are sent ahead of their acknowledgements, none is taken when one before it was
+refused, and their order is kept. CONNECT may carry the name too: CONNACK then tells the
+latest number that was published, where a client without a memory of its own goes on.
+
+A name belongs to the user who is logged in: nobody can use up the numbers of another.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.records import ProducerRecord
+from penstock.engine.clock import Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.protocol.properties import Properties
+
+PRODUCER: Final = "penstock-producer"
+SEQUENCE: Final = "penstock-sequence"
+NAME_CHARACTERS_MAX: Final = 256
+USER_CHARACTERS_MAX: Final = 256  # of the name of a user that has producers
+PRODUCER_BYTES: Final = 2560  # with the longest names, of characters that take four bytes
+_DIGITS_MAX: Final = 18
+_BETWEEN: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
+_EXPIRED_AT_ONCE_MAX: Final = 1000
+
+# The verdict on a numbered message.
+NEXT: Final = 0
+REPEATED: Final = 1
+REFUSED: Final = 2  # 0x83
+NO_ROOM: Final = 3  # 0x97
+
+
+@final
+class Numbered:
+    """The producer and number of a PUBLISH; ``mistake`` is a sentence if they are not valid."""
+
+    def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
+        self.name = name
+        self.sequence = sequence
+        self.mistake = mistake
+
+
+def numbered(properties: Properties | None) -> Numbered | None:
+    """Return the producer's name and number in these properties; None where there are none."""
+    if properties is None or properties.user_properties is None:
+        return None
+    names = _values(properties.user_properties, PRODUCER)
+    sequences = _values(properties.user_properties, SEQUENCE)
+    if not names and not sequences:
+        return None
+    if len(names) != 1 or len(sequences) != 1:
+        return Numbered("", 0, f"{PRODUCER} and {SEQUENCE} must stand in it once each")
+    name, digits = names[0], sequences[0]
+    if not _is_name(name):
+        return Numbered("", 0, f"{PRODUCER} must have 1 to {NAME_CHARACTERS_MAX} characters")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
+        return Numbered(name, 0, f"{SEQUENCE} must be a number from 1 to 10^{_DIGITS_MAX} - 1")
+    return Numbered(name, int(digits))
+
+
+def asked_for(properties: Properties | None) -> str:
+    """Return the producer whose latest number a CONNECT asks for; empty where it asks for none."""
+    if properties is None or properties.user_properties is None:
+        return ""
+    names = _values(properties.user_properties, PRODUCER)
+    return names[0] if len(names) == 1 and _is_name(names[0]) else ""
+
+
+def _values(user_properties: list[tuple[str, str]], wanted: str) -> list[str]:
+    found: list[str] = []
+    for name, value in user_properties:
+        if name == wanted:
+            found.append(value)
+    return found
+
+
+def _is_name(name: str) -> bool:
+    return 0 < len(name) <= NAME_CHARACTERS_MAX
+
+
+@final
+class Producers:
+    """The latest number of each producer.
+
+    Args:
+        effects: the open batch, which stores the numbers.
+        limits: how many producers there may be, and how long a silent one is remembered.
+        drops: counts the messages that are refused.
+    """
+
+    def __init__(self, effects: Effects, limits: EngineLimits, drops: Drops) -> None:
+        self._latest: dict[str, ProducerRecord] = {}  # by key; the one silent for longest is first
+        self._of_users: dict[str, int] = {}  # producers of each user
+        self._effects = effects
+        self._drops = drops
+        self._count_max = limits.producers_max
+        self._per_user_max = limits.producers_per_user_max
+        self._silent_us_max = int(limits.producer_expiry_s * 1_000_000)
+
+    def __len__(self) -> int:
+        return len(self._latest)
+
+    def recover(self, found: list[ProducerRecord]) -> None:
+        """Restore the records of the store."""
+        for record in sorted(found, key=_used_at_us):
+            self._latest[record.key] = record
+            self._count_of(record.key, 1)
+
+    def latest(self, username: str | None, name: str) -> int:
+        """Return the number of this producer's latest message; 0 if the producer is not known."""
+        record = self._latest.get(_key(username, name))
+        return 0 if record is None else record.sequence
+
+    def judge(self, username: str | None, message: Numbered, client_id: str, topic: str) -> int:
+        """Return the verdict on a message: ``NEXT`` … ``NO_ROOM``; count a refusal."""
+        record = self._latest.get(_key(username, message.name))
+        latest = 0 if record is None else record.sequence
+        if not message.mistake and 0 < message.sequence <= latest:
+            return REPEATED
+        if message.mistake or message.sequence != latest + 1 or _is_too_long(username):
+            self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
+            return REFUSED
+        if record is None and not self._has_room_for(username or ""):
+            self._drops.count(reasons_to_drop.OUT_OF_SEQUENCE, client_id, topic)
+            return NO_ROOM
+        return NEXT
+
+    def has_room(self, username: str, name: str) -> bool:
+        """Return whether the latest number of this producer is remembered, or can be."""
+        return _key(username, name) in self._latest or self._has_room_for(username)
+
+    def why(self, username: str | None, message: Numbered) -> str:
+        """Return one sentence for the client whose message was refused."""
+        if message.mistake:
+            return message.mistake
+        if _is_too_long(username):
+            return f"a user with producers has at most {USER_CHARACTERS_MAX} characters"
+        latest = self.latest(username, message.name)
+        if latest == 0:
+            return "this producer is not known, or not any more: its next message is 1"
+        return f"message {message.sequence} is out of sequence: {latest + 1} is next"
+
+    def published(self, username: str | None, message: Numbered, now: Now) -> None:
+        """Record a ``NEXT`` message, which is published in the open batch, as the latest."""
+        key = _key(username, message.name)
+        record = ProducerRecord(key, message.sequence, now.steady_us)
+        if self._latest.pop(key, None) is None:
+            self._count_of(key, 1)
+        self._latest[key] = record
+        self._effects.put_producer(key, record)
+
+    def expire(self, now: Now) -> None:
+        """Forget producers that were silent for too long, at most ``_EXPIRED_AT_ONCE_MAX`` in one
+        call."""
+        if self._silent_us_max == 0:
+            return
+        before_us = now.steady_us - self._silent_us_max
+        expired: list[str] = []
+        for key, record in self._latest.items():
+            if record.used_at_us > before_us or len(expired) >= _EXPIRED_AT_ONCE_MAX:
+                break
+            expired.append(key)
+        for key in expired:
+            del self._latest[key]
+            self._count_of(key, -1)
+            self._effects.put_producer(key, None)
+
+    def _has_room_for(self, username: str) -> bool:
+        """Return whether there may be one more producer of this user."""
+        if 0 < self._count_max <= len(self._latest):
+            return False
+        return not 0 < self._per_user_max <= self._of_users.get(username, 0)
+
+    def _count_of(self, key: str, more: int) -> None:
+        username = key.partition(_BETWEEN)[0]
+        count = self._of_users.get(username, 0) + more
+        if count > 0:
+            self._of_users[username] = count
+        else:
+            del self._of_users[username]
+
+
+def _is_too_long(username: str | None) -> bool:
+    return username is not None and len(username) > USER_CHARACTERS_MAX
+
+
+def _key(username: str | None, name: str) -> str:
+    return f"{username or ''}{_BETWEEN}{name}"
+
+
+def _used_at_us(record: ProducerRecord) -> int:
+    return record.used_at_us

@@ -1,0 +1,366 @@
+"""Events: what happens to the broker, its clients and messages, as rows of its own log
+(``event_log``).
+
+::
+
+      a handler ─▶ note ─▶ waiting, by kind ─── a tick ─▶ one message for each kind, $events/KIND
+
+      of one message, if it is observed:
+      received ─▶ committed ─▶ sent ─▶ acknowledged ─▶ completed (QoS 2)
+                   ╰▶ queued ──▲  ╰▶ resent       bridged instead: by the other broker
+                        ╰▶ dropped, expired, moved to another member of a shared subscription
+
+An event is a dict of JSON values. ``n`` numbers the events of one run of the broker, ``at`` is in
+microseconds since the Unix epoch: the shell sets ``now_us``. A message that waits for its commit
+is noted as *sent* when that is durable, because it leaves then.
+
+A message is identified by its log offset, so one that is not in the log has no events of its own.
+Whether it is observed depends on its topic and, for a sample, on its offset alone: all events of
+one message are there or none, also across a restart. Where only the log has its body, its topic is
+not known, and it counts as observed. Drops without an event of their own are counted in one event,
+so that the numbers of all events add up to all drops.
+
+Nobody waits for events: they are lost with a crash before the next tick, and beyond
+``WAITING_MAX``, where ``lost`` counts them. There are no events about events.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias, final
+
+from penstock.engine.message import Delivery, Message
+from penstock.engine.options import EventOptions
+from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topics import EVENTS_PREFIX, topic_matches
+from penstock.engine.wire.link import Link
+
+WAITING_MAX: Final = 100_000
+
+STARTED: Final = 0
+STOPPED: Final = 1
+CONNECTED: Final = 2
+DISCONNECTED: Final = 3
+REFUSED: Final = 4
+SUBSCRIBED: Final = 5
+UNSUBSCRIBED: Final = 6
+SESSION_EXPIRED: Final = 7
+FLOW: Final = 8
+DROPPED: Final = 9
+EXPIRED: Final = 10
+RECEIVED: Final = 11
+COMMITTED: Final = 12
+QUEUED: Final = 13
+SENT: Final = 14
+RESENT: Final = 15
+ACKNOWLEDGED: Final = 16
+COMPLETED: Final = 17
+BRIDGED: Final = 18
+MOVED: Final = 19
+ADMINISTERED: Final = 20
+BANNED: Final = 21
+CLOCK_JUMPED: Final = 22
+
+KINDS: Final = (
+    "started",
+    "stopped",
+    "connected",
+    "disconnected",
+    "refused",
+    "subscribed",
+    "unsubscribed",
+    "session_expired",
+    "flow",
+    "dropped",
+    "expired",
+    "received",
+    "committed",
+    "queued",
+    "sent",
+    "resent",
+    "acknowledged",
+    "completed",
+    "bridged",
+    "moved",
+    "administered",
+    "banned",
+    "clock_jumped",
+)
+
+Event: TypeAlias = dict[str, object]
+
+_TOPICS_MAX: Final = 10_000
+_OFFSETS_MAX: Final = 1000  # offsets in one event about a commit
+_BITS_32: Final = 2**32
+_SPREAD: Final = (
+    2654435769  # 2**32 over the golden ratio: neighbouring offsets are hashed far apart
+)
+
+
+@final
+class Tally:
+    """The messages of one connection, counted since its CONNECT.
+
+    Args:
+        since_us: when the connection began, microseconds of the steady clock.
+    """
+
+    def __init__(self, since_us: int) -> None:
+        self.since_us = since_us
+        self.received = 0
+        self.sent = 0
+        self.resent = 0
+        self.acknowledged = 0
+
+
+@final
+class _Held:
+    """An event of a message that is sent when its commit is durable."""
+
+    def __init__(self, kind: int, event: Event, link: Link) -> None:
+        self.kind = kind
+        self.event = event
+        self.link = link
+
+
+@final
+class Events:
+    """The events of one broker that are not in its log yet.
+
+    Args:
+        options: the kinds of events that are written, and the messages observed.
+    """
+
+    def __init__(self, options: EventOptions) -> None:
+        self.now_us = 0  # the time of the input at hand; the shell sets it
+        self.lead_us = 0  # ``now_us`` minus the steady clock, by which durations are measured
+        self.waiting = 0
+        self.lost = 0
+        self.clients: dict[str, Tally] = {}  # by client identifier of connected clients
+        self.active: dict[
+            str, None
+        ] = {}  # client identifiers of sessions with messages sent or waiting
+        self._wanted = [name in options.kinds for name in KINDS]
+        self._listeners = options.listeners
+        self._filters = options.topic_filters
+        self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0
+        self._topics = TopicAnswers(_TOPICS_MAX)  # 1: observed
+        self._waiting: list[list[Event]] = [[] for _ in KINDS]
+        self._number = 0
+        self._drops: dict[
+            tuple[str, str], Event
+        ] = {}  # drops counted by reason and client, not written yet
+        self._open: list[int] = []  # offsets in the open batch
+        self._sealed: list[int] = []  # offsets in the commit under way
+        self._held: list[_Held] = []
+        self._leaving: list[_Held] = []
+
+    def note(self, kind: int, event: Event) -> bool:
+        """Take ``event``, which happened now; return whether it will be written."""
+        if not self._wanted[kind]:
+            return False
+        if self.waiting >= WAITING_MAX:
+            self.lost += 1
+            return False
+        self._number += 1
+        self.waiting += 1
+        event["n"] = self._number
+        event["at"] = self.now_us
+        self._waiting[kind].append(event)
+        return True
+
+    def take(self, kind: int) -> list[Event]:
+        """Remove and return the events of this kind that wait."""
+        taken = self._waiting[kind]
+        self._waiting[kind] = []
+        self.waiting -= len(taken)
+        if kind == DROPPED:
+            self._drops = {}
+        return taken
+
+    # -- clients -------------------------------------------------------------------------
+
+    def connected(self, client_id: str, zone: str, event: Event) -> None:
+        """Note that a client was accepted by the listener ``zone``."""
+        self.clients[client_id] = Tally(self.now_us - self.lead_us)
+        event["client"] = client_id
+        event["listener"] = zone
+        event["transport"] = self._listeners.get(zone, "")
+        self.note(CONNECTED, event)
+
+    def disconnected(self, client_id: str, dropped: int, event: Event) -> None:
+        """Note that a client disconnected, and how many messages were dropped for its session."""
+        tally = self.clients.pop(client_id, None)
+        event["client"] = client_id
+        event["dropped"] = dropped
+        if tally is not None:
+            event["duration_us"] = self.now_us - self.lead_us - tally.since_us
+            event["received"] = tally.received
+            event["sent"] = tally.sent
+            event["resent"] = tally.resent
+            event["acknowledged"] = tally.acknowledged
+        self.note(DISCONNECTED, event)
+
+    # -- messages ------------------------------------------------------------------------
+
+    def observes(self, offset: int, message: Message | None) -> bool:
+        """Return whether the message at ``offset`` has events of its own."""
+        if offset < 0 or ((offset & 0xFFFFFFFF) * _SPREAD) & 0xFFFFFFFF >= self._below:
+            return False
+        if message is None:
+            return True
+        topic = message.topic
+        known = self._topics.known.get(topic)
+        if known is None:
+            known = 0
+            for topic_filter in self._filters:
+                if topic_matches(topic_filter, topic):
+                    known = 1
+                    break
+            self._topics.put(topic, known)
+        return known == 1
+
+    def received(self, message: Message) -> Event | None:
+        """Count ``message``, which was published; return its event, if it is observed, for the
+        router to complete."""
+        tally = self.clients.get(message.client_id)
+        if tally is not None:
+            tally.received += 1
+        if not self.observes(message.offset, message):
+            return None
+        self._open.append(message.offset)
+        event: Event = {
+            "offset": message.offset,
+            "client": message.client_id,
+            "topic": message.topic,
+            "qos": message.qos,
+            "bytes": len(message.payload),
+        }
+        if message.retain:
+            event["retain"] = True
+        return event if self.note(RECEIVED, event) else None
+
+    def follows(self, delivery: Delivery) -> bool:
+        """Return whether ``delivery`` has events; the answer is kept, for its body may be gone
+        later."""
+        if not delivery.untold and not self.observes(delivery.offset, delivery.message):
+            delivery.untold = True
+        return not delivery.untold
+
+    def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
+        """Note that ``delivery`` joined the queue of ``client_id``, as the last of ``length``."""
+        if is_event(delivery.message):
+            return
+        self.active[client_id] = None
+        if self.follows(delivery):
+            event: Event = {"offset": delivery.offset, "client": client_id}
+            event["qos"] = delivery.qos
+            event["queue"] = length
+            self.note(QUEUED, event)
+
+    def sent(
+        self,
+        kind: int,
+        client_id: str,
+        delivery: Delivery,
+        link: Link | None,
+    ) -> None:
+        """Note that ``delivery`` is sent to ``client_id``: now, or on ``link`` with the open
+        batch."""
+        if is_event(delivery.message):
+            return
+        self.active[client_id] = None
+        tally = self.clients.get(client_id)
+        if tally is not None and kind == SENT:
+            tally.sent += 1
+        elif tally is not None:
+            tally.resent += 1
+        if not self.follows(delivery):
+            return
+        event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
+        if link is None:
+            self.note(kind, event)
+        elif len(self._held) < WAITING_MAX:
+            self._held.append(_Held(kind, event, link))
+        else:
+            self.lost += 1
+
+    def answered(self, kind: int, client_id: str, delivery: Delivery) -> None:
+        """Note that ``client_id`` acknowledged or completed ``delivery``, or that a bridge's
+        remote broker has it."""
+        if kind != COMPLETED:
+            tally = self.clients.get(client_id)
+            if tally is not None:
+                tally.acknowledged += 1
+        self.tell(kind, client_id, delivery)
+
+    def tell(self, kind: int, client_id: str, delivery: Delivery) -> None:
+        """Note an event of ``kind`` about ``delivery`` on its way to ``client_id``."""
+        if self.follows(delivery):
+            event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
+            self.note(kind, event)
+
+    def dropped(self, reason: str, client_id: str, delivery: Delivery) -> None:
+        """Note that one message was dropped on its way to ``client_id``."""
+        message = delivery.message
+        if is_event(message):
+            return
+        topic = "" if message is None else message.topic
+        if not self.follows(delivery):
+            self.dropped_some(reason, client_id, topic, 1)
+            return
+        event: Event = {
+            "offset": delivery.offset,
+            "client": client_id,
+            "reason": reason,
+            "messages": 1,
+        }
+        if topic:
+            event["topic"] = topic
+        self.note(EXPIRED if reason == "expired" else DROPPED, event)
+
+    def dropped_some(self, reason: str, client_id: str, topic: str, messages: int) -> None:
+        """Add ``messages`` to the drops of a client; ``topic`` is that of one of them, or empty."""
+        if topic.startswith(EVENTS_PREFIX):
+            return
+        event = self._drops.get((reason, client_id))
+        if event is None:
+            event = {"client": client_id, "reason": reason, "messages": messages}
+            if self.note(DROPPED, event):
+                self._drops[reason, client_id] = event
+        else:
+            before = event["messages"]
+            assert isinstance(before, int)
+            event["messages"] = before + messages
+        if topic:
+            event["topic"] = topic
+
+    # -- commits -------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """Close the open batch: its events are noted by ``committed``."""
+        if self._open:
+            self._sealed.extend(self._open)
+            self._open = []
+        if self._held:
+            self._leaving.extend(self._held)
+            self._held = []
+
+    def committed(self) -> None:
+        """Note that the sealed batch is durable, and release the events that waited for it."""
+        if self._sealed:
+            offsets = self._sealed
+            self._sealed = []
+            for first in range(0, len(offsets), _OFFSETS_MAX):
+                event: Event = {"offsets": offsets[first : first + _OFFSETS_MAX]}
+                self.note(COMMITTED, event)
+        if self._leaving:
+            leaving = self._leaving
+            self._leaving = []
+            for held in leaving:
+                if held.link.draining or not held.link.closed:
+                    self.note(held.kind, held.event)
+
+
+def is_event(message: Message | None) -> bool:
+    """Return whether ``message`` carries events itself."""
+    return message is not None and message.topic.startswith(EVENTS_PREFIX)

@@ -1,0 +1,203 @@
+"""Dead letters: messages that a session dropped are published to one topic.
+
+::
+
+      a session drops a message ─▶ pending ── body in the log only ─▶ read it ─╮
+                                      ╰─────── at the next tick ───────────────┴▶ published
+
+A dead letter has the payload, the QoS and the properties of the message, without its expiry,
+and three user properties: why it was dropped, for which client identifier, and its topic. It is
+routed like any message, so a stream takes it into a table and a client may subscribe to it.
+
+A message that is dropped to make room for a dead letter makes no dead letter itself, nor does a
+dead letter that is dropped: there is no loop. At most ``PENDING_MAX`` wait, with
+``PENDING_BYTES_MAX`` of bodies in memory; further ones are counted (``DEAD_LETTER_LOST``).
+``PER_TICK_MAX`` or ``PER_TICK_BYTES_MAX`` are published at a time. A waiting one is not stored yet:
+a crash within a tick of the drop loses it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects, Stored
+from penstock.engine.clock import Now
+from penstock.engine.message import Delivery, Message
+from penstock.engine.reporting.drop_counts import DEAD_LETTER_LOST, Drops, Heir, slug_of
+from penstock.engine.routing.router import Router
+from penstock.protocol.kinds import PUBLISH
+from penstock.protocol.properties import decode_properties, encode_properties
+
+PENDING_MAX: Final = 10_000
+PENDING_BYTES_MAX: Final = 67_108_864
+PER_TICK_MAX: Final = 1000
+PER_TICK_BYTES_MAX: Final = 16_777_216  # or one
+
+REASON: Final = "penstock-dropped-because"
+CLIENT_ID: Final = "penstock-dropped-for"
+TOPIC: Final = "penstock-topic"
+
+
+@final
+class _Letter:
+    """One dropped message that waits to be published."""
+
+    def __init__(
+        self,
+        reason: int,
+        client_id: str,
+        message: Message | None,
+        offset: int,
+        size_bytes: int,
+    ) -> None:
+        self.reason = reason
+        self.client_id = client_id
+        self.message = message
+        self.offset = offset
+        self.size_bytes = size_bytes  # size of the message
+        self.counted_bytes = 0  # its part of ``_Inbox.size_bytes``
+
+
+@final
+class _Inbox(Heir):
+    """The messages dropped since the last tick."""
+
+    def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
+        self.letters: list[_Letter] = []
+        self.size_bytes = 0  # bytes of bodies in memory; a body of many letters counts once
+        self.closed = False  # while a dead letter is published: what it displaces becomes none
+        self._topic = topic
+        self._with_qos0 = with_qos0
+        self._drops = drops
+
+    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """Keep ``delivery``, which was dropped, for the next tick, if it qualifies and there is
+        room."""
+        message = delivery.message
+        if self.closed or (delivery.qos == 0 and not self._with_qos0):
+            return
+        if message is None and delivery.offset < 0:
+            return
+        if message is not None and message.topic == self._topic:
+            return
+        if len(self.letters) >= PENDING_MAX:
+            self._drops.count(DEAD_LETTER_LOST, client_id, "")
+            return
+        size_bytes = delivery.size_bytes if message is None else message.size_bytes()
+        letter = _Letter(reason, client_id, message, delivery.offset, size_bytes)
+        if message is not None and not (self.letters and self.letters[-1].message is message):
+            if self.size_bytes + size_bytes <= PENDING_BYTES_MAX:
+                letter.counted_bytes = size_bytes
+                self.size_bytes += size_bytes
+            elif delivery.offset >= 0:
+                letter.message = None  # the log has it
+            else:
+                self._drops.count(DEAD_LETTER_LOST, client_id, "")
+                return
+        self.letters.append(letter)
+
+    def take(self) -> list[_Letter]:
+        """Remove and return the letters of this tick."""
+        count = 0
+        size_bytes = 0
+        for letter in self.letters[:PER_TICK_MAX]:
+            size_bytes += letter.size_bytes
+            if count > 0 and size_bytes > PER_TICK_BYTES_MAX:
+                break
+            count += 1
+            self.size_bytes -= letter.counted_bytes
+            letter.counted_bytes = 0
+        taken = self.letters[:count]
+        self.letters = self.letters[count:]
+        return taken
+
+    def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
+        """Count deliveries that were dropped and whose messages are not known."""
+        if not self.closed:
+            lost = acknowledged + (qos0 if self._with_qos0 else 0)
+            self._drops.count(DEAD_LETTER_LOST, client_id, "", lost)
+
+
+@final
+class DeadLetters(Stored):
+    """Publishes the dead letters of one broker.
+
+    Args:
+        topic: the topic to which dead letters are published.
+        with_qos0: whether dropped messages of QoS 0 become dead letters too.
+        router: publishes the dead letters.
+        effects: bodies that only the log has are asked for here.
+        drops: the drops of the broker; dead letters that are lost are counted here too.
+    """
+
+    def __init__(
+        self, topic: str, with_qos0: bool, router: Router, effects: Effects, drops: Drops
+    ) -> None:
+        self._topic = topic
+        self._router = router
+        self._effects = effects
+        self._drops = drops
+        self._inbox = _Inbox(topic, with_qos0, drops)
+        self._asked: list[int] = []
+        self._asking: list[_Letter] = []
+        drops.heir = self._inbox
+
+    def tick(self, now: Now) -> None:
+        """Publish the next letters whose bodies are in memory; ask the log for the other bodies."""
+        inbox = self._inbox
+        if not inbox.letters:
+            return
+        letters = inbox.take()
+        absent: list[_Letter] = []
+        for letter in letters:
+            if letter.message is None:
+                absent.append(letter)
+            else:
+                self._publish(letter, letter.message, now)
+        if absent and self._asking:
+            inbox.letters = absent + inbox.letters
+        elif absent:
+            self._asking = absent
+            self._asked = [letter.offset for letter in absent]
+            self._effects.wanting.append((self, self._asked))
+
+    def wants(self, asked: list[int]) -> bool:
+        """Return whether the bodies that were asked for are still needed."""
+        return asked is self._asked
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Publish the letters whose bodies the log returned; count those whose body is gone."""
+        if not self.wants(asked):
+            return
+        letters = self._asking
+        self._asking = []
+        for letter in letters:
+            message = bodies.get(letter.offset)
+            if message is None:
+                self._drops.count(DEAD_LETTER_LOST, letter.client_id, "")
+            elif message.topic != self._topic:
+                self._publish(letter, message, now)
+
+    def _publish(self, letter: _Letter, message: Message, now: Now) -> None:
+        encoded = message.properties
+        properties = decode_properties(encoded, 0, len(encoded), PUBLISH)
+        properties.message_expiry_interval = None  # the message may have expired
+        properties.user_properties = [
+            *(properties.user_properties or []),
+            (REASON, slug_of(letter.reason)),
+            (CLIENT_ID, letter.client_id),
+            (TOPIC, message.topic),
+        ]
+        dead = Message(
+            self._topic,
+            message.payload,
+            message.qos,
+            False,
+            message.client_id,
+            now.wall_us,
+            encode_properties(properties),
+            lead_us=now.lead_us,
+        )
+        self._inbox.closed = True
+        self._router.publish(dead, None, now)
+        self._inbox.closed = False

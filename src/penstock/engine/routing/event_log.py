@@ -1,0 +1,126 @@
+"""Events become messages of the log: each tick writes those that wait, by kind.
+
+::
+
+      Events ── tick, unless the store cannot write ─▶ {"v": 1, "events": […]} ─▶ router, QoS 0
+                                                       topic $events/KIND
+
+One message holds many events, because a row of the log costs more than an event in it. The router
+takes them like any message of QoS 0: into the log, for the stream ``events`` wants them, and to
+clients that subscribed to them and may.
+
+An event of the kind ``flow`` is also made here, at an interval, for each session that is active.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+import msgspec
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.clock import Now
+from penstock.engine.message import Message
+from penstock.engine.reporting.events import FLOW, KINDS, Event, Events
+from penstock.engine.routing.router import Router
+from penstock.engine.session.session import Session
+from penstock.engine.topics import EVENTS_PREFIX
+
+FORMAT_VERSION: Final = 1
+PAYLOAD_BYTES_MAX: Final = 65_536  # of events in one message, unless a single one has more
+
+_FLOWS_MAX: Final = 1000  # sessions asked at a time; the others come next
+
+_BEFORE: Final = b'{"v":%d,"events":[' % FORMAT_VERSION
+_AFTER: Final = b"]}"
+
+
+@final
+class EventLog:
+    """Writes the events of one broker to its log.
+
+    Args:
+        events: the events that wait to be written.
+        router: publishes the messages that carry them.
+        effects: knows whether the store can write.
+        sessions: the sessions by client identifier, for events of the kind ``flow``.
+        flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        router: Router,
+        effects: Effects,
+        sessions: dict[str, Session],
+        flow_interval_s: float,
+    ) -> None:
+        self.written = 0
+        self._events = events
+        self._router = router
+        self._effects = effects
+        self._sessions = sessions
+        self._interval_s = flow_interval_s
+        self._due_s = 0.0
+        self._encoder = msgspec.json.Encoder()
+
+    def tick(self, now: Now) -> None:
+        """Note the ``flow`` events that are due, and write what waits."""
+        if self._interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
+            self._due_s = now.monotonic_s + self._interval_s
+            self._ask()
+        self.write(now)
+
+    def write(self, now: Now) -> None:
+        """Write the events that wait, unless the store cannot write."""
+        events = self._events
+        if events.waiting == 0 or self._effects.store_fails:
+            return
+        for kind in range(len(KINDS)):
+            taken = events.take(kind)
+            if taken:
+                self._write(EVENTS_PREFIX + KINDS[kind], taken, now)
+
+    def _write(self, topic: str, events: list[Event], now: Now) -> None:
+        encode = self._encoder.encode
+        parts: list[bytes] = []
+        size_bytes = 0
+        for event in events:
+            part = encode(event)
+            if parts and size_bytes + len(part) > PAYLOAD_BYTES_MAX:
+                self._publish(topic, parts, now)
+                parts = []
+                size_bytes = 0
+            parts.append(part)
+            size_bytes += len(part) + 1
+        self._publish(topic, parts, now)
+
+    def _publish(self, topic: str, parts: list[bytes], now: Now) -> None:
+        payload = _BEFORE + b",".join(parts) + _AFTER
+        self.written += len(parts)
+        self._router.publish(
+            Message(topic, payload, 0, False, "", now.wall_us, lead_us=now.lead_us), None, now
+        )
+
+    def _ask(self) -> None:
+        """Note the flow of each active session; one with nothing left to send is not active any
+        more."""
+        active = self._events.active
+        for client_id in list(active)[:_FLOWS_MAX]:
+            del active[client_id]
+            session = self._sessions.get(client_id)
+            if session is None:
+                continue
+            link = session.link
+            event: Event = {
+                "client": client_id,
+                "connected": link is not None,
+                "window": session.window_length,
+                "window_size": session.window_size,
+                "queue": session.queue_length,
+                "queue_bytes": session.queue_bytes,
+                "unsent_bytes": 0 if link is None else link.pending_bytes + link.unwritten_bytes,
+            }
+            self._events.note(FLOW, event)
+            if session.window_length > 0 or session.queue_length > 0:
+                active[client_id] = None

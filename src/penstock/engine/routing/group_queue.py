@@ -1,0 +1,521 @@
+"""The queue of one shared subscription: what waits until a member has room.
+
+::
+
+      put ──────▶ [ slot 0, or by hash 1 ·· 126 ] ─╮
+      put_back ─▶ [ slot 127: the front         ] ─┴▶ find the first for this member ─▶ take
+
+It is a session's queue with other lanes, stored in the same way: docs/decisions/group_queues.md. A
+slot has one lane for each priority; of one priority the front goes first. A member passes over
+what is not for it, so what others take leaves from the middle of its lane. It takes nothing whose
+body is not in memory: bodies that lie in the log are asked for, and ``supply`` lets the group offer
+them.
+
+A group of clients whose sessions end with their connections has its queue in memory only. From its
+first member with a stored session on it is stored, until it ends.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects, Feeder
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import GROUP_KEY_PREFIX, Progress, SessionRecord
+from penstock.engine.clock import Now
+from penstock.engine.limits import (
+    DROP_NEWEST,
+    DROP_OLDEST,
+    FETCHED_BYTES_MAX,
+    NEVER_EXPIRES_S,
+    REJECT,
+    SPILL,
+    EngineLimits,
+)
+from penstock.engine.memory.accounts import Account
+from penstock.engine.message import Delivery, Label, Message, label_of
+from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.session.backlog import Backlog
+from penstock.engine.session.lane import Lane
+from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
+
+FRONT: Final = 127  # the slot of what goes before the rest
+HOMES: Final = 126  # slots of the hash strategies, from 1 on
+REACH: Final = 1000  # messages that a member passes over in a lane
+
+_BODIES_AT_ONCE_MAX: Final = 256
+_DEAD_LETTERS_MAX: Final = 10_000  # of one group that ends
+
+
+class Taker:
+    """The port by which the queue asks whether a message is for the member that looks."""
+
+    def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
+        """Return whether the member may receive it, and has a place for it."""
+        del label, qos, size_bytes
+        return False
+
+    def is_for_nobody(self, label: Label) -> bool:
+        """Return whether no member may receive it."""
+        del label
+        return False
+
+    def is_home(self, slot: int) -> bool:
+        """Return whether more than the head of this slot's lanes may be for the member."""
+        del slot
+        return True
+
+
+@final
+class Bounds:
+    """The room of a group's queue: that of its members' queues together."""
+
+    def __init__(self) -> None:
+        self._members = 0
+        self._len = 0
+        self._len_without_limit = 0  # members
+        self._bytes = 0
+        self._bytes_without_limit = 0
+        self._keeping_qos0 = 0
+        self._by_policy = {DROP_OLDEST: 0, DROP_NEWEST: 0, REJECT: 0, SPILL: 0}
+
+    def count(self, limits: EngineLimits, step: int) -> None:
+        """One more member with these limits (``step`` 1), or one less (-1)."""
+        self._members += step
+        self._len += step * limits.max_mqueue_len
+        self._bytes += step * limits.max_mqueue_bytes
+        if limits.max_mqueue_len == 0:
+            self._len_without_limit += step
+        if limits.max_mqueue_bytes == 0:
+            self._bytes_without_limit += step
+        if limits.mqueue_store_qos0:
+            self._keeping_qos0 += step
+        self._by_policy[limits.mqueue_overflow] += step
+
+    @property
+    def len_max(self) -> int:
+        """Return how many messages may wait; 0 = no limit."""
+        return 0 if self._len_without_limit > 0 else self._len
+
+    @property
+    def bytes_max(self) -> int:
+        """Return how many bytes of them; 0 = no limit."""
+        return 0 if self._bytes_without_limit > 0 else self._bytes
+
+    @property
+    def keeps_qos0(self) -> bool:
+        """Return whether QoS 0 waits while no member can take it."""
+        return self._keeping_qos0 > 0
+
+    @property
+    def overflow(self) -> str:
+        """Return what a full queue does: it refuses where all members do."""
+        policies = self._by_policy
+        if policies[REJECT] == self._members:
+            return REJECT
+        for policy in (SPILL, DROP_OLDEST):
+            if policies[policy] > 0:
+                return policy
+        return DROP_NEWEST
+
+
+@final
+class GroupQueue(Backlog):
+    """The queue of one shared subscription.
+
+    Args:
+        topic_filter: ``$share/{group}/{filter}``.
+        owner: the group; it offers what waits when bodies came.
+        effects: where what it does is collected.
+        limits: of its first member: they have the priorities.
+        drops: where dropped messages are counted.
+        account: of its first member, in which it counts.
+    """
+
+    def __init__(
+        self,
+        topic_filter: str,
+        owner: Feeder,
+        effects: Effects,
+        limits: EngineLimits,
+        drops: Drops,
+        account: Account,
+    ) -> None:
+        super().__init__(topic_filter, False, effects, limits, drops, account)
+        self.number = 0  # key of its stored state; 0 = there is none
+        self.bounds = Bounds()
+        self.awake = True  # a member is connected: bodies stay in memory
+        self.wanted: list[int] = []
+        self._owner: Feeder | None = owner
+        self._asked: list[tuple[Lane, Delivery]] = []
+        self._fetching_bytes = 0
+        self._order: list[Lane] = []  # of all lanes, in which they are looked at
+        self._found_in = self._queue.first_lane  # the lane of what ``find`` found
+        account.count_group(1)
+
+    # -- the group ---------------------------------------------------------------------
+
+    def bound_anew(self) -> None:
+        """The members, or their limits, are others. Nothing that waits is dropped for it."""
+        bounds = self.bounds
+        self._queue.bound_to(bounds.len_max, bounds.bytes_max, bounds.overflow)
+        self.another_question()
+
+    def store(self) -> None:
+        """A member has a stored session: from now on what comes is stored."""
+        if not self.stored:
+            self._become_stored(self._effects.new_number())
+            self._effects.put_session(
+                SessionRecord(
+                    GROUP_KEY_PREFIX + self.client_id,
+                    self.number,
+                    NEVER_EXPIRES_S,
+                    0,
+                    owned=True,
+                    account=self.account.key,
+                )
+            )
+
+    def _become_stored(self, number: int) -> None:
+        self.number = number
+        self.stored = True
+        self._queue.become_stored()
+
+    def sleep(self) -> None:
+        """No member is connected any more."""
+        self.awake = False
+        self._stop_fetching()
+        if self.stored:
+            self._queue.sleep()
+
+    def wake_up(self) -> None:
+        """A member is connected."""
+        self.awake = True
+        self._queue.wake()
+
+    def end(self) -> None:
+        """The last member left: drop and count what waits."""
+        self._stop_fetching()
+        self._owner = None
+        queue = self._queue
+        count = len(queue)
+        heir = self._drops.heir
+        known: list[Delivery] = []
+        if heir is not None or self._drops.events is not None:
+            known = queue.waiting(_DEAD_LETTERS_MAX + queue.qos0_count)
+        if heir is not None:
+            qos0_left = queue.qos0_count
+            for delivery in known:
+                heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+                if delivery.qos == 0:
+                    qos0_left -= 1
+            heir.lose(self.client_id, count - len(known) - qos0_left, qos0_left)
+        self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, count)
+        queue.ended()
+        self.account.count_group(-1)
+        if self.stored:
+            self._effects.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
+        self.stored = False
+        self.another_question()
+        self.room_line = None
+
+    # -- what waits --------------------------------------------------------------------
+
+    def put(self, message: Message, slot: int) -> bool:
+        """Queue ``message``, or drop it or another, as the overflow policy says; whether it waits.
+
+        What ``refuses`` let pass waits also where others took the room meanwhile.
+        """
+        delivery = Delivery(message, message.offset, message.qos, message.retain)
+        delivery.size_bytes = message.size_bytes()
+        before = len(self._queue)
+        was_asked = message.qos > 0 and self._effects.has_places and self._queue.rejects
+        if was_asked and self._queue.ever_fits(delivery.size_bytes, 0):
+            self._append(delivery, slot << SLOT_SHIFT | self._priority(message))
+        else:
+            self._join(delivery, slot << SLOT_SHIFT | self._priority(message))
+        return len(self._queue) > before
+
+    def put_back(self, delivery: Delivery, priority: int) -> None:
+        """Let what a member had in flight wait before all others, whatever the bounds."""
+        message = delivery.message
+        if message is not None and self.stored and delivery.qos > 0 and delivery.offset < 0:
+            if message.offset >= 0:
+                message = message.for_session()
+            self._effects.append(message)
+            delivery.message = message
+            delivery.offset = message.offset
+        self._effects.adopted(delivery.offset)
+        self._append(delivery, FRONT << SLOT_SHIFT | priority)
+
+    def adopt(self, delivery: Delivery, priority: int) -> None:
+        """Take over what an earlier store has at a member, whatever the bounds."""
+        self._append(delivery, priority)
+
+    def find(self, taker: Taker) -> Delivery | None:
+        """Return the first message that ``taker`` may take, left in place, with its body.
+
+        None as well while bodies are being read that must be judged before.
+        """
+        if self._fetching_bytes > 0 or len(self._queue) == 0:
+            return None
+        looked_at = 0
+        found: Delivery | None = None
+        waits = False
+        for lane in self._lanes():
+            if lane.count == 0:
+                continue
+            reach = REACH if taker.is_home(lane.number >> SLOT_SHIFT) else 1
+            position = 0
+            while reach > 0:
+                delivery = lane.look(position)
+                if delivery is None:
+                    break
+                position += 1
+                if delivery.gone:
+                    continue
+                reach -= 1
+                looked_at += 1
+                label = delivery.label
+                if label is None and delivery.message is not None:
+                    label = label_of(delivery.message)
+                if label is None or taker.may_take(label, delivery.qos, delivery.size_bytes):
+                    if delivery.message is None:
+                        self._want(lane, position - 1)
+                        waits = True
+                    else:
+                        found = delivery
+                        self._found_in = lane
+                    break
+                if taker.is_for_nobody(label):
+                    self._leave(delivery, self._queue.take_out(lane, delivery))
+                    self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
+                    position = 0  # it may have been the head
+                elif self.stored:
+                    delivery.label = label  # its body may rest in the log
+            if found is not None or waits:
+                break
+        self._effects.counters.shared_looked_at += looked_at
+        return found
+
+    @property
+    def found_in(self) -> int:
+        """Return the slot of what was found last."""
+        return self._found_in.number >> SLOT_SHIFT
+
+    def take(self, delivery: Delivery) -> None:
+        """Take out what ``find`` found just now."""
+        at_head = self._queue.take_out(self._found_in, delivery)
+        self._leave(delivery, at_head)
+        self._effects.adopted(delivery.offset)
+        self._made_room()
+
+    def _leave(self, delivery: Delivery, at_head: bool) -> None:
+        delivery.gone = True  # a body that was asked for comes too late
+        if at_head:
+            self._passed(delivery)
+        elif delivery.sequence > 0:
+            self._stored_queue.taken_out(delivery.sequence)
+            self._touch()
+
+    def place_of_first(self) -> tuple[int, int]:
+        """Return the rank and the log offset of what is to be taken first; something must wait."""
+        rank = -1
+        offset = 0
+        for lane in self._lanes():
+            if lane.count > 0:
+                if rank >= 0 and lane.rank < rank:
+                    break
+                head = lane.head()
+                if head is not None and (rank < 0 or head.offset < offset):
+                    rank = lane.rank
+                    offset = head.offset
+        return rank, offset
+
+    def goes_behind(self, slot: int, message: Message) -> bool:
+        """Return whether a new ``message`` for this slot must wait behind others.
+
+        Those that a member with room may take are on their way, while their bodies are read; what
+        else waits is for others. By hash the order in a slot is kept in any case.
+        """
+        queue = self._queue
+        if self._fetching_bytes > 0:
+            return len(queue) > 0
+        if slot == 0 or len(queue) == 0:
+            return False
+        priority = self._priority(message)
+        front = FRONT << SLOT_SHIFT | priority
+        return queue.is_in(slot << SLOT_SHIFT | priority) or queue.is_in(front)
+
+    def has_any(self, at_qos_0: bool) -> bool:
+        """Return whether anything waits, or, if so asked, any message with QoS 0."""
+        return (self._queue.qos0_count if at_qos_0 else len(self._queue)) > 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether a QoS 1 or 2 message of this size finds a place."""
+        return self.has_memory() and self._queue.has_room(size_bytes)
+
+    def refuses(self, size_bytes: int) -> bool:
+        """Return whether a message of this size must be refused, unless a member takes it."""
+        queue = self._queue
+        return queue.rejects and not self.has_room(size_bytes) and queue.ever_fits(size_bytes, 0)
+
+    def lowest_offset(self) -> int:
+        """Return the lowest log offset that is still needed, or -1."""
+        return self._queue.lowest_offset(True)
+
+    def priority_of(self, message: Message) -> int:
+        """Return the priority of ``message`` here."""
+        return self._priority(message)
+
+    def tell_of_room(self) -> None:
+        """A member has room for what the queue has not: publishers that wait try again."""
+        self._made_room()
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _is_away(self) -> bool:
+        return not self.awake
+
+    def keeps_qos0(self) -> bool:
+        """Return whether a QoS 0 message may wait."""
+        return self.bounds.keeps_qos0 and self.account.has_room_for_qos0()
+
+    def _append(self, delivery: Delivery, number: int) -> None:
+        if self._effects.events is not None:
+            self._effects.events.queued(self.client_id, delivery, len(self._queue) + 1)
+        self._push(delivery, number)
+
+    def _overflowed(self, dropped: list[Delivery]) -> None:
+        for delivery in dropped:
+            delivery.gone = True
+        super()._overflowed(dropped)
+
+    def _lanes(self) -> list[Lane]:
+        """All lanes: the highest priority first, of one the front first."""
+        queue = self._queue
+        if len(self._order) != queue.lane_count:
+            self._order = queue.lanes()
+            self._order.sort(key=_place)
+        return self._order
+
+    # -- bodies from the log -----------------------------------------------------------
+
+    def _want(self, lane: Lane, position: int) -> None:
+        """Ask for the bodies of what waits from ``position`` on, or let the next tick ask."""
+        asked: list[tuple[Lane, Delivery]] = []
+        offsets: list[int] = []
+        size_bytes = 0
+        while len(asked) < _BODIES_AT_ONCE_MAX:
+            delivery = lane.look(position)
+            if delivery is None:
+                break
+            position += 1
+            if delivery.gone or delivery.message is not None:
+                continue
+            size_bytes += delivery.size_bytes
+            if asked and size_bytes > FETCHED_BYTES_MAX:
+                break
+            asked.append((lane, delivery))
+            offsets.append(delivery.offset)
+        size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
+        kept = self.account.kept
+        if kept.may_fetch(size_bytes):
+            self._fetching_bytes = size_bytes
+            kept.fetching_bytes += size_bytes
+            self._asked = asked
+            self.wanted = offsets
+            self._effects.wanting.append((self, offsets))
+
+    def _stop_fetching(self) -> None:
+        self.account.kept.fetching_bytes -= self._fetching_bytes
+        self._fetching_bytes = 0
+        self._asked = []
+        self.wanted = []
+
+    def wants(self, asked: list[int]) -> bool:
+        """Return whether the bodies asked for are still needed."""
+        return asked is self.wanted
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset; one that is missing is gone (retention), and counted."""
+        if asked is not self.wanted:
+            return
+        wanted = self._asked
+        self._stop_fetching()
+        gone: list[Delivery] = []
+        for lane, delivery in wanted:
+            if delivery.gone or delivery.message is not None:
+                continue
+            body = bodies.get(delivery.offset)
+            if body is None:
+                self._leave(delivery, self._queue.take_out(lane, delivery))
+                gone.append(delivery)
+            else:
+                lane.comes(delivery, body)
+                delivery.label = label_of(body)
+        if gone:
+            count = len(gone)
+            self._drops.count_known(reasons_to_drop.RETENTION, self.client_id, gone, count)
+            self._made_room()
+        if self._owner is not None:
+            self._owner.offer(now)
+        if self.stored and not self.account.has_room_for_bodies():
+            self._queue.rest_in_log()
+
+    # -- durable form ------------------------------------------------------------------
+
+    def snapshot(self) -> Progress | None:
+        """The change since the last snapshot; see ``records``."""
+        self._changed = False
+        if not self.stored:
+            return None
+        stored = self._stored_queue
+        first = stored.first
+        segments = stored.take_segments(self._queue)
+        return Progress(
+            self.number,
+            first.head,
+            first.next_sequence,
+            [],
+            [],
+            segments,
+            stored.take_finished(),
+            stored.entries(),
+            [],
+            window_len=0,  # it has neither window nor inbound messages
+            inbound_len=0,
+        )
+
+    def restore(
+        self,
+        record: SessionRecord,
+        progress: Progress | None,
+        queue: list[Run],
+        segments: list[int],
+    ) -> None:
+        """Take up what the store holds under ``record``; no member is connected."""
+        self._become_stored(record.number)
+        self.sleep()
+        stored = self._stored_queue
+        if progress is not None:
+            stored.first.head = progress.queue_head
+            stored.first.next_sequence = progress.next_sequence
+            for lane_number, head, next_sequence in progress.lanes:
+                lane = stored.lane(lane_number)
+                lane.head = head
+                lane.next_sequence = next_sequence
+        ends: dict[int, int] = {}
+        for run in queue:
+            lane_number = run.first >> PRIORITY_SHIFT
+            ends[lane_number] = run.end
+            self._queue.restore(run, stored.lane(lane_number).head)
+        for begin in segments:
+            lane_number = begin >> PRIORITY_SHIFT
+            stored.lane(lane_number).restore_segment(begin, ends.get(lane_number, begin + 1))
+
+
+def _place(lane: Lane) -> tuple[int, int, int]:
+    slot = lane.number >> SLOT_SHIFT
+    return -lane.rank, 0 if slot == FRONT else 1, lane.number & PRIORITY_MASK

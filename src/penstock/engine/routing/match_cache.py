@@ -1,0 +1,202 @@
+"""The matches of recent topics, kept until a subscription that matches the topic changes.
+
+Beside the dictionary from topic to matches stands a tree of the same topics by level, so
+that a changed filter finds the topics it matches without looking at the others: a client
+that subscribes costs the others nothing, however many topics are in use.
+
+::
+
+      forget("a/+/c")     a ─┬─ 1 ─┬─ b          stays
+                             │     ╰─ c ●        forgotten
+                             ╰─ 2 ── c ●         forgotten
+
+Branches stay when their topics are forgotten, because the next message brings them back;
+when a limit is reached, the whole cache is cleared. It is also cleared when the search for topics
+to forget has become as much work as matching all of them again: a filter such as ``+/x`` visits
+every branch, and one SUBSCRIBE may have thousands of such filters.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.routing.shared_group import ShareGroup
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
+
+_TOPICS_MAX: Final = 10_000
+_MATCHES_MAX: Final = 200_000  # sessions, groups and identifiers of all topics
+_BRANCHES_MAX: Final = 100_000
+_EVERYTHING: Final = -1  # instead of a depth: below a "#"
+_VISITS: Final = 20_000  # branches visited by ``forget`` before all is forgotten ...
+_VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
+
+
+@final
+class Grant:
+    """The part of one session in a match: QoS, retain as published, subscription identifiers.
+
+    It is complete once ``settle`` was called: a client may have thousands of matching
+    subscriptions, each with an identifier, so they are gathered in a dictionary, which keeps their
+    order.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.qos = -1
+        self.retain_as_published = False
+        self.subscription_ids: tuple[int, ...] = ()
+        self._gathered: dict[int, None] | None = None
+
+    def add(self, entry: SessionSubscription) -> None:
+        """Merge one more matching subscription."""
+        subscription = entry.subscription
+        self.qos = max(self.qos, subscription.qos)
+        self.retain_as_published = self.retain_as_published or subscription.retain_as_published
+        if entry.identifier > 0:
+            if self._gathered is None:
+                self._gathered = {}
+            self._gathered[entry.identifier] = None
+
+    def settle(self) -> None:
+        """Complete the grant: every matching subscription was merged."""
+        if self._gathered is not None:
+            self.subscription_ids = tuple(self._gathered)
+            self._gathered = None
+
+
+@final
+class Match:
+    """A session that a topic reaches.
+
+    ``grant`` is for messages of others; ``own`` for those the session itself published:
+    subscriptions with No Local left out [MQTT-3.8.3-3], None when nothing is left.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.grant = Grant(session)
+        self.own: Grant | None = None
+
+    def add(self, entry: SessionSubscription) -> None:
+        """Merge one more matching subscription."""
+        self.grant.add(entry)
+        if not entry.subscription.no_local:
+            if self.own is None:
+                self.own = Grant(self.session)
+            self.own.add(entry)
+
+    def settle(self) -> None:
+        """Complete both grants: every matching subscription was merged."""
+        self.grant.settle()
+        if self.own is not None:
+            self.own.settle()
+
+
+@final
+class Matches:
+    """The sessions and groups that a topic matches; it must not be changed."""
+
+    def __init__(
+        self, sessions: list[Match], groups: list[ShareGroup], identifiers: int = 0
+    ) -> None:
+        self.sessions = sessions
+        self.groups = groups  # each gets a copy of the message [MQTT 5 §4.8.2]
+        self.identifiers = identifiers  # sent with one message, to all sessions together
+
+    def count(self) -> int:
+        """Return the size of the entry: sessions, groups and identifiers."""
+        return len(self.sessions) + len(self.groups) + self.identifiers
+
+
+@final
+class _Branch:
+    def __init__(self) -> None:
+        self.below: dict[str, _Branch] = {}
+        self.topic: str | None = None  # a topic that ends here and is in the cache
+
+
+@final
+class MatchCache:
+    """The matches by topic."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, Matches] = {}
+        self._root = _Branch()
+        self._branches = 0
+        self._matches = 0
+        self._characters = 0
+        self._visits_left = _VISITS
+
+    def put(self, topic: str, levels: list[str], matches: Matches) -> None:
+        """Store the ``matches`` of ``topic``, whose levels are ``levels``."""
+        count = matches.count()
+        length = len(topic)
+        if length >= LONG_TOPIC_CHARACTERS:
+            return
+        full = len(self.topics) >= _TOPICS_MAX or self._branches >= _BRANCHES_MAX
+        full = full or self._characters + length > TOPIC_CHARACTERS_MAX
+        if full or self._matches + count > _MATCHES_MAX:
+            self.clear()
+        branch = self._root
+        for level in levels:
+            child = branch.below.get(level)
+            if child is None:
+                child = _Branch()
+                branch.below[level] = child
+                self._branches += 1
+            branch = child
+        branch.topic = topic
+        self.topics[topic] = matches
+        self._matches += count
+        self._characters += length
+        self._visits_left = min(_VISITS, self._visits_left + _VISITS_EARNED)
+
+    def forget(self, levels: list[str]) -> None:
+        """Forget the topics that a filter of these levels matches: a subscription to it changed."""
+        if self.topics:
+            if levels[0] == "#":
+                self.clear()
+            else:
+                self._forget_below(levels)
+                if self._visits_left <= 0:
+                    self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.topics.clear()
+        self._root = _Branch()
+        self._branches = 0
+        self._matches = 0
+        self._characters = 0
+        self._visits_left = _VISITS
+
+    def _forget_below(self, levels: list[str]) -> None:
+        """Forget the topics that the filter of these levels matches; stop when that is too much
+        work.
+
+        It has a stack of its own, because a filter may have a thousand levels.
+        """
+        ahead: list[tuple[_Branch, int]] = [(self._root, 0)]
+        while ahead and self._visits_left > 0:
+            branch, depth = ahead.pop()
+            self._visits_left -= 1
+            if depth == len(levels):
+                self._forget_topic(branch)
+                continue
+            level = "#" if depth == _EVERYTHING else levels[depth]
+            if level == "#":
+                self._forget_topic(branch)
+                ahead += [(child, _EVERYTHING) for child in branch.below.values()]
+            elif level == "+":
+                ahead += [(child, depth + 1) for child in branch.below.values()]
+            else:
+                exact = branch.below.get(level)
+                if exact is not None:
+                    ahead.append((exact, depth + 1))
+
+    def _forget_topic(self, branch: _Branch) -> None:
+        topic = branch.topic
+        if topic is not None:
+            branch.topic = None
+            self._matches -= self.topics.pop(topic).count()

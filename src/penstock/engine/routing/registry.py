@@ -1,0 +1,319 @@
+"""Client identifier → session.
+
+::
+
+      (none) ── CONNECT ─▶ attached ── connection ended ─▶ offline ── expiry passed ─▶ (none)
+                              │  ▲                            │
+                              │  ╰──────── CONNECT, clean start 0 ──╯
+                              ╰─ connection ended, expiry interval 0 ─▶ (none)
+
+CONNECT with clean start ends an existing session first [MQTT-3.1.2-4]. A session with an
+expiry interval of 0 ends with its connection and is never stored. A session belongs to the user
+who made it (MQTT 5 §5.4.2): ``belongs_to`` is asked before ``open``.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.records import Progress, Recovered, SessionRecord
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
+from penstock.engine.memory.accounts import Account
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.reporting.events import SESSION_EXPIRED
+from penstock.engine.routing.router import Router
+from penstock.engine.routing.wills import Wills
+from penstock.engine.session.backlog import Backlog
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.session.session_index import SessionOrder
+
+_ASKED_AT_ONCE: Final = 100
+
+
+@final
+class LowestOffset:
+    """The lowest log offset that any queue or window still needs, found a few at a time.
+
+    Args:
+        asked: sessions and groups' queues at the beginning; later ones need nothing below ``end``.
+        end: of the log at the beginning.
+        effects: which notes what goes meanwhile from one not yet asked to one that was.
+    """
+
+    def __init__(self, asked: list[Backlog], end: int, effects: Effects) -> None:
+        self._lowest = end
+        self._asked = asked
+        self._effects = effects
+
+    @property
+    def lowest(self) -> int:
+        """The answer, once all have been asked."""
+        return min(self._lowest, self._effects.lowest_adopted)
+
+    def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
+        """Ask the next ``count``; return whether all have been asked."""
+        for _ in range(count):
+            if not self._asked:
+                return True
+            offset = self._asked.pop().lowest_offset()
+            if 0 <= offset < self._lowest:
+                self._lowest = offset
+        return not self._asked
+
+
+@final
+class Registry:
+    """The sessions of one broker.
+
+    Args:
+        effects: the open batch.
+        router: knows their subscriptions.
+        wills: those that wait for the end of a session.
+        limits: bounds of all together, and of sessions whose zone is not known.
+        drops: where dropped messages are counted.
+        zones: bounds of each listener's sessions, by its name.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        router: Router,
+        wills: Wills,
+        limits: EngineLimits,
+        drops: Drops,
+        zones: dict[str, EngineLimits] | None = None,
+    ) -> None:
+        self.sessions: dict[str, Session] = {}
+        self.order = SessionOrder()
+        drops.clients = self.sessions
+        self._effects = effects
+        self._router = router
+        self._wills = wills
+        self._limits = limits
+        self._zones = zones or {}
+        self._drops = drops
+        self._scheduled: dict[int, int] = {}  # number: when the session expires if unused
+        self._expiring: list[tuple[int, int, str]] = []  # heap of it; entries may be out of date
+
+    def has_room(self, client_id: str, account: Account | None = None) -> bool:
+        """Return whether a session for ``client_id`` exists or may be made, in ``account`` if
+        given."""
+        if client_id in self.sessions:
+            return True
+        if len(self.sessions) >= self._limits.sessions_max:
+            return False
+        if account is not None:
+            return account.has_room_for_another_session()
+        return self._effects.kept.has_room_for_sessions()
+
+    def belongs_to(self, client_id: str, username: str | None) -> bool:
+        """Return whether ``username`` (None: an anonymous client) may open a session of this name.
+
+        One recovered from an older store, which does not tell whose it is, is the next user's.
+        """
+        session = self.sessions.get(client_id)
+        return session is None or not session.owned or session.username == username
+
+    def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
+        """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
+        number = self._effects.next_number
+        while f"{prefix}{epoch}-{number}" in self.sessions:
+            number += 1
+        self._effects.next_number = (
+            number  # clients may have taken many: nobody looks at those again
+        )
+        return f"{prefix}{epoch}-{number}"
+
+    def open(
+        self,
+        client_id: str,
+        clean_start: bool,
+        expiry_interval_s: int,
+        limits: EngineLimits | None = None,
+        username: str | None = None,
+        account: Account | None = None,
+    ) -> Session:
+        """The session for an accepted CONNECT: the existing one, or a new one.
+
+        No connection may be attached to an existing session any more. ``limits`` are those of
+        the listener it came through; without, those of the broker. ``username`` is who uses it, and
+        a new one is kept in ``account``.
+        """
+        limits = limits or self._limits
+        session = self.sessions.get(client_id)
+        if session is not None and not clean_start:
+            session.expiry_interval_s = expiry_interval_s
+        else:
+            if session is not None:
+                self._remove(session)
+            session = Session(
+                client_id,
+                self._effects.new_number(),
+                expiry_interval_s,
+                self._effects,
+                limits,
+                self._drops,
+                account,
+            )
+            self.sessions[client_id] = session
+            self.order.add(session)
+            session.account.count_session(client_id, 1)
+        session.zone = limits.zone
+        session.username = username
+        session.owned = True
+        self._store(session, 0)
+        return session
+
+    def close(self, session: Session, now: Now) -> None:
+        """The connection of ``session`` ended."""
+        if session.expiry_interval_s == 0:
+            session.detach(now)
+            self._remove(session)
+            return
+        session.detach(now)
+        self._store(session, now.steady_us)
+        self._schedule(session)
+
+    def end(self, session: Session, now: Now) -> None:
+        """End ``session`` now, and publish a will that waited for it [MQTT-3.1.3-9]."""
+        self._remove(session)
+        self._wills.publish(session.client_id, now)
+
+    def expire(self, now: Now) -> None:
+        """End the sessions whose expiry interval has passed [MQTT-3.1.2-23]."""
+        while self._expiring and self._expiring[0][0] <= now.steady_us:
+            when_us, number, client_id = heappop(self._expiring)
+            if self._scheduled.get(number) != when_us:
+                continue
+            del self._scheduled[number]
+            session = self.sessions.get(client_id)
+            if session is None or session.number != number or session.link is not None:
+                continue
+            if _expires_at_us(session) <= now.steady_us:
+                self._effects.counters.sessions_expired += 1
+                if self._effects.events is not None:
+                    self._effects.events.note(
+                        SESSION_EXPIRED,
+                        {
+                            "client": client_id,
+                            "expiry_interval_s": session.expiry_interval_s,
+                            "queue": session.queue_length,
+                            "window": session.window_length,
+                        },
+                    )
+                self.end(session, now)
+
+    def ask_for_lowest(self, end: int) -> LowestOffset:
+        """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
+        self._effects.lowest_adopted = end
+        asked: list[Backlog] = list(self.sessions.values())
+        asked.extend([group.queue for group in self._router.sharing.groups.values()])
+        return LowestOffset(asked, end, self._effects)
+
+    def recover(self, recovered: Recovered, now: Now) -> None:
+        """Take up what the store holds. Clients that were connected are offline now.
+
+        Bounds are those of the listener each came through last. Where it is gone, or the store
+        is older than its name in there, the broker's own hold from the next message on.
+        """
+        groups: list[SessionRecord] = []
+        records: list[SessionRecord] = []
+        effects = self._effects
+        for record in sorted(recovered.sessions, key=_number):
+            effects.next_number = max(effects.next_number, record.number + 1)
+            if record.is_of_a_group:
+                groups.append(record)
+                continue
+            records.append(record)
+            session = Session(
+                record.client_id,
+                record.number,
+                record.expiry_interval_s,
+                self._effects,
+                self._zones.get(record.zone, self._limits),
+                self._drops,
+                self._effects.accounts.named(record.account),
+            )
+            session.stored = True
+            session.zone = record.zone
+            session.username = record.username
+            session.owned = record.owned
+            session.disconnected_at_us = record.disconnected_at_us or now.steady_us
+            self.sessions[record.client_id] = session
+            self.order.add(session)
+            session.account.count_session(record.client_id, 1)
+            progress = recovered.progress.get(record.number)
+            session.restore(
+                progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
+                recovered.queues.get(record.number, []),
+                recovered.segments.get(record.number, []),
+            )
+        by_number = {session.number: session for session in self.sessions.values()}
+        sharing = self._router.sharing
+        sharing.begin_to_recover(recovered, groups)
+        for kept in recovered.subscriptions:
+            owner = by_number.get(kept.number)
+            if owner is not None and kept.subscription is not None:
+                entry = SessionSubscription(kept.subscription, kept.identifier)
+                self._router.subscribe(owner, entry)
+        sharing.recover(list(self.sessions.values()))
+        for record in records:
+            session = self.sessions[record.client_id]
+            sharing.left(session, now)
+            if record.expiry_interval_s == 0:
+                self._remove(session)
+                continue
+            session.watch_held(now)
+            if record.disconnected_at_us == 0:
+                self._store(session, now.steady_us)
+            self._schedule(session)
+
+    def _store(self, session: Session, disconnected_at_us: int) -> None:
+        if session.stored:
+            self._effects.put_session(
+                SessionRecord(
+                    session.client_id,
+                    session.number,
+                    session.expiry_interval_s,
+                    disconnected_at_us,
+                    session.zone,
+                    session.username,
+                    session.owned,
+                    session.account.key,
+                )
+            )
+
+    def _schedule(self, session: Session) -> None:
+        if session.expiry_interval_s == NEVER_EXPIRES_S:
+            return
+        when_us = _expires_at_us(session)
+        self._scheduled[session.number] = when_us
+        heappush(self._expiring, (when_us, session.number, session.client_id))
+        if len(self._expiring) > 2 * len(self._scheduled) + OUT_OF_DATE_MAX:
+            self._expiring = [
+                entry for entry in self._expiring if self._scheduled.get(entry[1]) == entry[0]
+            ]
+            heapify(self._expiring)
+
+    def _remove(self, session: Session) -> None:
+        for topic_filter in list(session.subscriptions):
+            self._router.unsubscribe(session, topic_filter)
+        del self.sessions[session.client_id]
+        self.order.remove(session)
+        session.account.count_session(session.client_id, -1)
+        self._scheduled.pop(session.number, None)
+        session.end()
+        self._drops.forget(session.client_id)
+        if session.stored:
+            self._effects.end_session(session.client_id, session.number)
+
+
+def _number(record: SessionRecord) -> int:
+    return record.number
+
+
+def _expires_at_us(session: Session) -> int:
+    return session.disconnected_at_us + session.expiry_interval_s * MICROSECONDS

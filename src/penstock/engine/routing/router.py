@@ -1,0 +1,318 @@
+"""The router: one published message → the log, the retained messages, the sessions.
+
+What goes into the log: a message that a configured stream wants, and one with QoS >= 1
+that some stored session must get. The body is stored once, here; queues hold offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.blocked_publishers import RoomLine
+from penstock.engine.batch.effects import Effects
+from penstock.engine.clock import Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.memory.accounts import Account
+from penstock.engine.message import Message
+from penstock.engine.options import SharingOptions
+from penstock.engine.reporting.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
+from penstock.engine.routing.match_cache import Matches
+from penstock.engine.routing.shared_group import ShareGroup
+from penstock.engine.routing.shared_subscriptions import Sharing
+from penstock.engine.routing.trie import SubscriptionTrie
+from penstock.engine.session.retained import RetainedMessages
+from penstock.engine.session.retained_delivery import RetainedDelivery
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topics import is_shared, is_system_topic, topic_matches
+from penstock.engine.work_budget import SENT_BYTES_OF_A_UNIT
+
+_CACHED_TOPICS_MAX: Final = 10_000
+
+RETAIN_ALWAYS: Final = 0  # [MQTT 5 §3.8.3.1] retain handling
+RETAIN_IF_NEW: Final = 1
+
+SYSTEM_TOPICS_MAX: Final = 10_000
+
+LEVEL_WORK: Final = 4  # making a node for one level of a retained topic, or removing it
+
+LOOKS_OF_A_UNIT: Final = 8  # to see whether a queue refuses, beside handing it a message
+
+
+@final
+class Router:
+    """Routes every message of one broker.
+
+    Args:
+        effects: the open batch.
+        limits: bounds.
+        stream_filters: topic filters of the configured streams; a message that matches
+            one is appended to the log whatever its QoS.
+        drops: where retained messages that are not kept are counted.
+        sharing: how shared subscriptions are handed out.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        limits: EngineLimits,
+        stream_filters: tuple[str, ...],
+        drops: Drops,
+        sharing: SharingOptions,
+    ) -> None:
+        self.trie = SubscriptionTrie(effects.share)
+        self.sharing = Sharing(effects, drops, sharing)
+        self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
+        self.subscription_count = 0
+        self.shared_subscription_count = 0
+        self.retained = RetainedMessages(limits.retained_messages_max, limits.retained_bytes_max)
+        self._effects = effects
+        self._drops = drops
+        self._stream_filters = stream_filters
+        self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
+        self._share = effects.share
+        self.looked_at = 0  # sessions and members, to find who refuses
+        self.rejecting = limits.rejects  # whether any queue may refuse
+        self._not_refused: Message | None = None  # what ``refuses`` was asked for last
+        self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
+        self._refusing_group: ShareGroup | None = None  # this
+
+    def publish(
+        self,
+        message: Message,
+        publisher: Session | None,
+        now: Now,
+        account: Account | None = None,
+    ) -> int:
+        """Route ``message``; the number of sessions it is for.
+
+        Args:
+            message: what was published.
+            publisher: the session it came from, for No Local; None for the broker's own.
+            now: when.
+            account: in which it counts if it is retained; without, in the publisher's.
+        """
+        matches = self.trie.match(message.topic)
+        append = self._in_a_stream(message.topic)
+        if not append and message.qos > 0:
+            for match in matches.sessions:
+                if match.session.stored and match.grant.qos > 0:
+                    append = True
+                    break
+            for group in matches.groups:
+                append = append or group.stored_qos > 0
+        if append and (message.qos > 0 or self._may_append_qos0(message)):
+            self._effects.append(message)
+        events = self._effects.events
+        told = None if events is None else events.received(message)
+        if message.retain:
+            self._share.spent += LEVEL_WORK * (1 + message.topic.count("/"))
+            if account is None and publisher is not None:
+                account = publisher.account
+            self._retain(message, account)
+        at_once = message.qos == 0
+        reached = 0
+        self._effects.has_places = message is self._not_refused
+        self._not_refused = None
+        for match in matches.sessions:
+            grant = match.own if match.session is publisher else match.grant
+            if grant is None:
+                continue
+            reached += 1
+            match.session.deliver(
+                message,
+                min(message.qos, grant.qos),
+                message.retain and grant.retain_as_published,  # [MQTT-3.3.1-12] [-13]
+                grant.subscription_ids,
+                at_once,
+                now,
+            )
+        for group in matches.groups:
+            if group.publish(message, at_once, now):
+                reached += 1
+        self._effects.has_places = False
+        bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
+        self._share.spent += reached * (1 + bytes_work) + matches.identifiers
+        if told is not None:
+            told["sessions"] = reached
+        return reached
+
+    def _looked(self, count: int) -> None:
+        """So many queues were asked whether they refuse."""
+        self.looked_at += count
+        self._share.spent += count // LOOKS_OF_A_UNIT
+
+    def _may_append_qos0(self, message: Message) -> bool:
+        """While the store fails QoS 0 goes on, to streams as far as memory is set aside for it."""
+        if not self._effects.store_fails or self._effects.has_room_for_qos0():
+            return True
+        self._drops.count(STORE_FAILED, message.client_id, message.topic)
+        return False
+
+    def refuses(self, message: Message, publisher: Session | None) -> bool:
+        """Return whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
+
+        Nobody has got anything of it then, so that sending it again is no duplicate. If it is
+        not refused, each copy has its place.
+        """
+        size_bytes = message.size_bytes()
+        matches = self.trie.match(message.topic)
+        for position, match in enumerate(matches.sessions):
+            grant = match.own if match.session is publisher else match.grant
+            session = match.session
+            if grant is None or not session.may_receive(message):
+                continue
+            if grant.qos > 0 and session.refuses(size_bytes, 0):
+                self._refusing = session
+                self._looked(1 + position)
+                return True
+        self._looked(len(matches.sessions))
+        for group in matches.groups:
+            self._looked(1 + group.connected_count)
+            if group.refuses(message):
+                self._refusing = None
+                self._refusing_group = group
+                return True
+        self._not_refused = message
+        return False
+
+    def lines_for_room(self) -> list[RoomLine]:
+        """Return where to wait for what has just been refused."""
+        if self._refusing is not None:
+            return [self._refusing.line_for_room()]
+        assert self._refusing_group is not None
+        return [self._refusing_group.line_for_room()]
+
+    def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
+        """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.
+
+        Like a retained message of QoS 0, but in memory only: neither the log nor the store
+        ever sees it, and a client that is away misses it, because what it would find in its
+        queue would not be true any more.
+        """
+        known = self.system.get(topic)
+        if known is not None and known.payload == value:
+            return False
+        message = Message(topic, value, 0, True, "", now.wall_us, lead_us=now.lead_us)
+        self.system.put(message)
+        self._deliver_system(message, self.trie.match(topic), now)
+        return True
+
+    def publish_bridge_state(self, topic: str, value: bytes, now: Now) -> None:
+        """Say that a foreign bridge is connected or not; an empty ``value`` forgets it.
+
+        Like all of ``$SYS`` it is in memory only. Where there is no room it is told
+        to those who are there, and not kept: at most half of the places for ``$SYS`` are theirs.
+        """
+        if self.system.get(topic) is None and 2 * len(self.system) >= SYSTEM_TOPICS_MAX:
+            self.publish_passing(topic, value, self.trie.match(topic), now)
+            return
+        self.publish_system(topic, value, now)
+        if not value:
+            self.system.remove(topic)
+
+    def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
+        """As ``publish_system``, but nothing is kept for those who come later."""
+        self._deliver_system(
+            Message(topic, value, 0, False, "", now.wall_us, lead_us=now.lead_us), matches, now
+        )
+
+    def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
+        self._share.spent += len(matches.sessions) + len(matches.groups)
+        for match in matches.sessions:
+            if match.session.link is not None:
+                grant = match.grant
+                retain = message.retain and grant.retain_as_published
+                match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
+        for group in matches.groups:
+            group.tell(message, now)
+
+    def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
+        """Add a subscription, or replace the one with the same filter; whether it is new."""
+        topic_filter = entry.subscription.topic_filter
+        is_new = topic_filter not in session.subscriptions
+        session.subscriptions[topic_filter] = entry
+        if is_new:
+            self._count_subscription(session, topic_filter, 1)
+        if is_shared(topic_filter):
+            group = self.sharing.join(session, entry)
+            if group is not None:
+                self.trie.add_group(group)
+        else:
+            self.trie.add(session, topic_filter, entry)
+            if not is_new:
+                session.another_question()
+        return is_new
+
+    def deliver_retained(
+        self, session: Session, entry: SessionSubscription, is_new: bool, now: Now
+    ) -> None:
+        """Send the retained messages a subscription asks for; the SUBACK goes before them.
+
+        A shared subscription gets none (v5 §4.8.2).
+        """
+        if is_shared(entry.subscription.topic_filter):
+            return
+        handling = entry.subscription.retain_handling
+        if handling != RETAIN_ALWAYS and not (handling == RETAIN_IF_NEW and is_new):
+            return
+        ids = (entry.identifier,) if entry.identifier > 0 else ()
+        if is_system_topic(entry.subscription.topic_filter):
+            found = self.system.match(entry.subscription.topic_filter)
+            self._share.spent += len(self.system)
+            for message in found:
+                session.deliver(message, 0, True, ids, False, now)
+            return
+        delivery = RetainedDelivery(
+            self.retained,
+            entry.subscription.topic_filter,
+            entry.subscription.qos,
+            ids,
+            session.client_id if entry.subscription.no_local else None,
+            session.stored,
+            self._effects,
+        )
+        session.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
+
+    def unsubscribe(self, session: Session, topic_filter: str) -> bool:
+        """Remove a subscription; whether there was one."""
+        if session.subscriptions.pop(topic_filter, None) is None:
+            return False
+        session.stop_retained(topic_filter)
+        self._count_subscription(session, topic_filter, -1)
+        if is_shared(topic_filter):
+            group = self.sharing.leave(session, topic_filter)
+            if group is not None:
+                self.trie.remove_group(group)
+        else:
+            self.trie.remove(session, topic_filter)
+            session.another_question()
+        return True
+
+    def _count_subscription(self, session: Session, topic_filter: str, step: int) -> None:
+        self.subscription_count += step
+        session.account.count_subscription(topic_filter, step)
+        if is_shared(topic_filter):
+            self.shared_subscription_count += step
+
+    def _retain(self, message: Message, account: Account | None) -> None:
+        if not message.payload:
+            if self.retained.remove(message.topic):
+                self._effects.put_retained(message.topic, None)
+        elif self.retained.put(message, account):
+            self._effects.put_retained(message.topic, message)
+        else:
+            if self.retained.remove(message.topic):  # out of date: it is not the last value
+                self._effects.put_retained(message.topic, None)
+            self._drops.count(RETAINED_FULL, message.client_id, message.topic)
+
+    def _in_a_stream(self, topic: str) -> bool:
+        streamed = self._streamed.known.get(topic)
+        if streamed is None:
+            streamed = 0
+            for topic_filter in self._stream_filters:
+                if topic_matches(topic_filter, topic):
+                    streamed = 1
+                    break
+            self._streamed.put(topic, streamed)
+        return streamed == 1

@@ -1,0 +1,209 @@
+"""All shared subscriptions: of each message one member of a group gets a copy (v5 §4.8.2).
+
+::
+
+      message ─▶ trie ─▶ group ─▶ a member with room, or the group's queue (``shared_group``)
+                                      │                   ▲
+                                      │ connection lost   │ QoS 1 without PUBACK: to the front
+                                      ╰───────────────────╯
+
+QoS 2 in flight stays with its member: it is completed when that is back [MQTT-4.8.2-4], and
+nobody else gets it [MQTT-4.8.2-5]. A PUBACK or PUBREC of 0x80 or above ends a message for the
+whole group [MQTT-4.8.2-6].
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import final
+from zlib import crc32
+
+from penstock.engine.batch.effects import Effects, Presence, Stored
+from penstock.engine.batch.records import GROUP_KEY_PREFIX, Recovered, SessionRecord
+from penstock.engine.clock import Now
+from penstock.engine.message import Delivery
+from penstock.engine.options import SharingOptions
+from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.routing.shared_group import Dice, ShareGroup
+from penstock.engine.session.queue import PRIORITY_SHIFT
+from penstock.engine.session.session import FormerRun, Session, SessionSubscription
+from penstock.engine.topics import share_name
+
+
+@final
+class Sharing(Presence):
+    """All shared subscriptions of one broker.
+
+    Args:
+        effects: where what they do is collected.
+        drops: where dropped messages are counted.
+        options: how they are handed out.
+    """
+
+    def __init__(self, effects: Effects, drops: Drops, options: SharingOptions) -> None:
+        self.options = options
+        self.groups: dict[str, ShareGroup] = {}  # by $share/{group}/{filter}
+        self.shutting_down = False  # all members go: nothing is handed from one to the next
+        self._recovered: Recovered | None = None  # while a start takes up what the store holds
+        self._records: dict[str, SessionRecord] = {}  # likewise, of groups not taken up yet
+        self._effects = effects
+        effects.presence = self
+        self._drops = drops
+
+    # -- members -----------------------------------------------------------------------
+
+    def join(self, session: Session, entry: SessionSubscription) -> ShareGroup | None:
+        """Make ``session`` a member; return the group if it is new."""
+        topic_filter = entry.subscription.topic_filter
+        group = self.groups.get(topic_filter)
+        is_new = group is None
+        if group is None:
+            options = self.options
+            strategy = options.by_group.get(share_name(topic_filter), options.strategy)
+            dice = Dice(options.seed ^ crc32(topic_filter.encode()))
+            group = ShareGroup(topic_filter, strategy, dice, self._effects, self._drops, session)
+            self.groups[topic_filter] = group
+            record = self._records.pop(topic_filter, None)
+            if record is not None and self._recovered is not None:
+                group.restore(record, self._recovered)
+        group.put(session, entry)
+        if session.shared_filters is None:
+            session.shared_filters = {}
+        session.shared_filters[topic_filter] = None
+        return group if is_new else None
+
+    def leave(self, session: Session, topic_filter: str) -> ShareGroup | None:
+        """``session`` is no member any more; return the group if it was its last.
+
+        What it has in flight it may still acknowledge.
+        """
+        group = self.groups.get(topic_filter)
+        if group is None:
+            return None
+        if session.shared_filters is not None:
+            session.shared_filters.pop(topic_filter, None)
+        group.remove(session)
+        if group.members:
+            return None
+        del self.groups[topic_filter]
+        self._effects.feeders.pop(topic_filter, None)
+        return group
+
+    def came(self, session: Stored, now: Now) -> None:
+        """``session`` is connected, and takes what waits."""
+        assert isinstance(session, Session)
+        if session.shared_filters is None:
+            return
+        for topic_filter in session.shared_filters:
+            self.groups[topic_filter].came(session)
+        if self._effects.feeders:
+            session.refill(now)
+
+    def left(self, session: Stored, now: Now) -> None:
+        """The connection of a member is gone: what it has in flight at QoS 1 goes back."""
+        assert isinstance(session, Session)
+        if session.shared_filters is not None:
+            for topic_filter in session.shared_filters:
+                self.groups[topic_filter].left(session)
+        self._take_back(session, now)
+
+    def _take_back(self, session: Session, now: Now) -> None:
+        by_group: dict[str, list[Delivery]] = {}
+        for entry in session.shared_in_flight():
+            assert entry.shared is not None
+            by_group.setdefault(entry.shared.topic_filter, []).append(entry)
+        for topic_filter, entries in by_group.items():
+            group = self.groups.get(topic_filter)
+            if group is not None:
+                group.take_back(session, entries)
+                if not self.shutting_down:
+                    group.offer(now)
+
+    def permissions_changed(self) -> None:
+        """Members may receive what nobody might, or no more what they did."""
+        for group in self.groups.values():
+            group.permissions_changed()
+
+    def tick(self, now: Now) -> None:
+        """Offer what waits to members that have room for another reason than an acknowledgement:
+        memory, permissions, or who the members are."""
+        if not self.shutting_down:
+            for group in self._feeding():
+                group.offer(now)
+
+    @property
+    def waiting_count(self) -> int:
+        """Return how many messages wait in the queues of all groups."""
+        return sum([group.queue.queue_length for group in self._feeding()])
+
+    def lose_qos0(self) -> None:
+        """The server shuts down: QoS 0 messages that wait are not stored."""
+        for group in self.groups.values():
+            group.queue.lose_qos0()
+
+    def _feeding(self) -> list[ShareGroup]:
+        """The groups in whose queues something waits."""
+        return [self.groups[topic_filter] for topic_filter in self._effects.feeders]
+
+    # -- after a start -----------------------------------------------------------------
+
+    def begin_to_recover(self, recovered: Recovered, records: list[SessionRecord]) -> None:
+        """The members join next: each group takes up the queue that the store holds of it."""
+        self._recovered = recovered
+        self._records = {record.client_id[len(GROUP_KEY_PREFIX) :]: record for record in records}
+
+    def recover(self, sessions: list[Session]) -> None:
+        """All members joined: let go of other groups, and move what waits at ``sessions``.
+
+        An earlier store has it there. What is moved is stored at its new place, and gone from the
+        old one, with the first commit.
+        """
+        for topic_filter, record in self._records.items():  # no member's session is kept
+            if self._recovered is not None:
+                waiting = _waiting(record.number, self._recovered)
+                self._drops.count(reasons_to_drop.SESSION_ENDED, topic_filter, "", waiting)
+            self._effects.end_session(record.client_id, record.number)
+        self._recovered = None
+        self._records = {}
+        self._move_former([run for session in sessions for run in session.former_runs()])
+        for session in sessions:
+            session.give_up_former()
+
+    def _move_former(self, runs: list[FormerRun]) -> None:
+        """Move what waited at members to their groups, in the order of the log."""
+        heads: list[tuple[int, int]] = []
+        for place, run in enumerate(runs):
+            if run.advance():
+                heads.append((run.offset, place))
+        heapify(heads)
+        while heads:
+            _, place = heappop(heads)
+            run = runs[place]
+            delivery = run.delivery()
+            shared = delivery.shared
+            assert shared is not None
+            group = self.groups.get(shared.topic_filter)
+            if group is None:
+                run.session.keep_former(delivery)
+            else:
+                moved = Delivery(None, delivery.offset, shared.qos, shared.retain)
+                moved.size_bytes = delivery.size_bytes
+                group.adopt(moved, run.priority)
+                run.moved.add(delivery.sequence)
+            if run.advance():
+                heappush(heads, (run.offset, place))
+
+
+def _waiting(number: int, recovered: Recovered) -> int:
+    """How many messages the store holds of the queue with this number."""
+    heads: dict[int, int] = {}
+    progress = recovered.progress.get(number)
+    if progress is not None:
+        heads = {lane: head for lane, head, _ in progress.lanes}
+        heads[0] = progress.queue_head
+    count = 0
+    for run in recovered.queues.get(number, []):
+        head = heads.get(run.first >> PRIORITY_SHIFT, 0)
+        count += max(0, min(len(run), run.end - head))
+    return count

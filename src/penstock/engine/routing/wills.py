@@ -1,0 +1,167 @@
+"""Wills: messages published when a client's connection is lost.
+
+::
+
+      CONNECT with a will ─▶ armed ── DISCONNECT (0x00) ─────────────▶ gone
+                               │
+                               │ connection lost, or DISCONNECT 0x04
+                               ▼
+                             delayed ── the session is taken up again ▶ gone
+                               │
+                               │ will delay passed, or the session ended
+                               ▼
+                            published
+
+An armed will is in the store: when the broker itself dies, its clients are lost with
+it, and their wills are published after the restart [MQTT 5 §3.1.2.5]. Publishing and
+forgetting are one commit. A will whose client may not publish it any more is dropped.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import final
+
+from penstock.engine.access.access import Authorize
+from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.records import WillRecord
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.limits import OUT_OF_DATE_MAX
+from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.budget import will_bytes
+from penstock.engine.message import Message
+from penstock.engine.reporting.drop_counts import NO_PERMISSION, Drops
+from penstock.engine.routing.router import Router
+from penstock.engine.topics import is_bridge_state
+
+
+@final
+class Wills:
+    """The wills of one broker, at most one for each client identifier.
+
+    Args:
+        effects: the open batch.
+        router: publishes the wills.
+        drops: counts a will that may not be published.
+        authorize: the permissions of a client at the time its will is due.
+    """
+
+    def __init__(
+        self, effects: Effects, router: Router, drops: Drops, authorize: Authorize
+    ) -> None:
+        self.authorize = authorize
+        self._drops = drops
+        self._effects = effects
+        self._router = router
+        self._wills: dict[str, WillRecord] = {}
+        self._due: list[tuple[int, str]] = []  # heap; entries may be out of date
+
+    def arm(
+        self,
+        client_id: str,
+        message: Message,
+        delay_s: int,
+        username: str | None,
+        account: Account | None = None,
+    ) -> None:
+        """Store the will of a connection that was accepted; ``username`` is None for an anonymous
+        client."""
+        record = WillRecord(message, delay_s, 0, username)
+        record.account = account
+        self._forget(client_id)
+        self._keep(client_id, record)
+        self._effects.put_will(client_id, record)
+
+    def armed_bytes(self, client_id: str) -> int:
+        """Return the memory of the will of ``client_id``, which another one would replace; 0
+        without one."""
+        record = self._wills.get(client_id)
+        return 0 if record is None else will_bytes(record.message.size_bytes())
+
+    def disarm(self, client_id: str) -> None:
+        """Delete the will: the client sent DISCONNECT, or resumed its session within the delay."""
+        if self._forget(client_id) is not None:
+            self._effects.put_will(client_id, None)
+
+    def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
+        """Publish the will, now or after its delay: the connection ended without DISCONNECT
+        [MQTT-3.1.2-8].
+
+        It is published after its delay or when the session ends, whichever is first.
+        """
+        record = self._wills.get(client_id)
+        if record is None:
+            return
+        delay_s = min(record.delay_s, session_expiry_s)
+        if delay_s == 0:
+            self.publish(client_id, now)
+            return
+        account = record.account
+        due_at_us = now.steady_us + delay_s * MICROSECONDS
+        record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
+        record.account = account
+        self._wills[client_id] = record
+        self._effects.put_will(client_id, record)
+        self._wait(client_id, record)
+
+    def publish(self, client_id: str, now: Now) -> None:
+        """Publish and delete the will of ``client_id``, if there is one."""
+        record = self._forget(client_id)
+        if record is None:
+            return
+        self._effects.put_will(client_id, None)
+        message = record.message
+        permissions = self.authorize.permissions(record.username, client_id)
+        if permissions is not None and not permissions.may_publish(message.topic):
+            self._drops.count(NO_PERMISSION, client_id, message.topic)
+            return
+        if is_bridge_state(message.topic):
+            self._router.publish_bridge_state(message.topic, message.payload, now)
+            return
+        message.dated(now.wall_us, now.lead_us)
+        self._router.publish(message, None, now, record.account)
+
+    def publish_due(self, now: Now) -> None:
+        """Publish the wills whose delay has passed."""
+        while self._due and self._due[0][0] <= now.steady_us:
+            entry = heappop(self._due)
+            if self._is_due(entry):
+                self.publish(entry[1], now)
+
+    def recover(
+        self,
+        client_id: str,
+        record: WillRecord,
+        session_expiry_s: int,
+        now: Now,
+        account: Account | None = None,
+    ) -> None:
+        """Restore a will of the store at a start: its client was lost with the broker."""
+        record.account = account
+        self._keep(client_id, record)
+        if record.due_at_us == 0:
+            self.lost(client_id, session_expiry_s, now)
+        else:
+            self._wait(client_id, record)
+
+    def _keep(self, client_id: str, record: WillRecord) -> None:
+        self._wills[client_id] = record
+        account = record.account or self._effects.accounts.common
+        account.count_will(record.message.size_bytes(), 1)
+
+    def _forget(self, client_id: str) -> WillRecord | None:
+        record = self._wills.pop(client_id, None)
+        if record is not None:
+            account = record.account or self._effects.accounts.common
+            account.count_will(record.message.size_bytes(), -1)
+        return record
+
+    def _wait(self, client_id: str, record: WillRecord) -> None:
+        heappush(self._due, (record.due_at_us, client_id))
+        if len(self._due) > 2 * len(self._wills) + OUT_OF_DATE_MAX:
+            self._due = [entry for entry in self._due if self._is_due(entry)]
+            heapify(self._due)
+
+    def _is_due(self, entry: tuple[int, str]) -> bool:
+        record = self._wills.get(entry[1])
+        return record is not None and record.due_at_us == entry[0]

@@ -1,0 +1,561 @@
+"""The accepting side of a connection until its CONNACK, and who is at its other end.
+
+::
+
+      AWAIT_CONNECT ── CONNECT, no method ─▶ AWAIT_VERDICT ── judged ─────────────╮
+            │                                                                     ▼
+            ╰───────── CONNECT, method ────▶ AWAIT_AUTH ── AUTH … ── agreed ─▶ admitted
+                                                                                  │
+      refused at any of them: CONNACK with the reason, then the end               ▼
+                                                        session opened, CONNACK ─▶ CONNECTED
+
+What a CONNECT is granted and why it is refused stands in ``grants``, which AUTH is due in
+``enhanced_authentication``. A client may authenticate again while it is connected (MQTT 5 §4.12.1).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.access.access import (
+    CONTINUE,
+    FAILURE,
+    Authorize,
+    Credentials,
+    Permissions,
+    Verdict,
+)
+from penstock.engine.clock import Now
+from penstock.engine.connection.connection import (
+    AWAIT_AUTH,
+    AWAIT_CONNECT,
+    AWAIT_VERDICT,
+    CONNECTED,
+    DISCONNECTED_ITSELF,
+    Connection,
+)
+from penstock.engine.connection.enhanced_authentication import Handshake
+from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
+from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
+from penstock.engine.memory.accounts import Account
+from penstock.engine.publishing.producers import asked_for
+from penstock.engine.reporting.events import REFUSED, Event
+from penstock.engine.server.draining import Draining
+from penstock.engine.server.grants import (
+    Refusal,
+    accepted_properties,
+    granted_keep_alive_s,
+    granted_session_expiry_s,
+    no_room,
+    refusal,
+    wanted_session_expiry_s,
+    will_message,
+)
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session
+from penstock.engine.topics import is_bridge_state
+from penstock.engine.wire.aliases import OutboundAliases
+from penstock.engine.wire.link import Link
+from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
+from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V311
+from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
+from penstock.protocol.properties import Properties
+
+_CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event: who is refused fills no log with it
+
+
+@final
+class Granted:
+    """The terms on which a client was let in, for log and events.
+
+    Args:
+        username: who it is; None for an anonymous client.
+        clean_start: it asked for a new session.
+        present: it goes on with a session that was there.
+        expiry_s: how long its session outlives its connection.
+    """
+
+    def __init__(
+        self, username: str | None, clean_start: bool, present: bool, expiry_s: int
+    ) -> None:
+        self.username = username
+        self.clean_start = clean_start
+        self.present = present
+        self.expiry_s = expiry_s
+
+
+class OpeningConnection(Connection):
+    """An accepted connection, as far as letting its client in is concerned.
+
+    Args:
+        server: the broker it belongs to.
+        limits: bounds of the listener it came through (its zone).
+        now: when it was accepted.
+    """
+
+    def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
+        super().__init__(
+            Link(server.effects),
+            Decoder(
+                limits.max_packet_size_bytes,
+                connect_size_bytes_max=limits.connect_packet_size_bytes_max,
+            ),
+            KeepAlive(limits.connect_timeout_s, now.monotonic_s),
+        )
+        self.client_id = ""
+        self.address = ""  # where it is connected from, as the shell says
+        self.connected_at_us = 0  # since when its client is let in, steady clock
+        self.version = 0
+        self.limits = limits
+        self.lets_anonymous_in = True  # its listener does
+        self.identity: str | None = None  # the user that its certificate proves
+        self.granted: Granted | None = None  # once its client is let in
+        self.receive_maximum = 0  # of the client
+        self.link.pending_bytes_max = limits.write_buffer_bytes_max
+        self.link.mount_point = limits.offers.mount_point
+        self.link.counters.sockets_accepted += 1
+        self._server = server
+        self._sharing = server.router.sharing
+        self._session: Session | None = None  # from CONNACK on
+        self._connect: Connect | None = None  # until then
+        self._wants_to_last = False  # CONNECT asked for a session that outlives its connection
+        self._handshake: Handshake | None = None
+        self._authorize: Authorize | None = None  # of the verdict, if it brought one
+        self._until_s = NO_DEADLINE  # so long it may stay, on the monotonic clock
+
+    # -- CONNECT -----------------------------------------------------------------------
+
+    def _before_connack(self, packet: Packet, now: Now) -> None:
+        if self.state == AWAIT_CONNECT and isinstance(packet, Connect):
+            self._open(packet, now)
+        elif self.state == AWAIT_CONNECT:
+            self._end(False, "the first packet is not CONNECT", now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet, now)
+        elif isinstance(packet, Disconnect):
+            self._end(False, DISCONNECTED_ITSELF, now)
+        else:
+            raise RemoteProtocolError(  # [MQTT-3.1.2-30]
+                reasons.PROTOCOL_ERROR, f"a client that authenticates must not send {packet!r}"
+            )
+
+    def _open(self, connect: Connect, now: Now) -> None:
+        server = self._server
+        self.version = connect.version
+        self.link.version = connect.version
+        self.link.is_bridge = connect.is_bridge
+        method: str | None = None
+        properties = connect.properties
+        if properties is not None:
+            method = properties.authentication_method
+            if properties.maximum_packet_size is not None:
+                self.link.max_packet_size_bytes = properties.maximum_packet_size
+            self.link.problem_information = properties.request_problem_information != 0
+        server.registry.expire(now)
+        refused = refusal(connect, self.limits, server.options)
+        if refused is None and not self._has_room(connect, connect.client_id):
+            refused = no_room(connect)
+        if server.draining is not None:
+            refused = self._drained(server.draining)
+        refused = self._banned(self.identity or connect.username, connect.client_id, now) or refused
+        if refused is not None:
+            if refused.code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
+                self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
+            else:
+                self._refuse(refused, now, connect)
+            return
+        self._connect = connect
+        if self.identity is not None:  # it is proven: nothing makes another user of it
+            verdict = Verdict(reasons.SUCCESS, self.identity)
+            if self.identity == "":
+                detail = "its certificate has no common name"
+                verdict = Verdict(reasons.NOT_AUTHORIZED, detail=detail)
+            elif method is not None:
+                detail = "its certificate says who it is"
+                verdict = Verdict(reasons.BAD_AUTHENTICATION_METHOD, detail=detail)
+            self._settle(verdict, now)
+            return
+        if method is not None:
+            self._begin_exchange(connect, method, now)
+            return
+        self.state = AWAIT_VERDICT
+        found = server.authenticate.judge(self._shown(connect), self.link)
+        if found is not None:
+            self._settle(found, now)
+
+    def _shown(self, connect: Connect) -> Credentials:
+        """What a CONNECT shows of who it is."""
+        return Credentials(
+            connect.client_id,
+            connect.username,
+            connect.password,
+            self.lets_anonymous_in,
+            self.address,
+        )
+
+    def _banned(self, username: str | None, client_id: str, now: Now) -> Refusal | None:
+        bans = self._server.bans
+        ban = bans.banned(self.address, username, client_id, now.monotonic_s)
+        if ban is None:
+            return None
+        bans.refused += 1
+        return Refusal(reasons.BANNED, f"its {ban.kind}", ban.reason)
+
+    def _drained(self, draining: Draining) -> Refusal:
+        draining.refused += 1
+        return Refusal(draining.reason_code, "an operator empties the broker")
+
+    def decided(self, verdict: Verdict, now: Now) -> None:
+        """The answer that ``judge`` owed; what the client sent meanwhile follows, and its end."""
+        if self.state != AWAIT_VERDICT:
+            return  # it left, or was too late
+        self._settle(verdict, now)
+        if self._lost_because is not None:
+            self.lost(self._lost_because, now)
+        else:
+            self.resume(now)
+
+    def deadline_s(self) -> float:
+        """Return when ``tick`` must be called: silence, or the end of what it was let in for."""
+        silent_s = super().deadline_s()
+        if self._until_s == NO_DEADLINE or self.state != CONNECTED:
+            return silent_s
+        return self._until_s if silent_s == NO_DEADLINE else min(silent_s, self._until_s)
+
+    def tick(self, now: Now) -> None:
+        """A deadline may have passed."""
+        is_over = self._until_s != NO_DEADLINE and now.monotonic_s >= self._until_s
+        if is_over and self.state == CONNECTED:
+            self.close(reasons.MAXIMUM_CONNECT_TIME, "it was let in until now only", now)
+        else:
+            super().tick(now)
+
+    def _settle(self, verdict: Verdict, now: Now) -> None:
+        if verdict.reason_code != reasons.SUCCESS:
+            self._refuse(Refusal(verdict.reason_code, verdict.detail), now)
+        else:
+            self._authorize = verdict.authorize
+            if verdict.lasts_s > 0.0:
+                self._until_s = now.monotonic_s + verdict.lasts_s
+            self._admit(verdict.username, None, now)
+
+    def _refuse(
+        self, refused: Refusal, now: Now, connect: Connect | None = None, why: str = ""
+    ) -> None:
+        """Answer with a refusal, and end; ``why`` is for the client, instead of the code's name."""
+        code = refused.code
+        why = why or reasons.name_of(code)
+        reference = self._server.server_reference
+        connect = connect or self._connect
+        answer = refusing_connack(connect, code, why, reference)
+        if not self._exceeds(answer):  # [MQTT-3.1.2-24]
+            self.link.send_last(encode(answer, self.version))
+        events = self._server.effects.events
+        if events is not None:
+            event: Event = {
+                "client": "" if connect is None else _cut(connect.client_id),
+                "user": None if connect is None else _cut(connect.username),
+                "protocol": self.version,
+                "listener": self.limits.zone,
+                "code": code,
+                "reason": why,
+            }
+            events.note(REFUSED, event)
+        self._end(False, f"CONNECT refused: {why}{refused.told()}{claimed_names(connect)}", now)
+
+    def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
+        """Refuse an unknown version in the form the client may understand; else close.
+
+        In MQTT 5 a CONNECT that breaks the protocol, and a client that still authenticates, get
+        their answer in CONNACK [MQTT 5 §4.13.1].
+        """
+        if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
+            level = error.level & ~BRIDGE_BIT
+            is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
+            self.version = V5 if is_newer else V311  # [MQTT-3.1.2-2]
+            self._refuse(Refusal(reasons.UNSUPPORTED_PROTOCOL_VERSION), now)
+            return
+        if self.state == AWAIT_CONNECT and self._decoder.version == V5:
+            self.version = V5
+        if self.state == AWAIT_AUTH or (self.state == AWAIT_CONNECT and self.version == V5):
+            known = reasons.is_allowed(error.reason, CONNACK)
+            code = error.reason if known else reasons.PROTOCOL_ERROR
+            self._refuse(Refusal(code, quoted=error.message), now)
+            return
+        self.close(error.reason, error.message, now)
+
+    # -- CONNACK -----------------------------------------------------------------------
+
+    def _admit(self, username: str | None, proof: bytes | None, now: Now) -> None:
+        """Who it is, is known: open the session, if they may leave the will they bring.
+
+        ``proof`` is the last authentication data of the method, if there is one.
+        """
+        connect = self._connect
+        assert connect is not None
+        self._connect = None
+        server = self._server
+        limits = self.limits
+        self.client_id = connect.client_id or server.registry.unused_client_id(
+            server.epoch, self.limits.offers.auto_id_prefix
+        )
+        # it is another user than it said, or was banned meanwhile
+        refused = self._banned(username, self.client_id, now)
+        if refused is not None:
+            self._refuse(refused, now, connect)
+            return
+        authorize = self._authorize or server.authorize
+        permissions = authorize.permissions(username, self.client_id)
+        will = connect.will
+        is_denied = False
+        if will is not None and permissions is not None and not is_bridge_state(will.topic):
+            is_denied = not permissions.may_publish(will.topic)  # else it is dropped when it is due
+        if is_denied:
+            detail = "the access list does not let it publish its will"
+            self._refuse(Refusal(reasons.NOT_AUTHORIZED, detail), now, connect)
+            return
+        server.registry.expire(now)  # a session whose time has passed must not be taken up
+        server.wills.publish_due(now)  # nor a will be disarmed that is due
+        if not self._may_have_session(username):
+            why = "the session of this client identifier belongs to another user"
+            self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
+            return
+        if server.effects.store_fails and self._needs_store(connect):
+            why = server.effects.store_failure
+            self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
+            return
+        if server.draining is not None:  # it began meanwhile
+            self._refuse(self._drained(server.draining), now, connect)
+            return
+        account = server.effects.accounts.of(username, self.address)
+        if not self._has_room(connect, self.client_id, account):  # others came meanwhile
+            self._refuse(no_room(connect), now, connect)
+            return
+        earlier = server.connections.get(self.client_id)
+        if earlier is not None and self.hung_up:
+            self._end(False, "left before it was let in, and its client is connected again", now)
+            return
+        if earlier is not None:  # [MQTT-3.1.4-3]
+            earlier.close(reasons.SESSION_TAKEN_OVER, "another connection took over", now)
+        expiry_s = granted_session_expiry_s(connect, limits)
+        present = not connect.clean_start and self.client_id in server.registry.sessions
+        session = self._open_session(
+            connect, expiry_s, present, username, permissions, account, now
+        )
+        self.granted = Granted(username, connect.clean_start, present, expiry_s)
+        keep_alive_s = granted_keep_alive_s(connect, limits)
+        self._keep_alive.negotiated(keep_alive_s)
+        self._keep_alive.heard(now.monotonic_s)
+        receive_maximum = PACKET_IDENTIFIERS
+        answer = Connack(reasons.SUCCESS, present)
+        if connect.version == V5:
+            receive_maximum = self._negotiate(connect)
+            answer.properties = self._accepted(connect, expiry_s, keep_alive_s, proof)
+            if self._exceeds(answer):
+                answer.properties.user_properties = None  # [MQTT-3.2.2-20]
+            if self._exceeds(answer):
+                answer.properties.response_information = None
+        self._answer(answer, now)
+        if not self.link.closed:
+            server.router.rejecting = server.router.rejecting or limits.rejects
+            self.receive_maximum = receive_maximum
+            events = server.effects.events
+            if events is not None:
+                granted: Event = {
+                    "user": username,
+                    "protocol": connect.version,
+                    "clean_start": connect.clean_start,
+                    "session_present": present,
+                    "session_expiry_s": expiry_s,
+                    "keep_alive_s": keep_alive_s,
+                    "receive_maximum": receive_maximum,
+                }
+                events.connected(self.client_id, limits.zone, granted)
+            session.attach(self.link, limits, receive_maximum, now)
+
+    def _open_session(
+        self,
+        connect: Connect,
+        expiry_s: int,
+        present: bool,
+        username: str | None,
+        permissions: Permissions | None,
+        account: Account,
+        now: Now,
+    ) -> Session:
+        """The session is this connection's from here on, and the will is armed."""
+        server = self._server
+        if present:
+            server.wills.disarm(self.client_id)
+        else:
+            server.wills.publish(self.client_id, now)
+        session = server.registry.open(
+            self.client_id, connect.clean_start, expiry_s, self.limits, username, account
+        )
+        self._wants_to_last = wanted_session_expiry_s(connect) > 0
+        session.identify(username, permissions)
+        if connect.will is not None:
+            message, delay_s = will_message(connect.will, self.client_id)
+            server.wills.arm(self.client_id, message, delay_s, username, session.account)
+        self._session = session
+        self.state = CONNECTED
+        self.connected_at_us = now.steady_us
+        server.connections[self.client_id] = self
+        server.clients_max = max(server.clients_max, len(server.connections))
+        self.link.counters.connections_accepted += 1
+        return session
+
+    def _negotiate(self, connect: Connect) -> int:
+        """Take over what an MQTT 5 client accepts; the messages it takes unacknowledged."""
+        requested = connect.properties
+        if requested is None:
+            return PACKET_IDENTIFIERS
+        aliases = min(requested.topic_alias_maximum or 0, self.limits.topic_alias_outbound_max)
+        if aliases > 0:
+            self.link.aliases = OutboundAliases(aliases)
+        if requested.receive_maximum is None:
+            return PACKET_IDENTIFIERS
+        return requested.receive_maximum
+
+    def _accepted(
+        self, connect: Connect, expiry_s: int, keep_alive_s: int, proof: bytes | None
+    ) -> Properties:
+        server = self._server
+        properties = accepted_properties(
+            connect,
+            self.limits,
+            "" if connect.client_id else self.client_id,
+            expiry_s,
+            keep_alive_s,
+            server.acknowledged_when,
+            self._sharing.options.enabled,
+            server.options,
+            self._latest(connect),
+        )
+        if self._handshake is not None:  # [MQTT-4.12.0-5]
+            properties.authentication_method = self._handshake.method
+            properties.authentication_data = proof
+        return properties
+
+    def _latest(self, connect: Connect) -> int | None:
+        """The latest number of the producer that CONNECT names."""
+        name = asked_for(connect.properties)
+        if not name or self._session is None:
+            return None
+        return self._server.producers.latest(self._session.username, name)
+
+    def _may_have_session(self, username: str | None) -> bool:
+        """Whether the session of this client identifier, if there is one, is this user's."""
+        server = self._server
+        shared = server.options.client_ids_shared
+        return shared or server.registry.belongs_to(self.client_id, username)
+
+    def _needs_store(self, connect: Connect) -> bool:
+        """Whether to accept ``connect`` would promise what only the store can keep."""
+        session = self._server.registry.sessions.get(self.client_id)
+        is_known = session is not None and session.stored
+        expires = granted_session_expiry_s(connect, self.limits) > 0
+        if asked_for(connect.properties):  # the latest number may be in a commit that fails
+            return True
+        return is_known or expires or connect.will is not None
+
+    def _answer(self, packet: Packet, now: Now) -> None:
+        """Hold an answer for the commit; one the client would not take ends the connection."""
+        if self._exceeds(packet):  # [MQTT-3.1.2-24]
+            self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
+            return
+        frame = encode(packet, self.version)
+        link = self.link
+        session = self._session
+        is_passing = session is not None and not session.stored
+        if is_passing and self._server.effects.store_fails and not link.waits:
+            link.send_last(frame)  # at once: there is nothing to be stored
+        else:
+            link.hold(frame)
+
+    def _has_room(self, connect: Connect, client_id: str, account: Account | None = None) -> bool:
+        """Whether there is room for its session, and for a will that it brings.
+
+        As far as all may keep it; in ``account`` too, once it is known who it is.
+        """
+        server = self._server
+        account = account or server.effects.accounts.common
+        known = server.registry.sessions.get(client_id)
+        if known is not None and not connect.clean_start:
+            account = known.account
+        if connect.will is not None:
+            replaced_bytes = server.wills.armed_bytes(client_id)
+            if not account.has_room_for_sessions(replaced_bytes):
+                return False
+        return server.registry.has_room(client_id, account)
+
+    def _exceeds(self, packet: Packet) -> bool:
+        return not fits(packet, self.version, self.link.max_packet_size_bytes)
+
+    # -- enhanced authentication -------------------------------------------------------
+
+    def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
+        exchange = self._server.authenticate.exchange(method, self._shown(connect))
+        if exchange is None:
+            self._refuse(Refusal(reasons.BAD_AUTHENTICATION_METHOD), now)  # [MQTT-4.12.0-1]
+            return
+        self.state = AWAIT_AUTH
+        self._handshake = Handshake(method, exchange)
+        assert connect.properties is not None
+        self._step(connect.properties.authentication_data, now)
+
+    def _authenticate(self, packet: Auth, now: Now) -> None:
+        handshake = self._handshake
+        if handshake is None:  # [MQTT-4.12.0-7]
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, "AUTH without an authentication method in CONNECT"
+            )
+        handshake.check(packet, self.state == CONNECTED)
+        if packet.reason_code == reasons.REAUTHENTICATE:
+            again = Credentials(self.client_id, None, None, False, self.address)
+            exchange = self._server.authenticate.exchange(handshake.method, again)
+            if exchange is None:  # the method was taken away
+                self.close(reasons.NOT_AUTHORIZED, "the method is not offered any more", now)
+                return
+            handshake.again(exchange)
+        data = None if packet.properties is None else packet.properties.authentication_data
+        self._step(data, now)
+
+    def _step(self, data: bytes | None, now: Now) -> None:
+        """One step of the method, and its answer: AUTH, CONNACK, or the end."""
+        handshake = self._handshake
+        assert handshake is not None
+        session = self._session
+        step = handshake.step(data)
+        if step.outcome == FAILURE:
+            if session is None:
+                self._refuse(Refusal(step.reason_code), now)  # [MQTT-4.12.0-4]
+            else:  # [MQTT-4.12.1-2]
+                self.close(reasons.NOT_AUTHORIZED, "authenticating again failed", now)
+            return
+        code = reasons.CONTINUE_AUTHENTICATION  # [MQTT-4.12.0-2]
+        if step.outcome != CONTINUE:
+            if session is None:
+                self._admit(step.username, step.data, now)
+                return
+            if step.username != session.username:
+                self.close(reasons.NOT_AUTHORIZED, "authenticated again as another user", now)
+                return
+            code = reasons.SUCCESS
+        frame = handshake.frame(
+            code, step, self.link.max_packet_size_bytes, self.link.problem_information
+        )
+        if not frame:
+            self._end(True, "AUTH exceeds the client's maximum packet size", now)
+        elif session is None:
+            self.link.send_now(frame)
+        else:
+            self.link.send(frame)
+
+
+def _cut(name: str | None) -> str | None:
+    return None if name is None else name[:_CLAIMED_LENGTH_MAX]

@@ -1,0 +1,521 @@
+"""The handling of a client's PUBLISH: from the packet to our acknowledgement.
+
+::
+
+      PUBLISH ─▶ topic (alias), QoS quota ─▶ may it? is it? ─▶ routed ─▶ PUBACK, PUBREC  held
+                     │ no: the connection        │ no: refused    │        for the commit
+                     ▼ ends                      ▼ and counted    │ no queue has room (``reject``),
+                                                                  │ or the store cannot write
+                                                                  ├── MQTT 5: refused, 0x97
+                                                                  ╰── older: held back, in order
+      PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
+                    ╰ MQTT 3.1: only now routed, see ``awaiting_release``
+
+An older client cannot be told that a message was refused, so the message is held back, and those
+behind it too, until there is room. The client is still read while its acknowledgements or PUBRELs
+may make that room (``must_wait``), within the limits of ``pending_publishes``.
+
+Where ``acknowledge_in_memory`` says so, PUBACK does not wait for the commit, unless an answer
+before it does: they leave in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits: without
+the packet identifier on disk, a message sent again would be taken for a new one. The
+acknowledgement of a producer's message always waits too.
+
+These count against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
+messages until their PUBREL [MQTT 5 §4.9].
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64
+
+from penstock.engine.clock import Now
+from penstock.engine.connection.reason_strings import acknowledgement, quoted
+from penstock.engine.limits import FREE_BYTES, EngineLimits
+from penstock.engine.message import Message, is_utf8
+from penstock.engine.priorities import TopicPriorities
+from penstock.engine.publishing.blocked_client import WaitingPublisher
+from penstock.engine.publishing.pending_publishes import HeldBack
+from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED, Numbered, numbered
+from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session
+from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
+from penstock.engine.topics import is_bridge_state, is_system_topic, is_topic_name
+from penstock.engine.wire.aliases import InboundAliases
+from penstock.engine.wire.link import Link
+from penstock.engine.work_budget import WORK_OF_A_PACKET
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
+from penstock.protocol.packets import Publish
+from penstock.protocol.properties import encode_properties
+
+_NO_ROOM: Final = "there is no room for it now"
+_RETAINED_FULL: Final = "there is no room for more retained messages"
+
+
+@final
+class Publishing:
+    """The messages that one connection's client publishes.
+
+    Args:
+        server: the broker.
+        link: the connection's link; its user is resumed when messages held back may be routed.
+        limits: the limits of the connection.
+    """
+
+    def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
+        self.held_back = HeldBack(limits)  # messages not routed yet: there is no room
+        self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
+        self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
+        self._topic: str | None = None  # topic of the latest message: it was checked
+        self._topic_bytes = b""  # encoded topic of the latest message
+        self._is_system = False  # whether the latest topic is the server's own
+        self._link = link
+        self._limits = limits
+        self._offers = limits.offers
+        self._router = server.router
+        self._effects = server.effects
+        self._waits: WaitingPublisher | None = None  # set when the client first has to wait
+        self._drops = server.drops
+        self._options = server.options
+        self._producers = server.producers
+        self._in_memory: TopicPriorities | None = None  # topics whose PUBACK waits for no commit
+        if server.options.acknowledge_in_memory:
+            self._in_memory = server.in_memory
+
+    def publish(self, packet: Publish, session: Session, now: Now) -> None:
+        """Take a PUBLISH: route it, refuse it, or hold it back."""
+        topic = packet.topic
+        payload = packet.payload
+        counters = self._link.counters
+        counters.publish_received += 1
+        counters.publish_bytes_received += len(payload)
+        properties = packet.properties
+        encoded = b""
+        if properties is not None:
+            if properties.topic_alias is not None:
+                if self._aliases is None:
+                    self._aliases = InboundAliases(self._limits.topic_alias_maximum)
+                topic = self._aliases.topic_of(topic, properties.topic_alias)
+                properties = packet.take_alias()
+            if properties is not None:
+                encoded = encode_properties(properties)
+        if self._offers.are_less:
+            self._check_offers(packet)
+        if topic is not self._topic:
+            self._check_topic(topic)
+        if packet.qos > 0 or self.held_back.count > 0 or session.waits_for_releases:
+            self._publish_in_order(packet, topic, encoded, session, now)
+            return
+        if properties is not None and self._is_false_text(packet):  # ends the connection
+            self._refuse_payload(packet, topic, session)
+        permissions = session.permissions
+        if self._is_system or (permissions is not None and not permissions.may_publish(topic)):
+            self._refuse_topic(packet, topic, session, now)
+            return
+        message = Message(
+            topic,
+            payload,
+            0,
+            packet.retain,
+            session.client_id,
+            now.wall_us,
+            encoded,
+            topic_bytes=self._topic_bytes,
+            lead_us=now.lead_us,
+        )
+        self._router.publish(message, session, now)
+
+    def _publish_in_order(
+        self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
+    ) -> None:
+        """Take a PUBLISH that is to be acknowledged, or may have to wait behind others."""
+        qos = packet.qos
+        if qos == 2 and session.awaits_release(packet.packet_id):
+            session.receive(packet, now)
+            self._acknowledge(packet, reasons.SUCCESS)
+            return
+        if qos > 0 and self._link.version == V5:
+            self._check_receive_maximum(session)
+        elif qos == 0 and self._is_false_text(packet):
+            self._refuse_payload(packet, topic, session)
+        if self.held_back.count > 0 or session.released_count > 0:
+            self._hold_back(packet, topic, session)  # it must not overtake earlier messages
+            return
+        if self._waits_for_a_pubrel(packet, session):
+            self._hold_back(packet, topic, session)
+            return
+        if not self._may(packet, topic, self._is_system, session, now):
+            return
+        if not self._route(packet, topic, encoded, session, now):
+            self._hold_back(packet, topic, session)
+
+    def _waits_for_a_pubrel(self, packet: Publish, session: Session) -> bool:
+        """Return whether a QoS 2 message must wait because too many await PUBREL, and the client
+        cannot be told.
+
+        It takes a place even if it may not be published: see ``_refuse_topic``.
+        """
+        if packet.qos < 2 or self._link.version == V5:
+            return False
+        return not session.has_room_to_receive()
+
+    def _check_offers(self, packet: Publish) -> None:
+        """End the connection if its listener does not offer this QoS, or RETAIN."""
+        code = self._offers.refusal(packet.qos, packet.retain)
+        if code != reasons.SUCCESS:
+            raise RemoteProtocolError(code, f"this listener: {reasons.name_of(code)}")
+
+    def _check_topic(self, topic: str) -> None:
+        """Check that ``topic`` is a topic name, and remember what was found for the next
+        message."""
+        if not is_topic_name(topic, self._limits.topic_levels_max):
+            raise RemoteProtocolError(
+                reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
+            )
+        self._is_system = is_system_topic(topic)
+        self._topic_bytes = topic.encode()
+        self._topic = topic if len(topic) < LONG_TOPIC_CHARACTERS else None
+
+    def release(self, packet_id: int, session: Session, now: Now) -> None:
+        """Take a PUBREL, and publish what may be published now."""
+        if not session.holds(packet_id):
+            self._complete(packet_id, session)
+        elif session.line_up(packet_id):
+            self._route_released(session, now)
+
+    def _route_released(self, session: Session, now: Now) -> None:
+        """Route the messages whose PUBREL came, in the order of the PUBRELs (v3.1 §3.6).
+
+        It stops at a message without body or room, and after one turn's share; ``try_again`` goes
+        on. The messages are published now: they are dated anew, and permission is checked again.
+        """
+        share = self._effects.share
+        before: i64 = share.spent
+        while session.released_count > 0:
+            if self._is_enough(share.spent - before):
+                break
+            held = session.next_released()
+            if held is None:
+                break
+            message = held.message
+            if message is not None:
+                permissions = session.permissions
+                if permissions is not None and not permissions.may_publish(message.topic):
+                    self._drops.count(
+                        reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
+                    )
+                else:
+                    again = message.once_more(now)
+                    if self._router.rejecting and self._router.refuses(again, session):
+                        self._waiting().wait_for_room(again, session)
+                        break
+                    self._router.publish(again, session, now)
+            share.spent += WORK_OF_A_PACKET
+            self._complete(session.first_released(), session)
+
+    def _complete(self, packet_id: int, session: Session) -> None:
+        """Forget a QoS 2 message, and send its PUBCOMP."""
+        link = self._link
+        counted = session.inbound_count
+        code = session.release(packet_id)
+        if self.held_back.count > 0:
+            self._effects.resume_later(link.user)
+        is_ours = session.inbound_count < counted or link.version != V5
+        if code == reasons.SUCCESS and is_ours:
+            link.hold_plain_ack(PUBCOMP, packet_id)
+            return
+        why = "no message with this packet identifier waits for PUBREL"
+        frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
+        if is_ours:
+            link.hold_ack(frame)
+            return
+        link.hold(frame)
+        if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
+            self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
+
+    def _waiting(self) -> WaitingPublisher:
+        """Return the entry of this client in the lines of blocked publishers; make it at its first
+        use."""
+        if self._waits is None:
+            self._waits = WaitingPublisher(self._router, self._effects, self._link)
+        return self._waits
+
+    def try_again(self, session: Session, now: Now) -> None:
+        """Route released messages, then those held back, in order, as far as there is room.
+
+        It does no more than one turn's share; permission is checked again for each message.
+        """
+        share = self._effects.share
+        before: i64 = share.spent
+        if self._waits is not None:
+            self._waits.begin()
+        self._route_released(session, now)
+        held_back = self.held_back
+        packet = held_back.first()
+        while packet is not None:
+            if session.released_count > 0 or self._is_enough(share.spent - before):
+                break
+            if self._waits_for_a_pubrel(packet, session):
+                break
+            topic = packet.topic
+            if self._may(packet, topic, is_system_topic(topic), session, now):
+                properties = packet.properties
+                encoded = b"" if properties is None else encode_properties(properties)
+                if not self._route(packet, topic, encoded, session, now):
+                    break
+            share.spent += WORK_OF_A_PACKET
+            held_back.pass_on()
+            packet = held_back.first()
+        if self._waits is not None:
+            self._waits.tried()
+
+    def _is_enough(self, work: i64) -> bool:
+        """Return whether the rest must wait for the next turn, or for a commit, after this much
+        work."""
+        user = self._link.user
+        if work >= self._effects.share.left():
+            self._effects.resume_later(user)
+            return True
+        if work > 0 and user is not None and self._effects.is_full():
+            self._effects.resume_when_sealed(user)
+            return True
+        return False
+
+    def ended(self, client_id: str) -> None:
+        """Discard the messages held back: the connection ended.
+
+        Those of QoS 1 and 2 were not acknowledged, so the client still has them; QoS 0 counts as
+        dropped.
+        """
+        if self._waits is not None:
+            self._waits.stop()
+        packet = self.held_back.first()
+        while packet is not None:
+            if packet.qos == 0:
+                self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
+            self.held_back.pass_on()
+            packet = self.held_back.first()
+
+    def unacknowledged(self, session: Session) -> int:
+        """Return how many messages count against our Receive Maximum [MQTT 5 §4.9]."""
+        waiting = self.held_back.unacknowledged
+        return self._link.unreleased_acks + session.inbound_count + waiting
+
+    # -- inside ------------------------------------------------------------------------
+
+    def _route(
+        self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
+    ) -> bool:
+        """Route a message and acknowledge it; return False if it must wait for room.
+
+        An MQTT 5 client gets 0x97 instead, which means that no subscriber got the message.
+        """
+        qos = packet.qos
+        held = qos == 2 and self._link.version == V31
+        message = Message(
+            topic,
+            packet.payload,
+            qos,
+            packet.retain,
+            session.client_id,
+            now.wall_us,
+            encoded,
+            topic_bytes=self._topic_bytes if topic is self._topic else None,
+            lead_us=now.lead_us,
+        )
+        router = self._router
+        number = numbered(packet.properties) if qos > 0 else None
+        if number is not None and not self._is_next(number, packet, topic, session, now):
+            return True
+        if qos > 0:
+            effects = self._effects
+            refused = effects.store_fails or (qos == 2 and not session.has_room_to_receive())
+            full = False
+            if router.rejecting and not refused and not held:
+                full = router.refuses(message, session)
+            if refused or full:
+                if self._link.version != V5:
+                    if full:
+                        self._waiting().wait_for_room(message, session)
+                    elif effects.store_fails:
+                        self._waiting().wait_for_store()
+                    return False  # else for a PUBREL of its own
+                why = effects.store_failure or _NO_ROOM
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
+                return True
+            if (
+                packet.retain
+                and self._link.version == V5
+                and not self._is_retainable(message, session)
+            ):
+                self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
+                return True  # no subscriber got it, as above
+            if held and not session.has_room_to_hold():
+                raise RemoteProtocolError(
+                    reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
+                )
+            if not session.receive(packet, now):
+                self._acknowledge(packet, reasons.SUCCESS)
+                return True
+            if held:  # v3.1 §3.3: not made available to interested parties yet
+                session.hold(packet.packet_id, message)
+                self._acknowledge(packet, reasons.SUCCESS)
+                return True
+        if number is not None:
+            self._producers.published(session.username, number, now)
+        reached = router.publish(message, session, now)
+        if qos > 0:
+            nobody = reached == 0 and message.offset < 0 and self._link.version == V5
+            code = reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0
+            if qos == 1 and number is None and self._is_promised_in_memory(topic):
+                self._link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self._link))
+            else:
+                self._acknowledge(packet, code)
+        return True
+
+    def _is_promised_in_memory(self, topic: str) -> bool:
+        """Return whether PUBACK may leave before the message is on disk, and would overtake
+        nothing."""
+        if self._in_memory is None or self._link.waits or not self._link.opened:
+            return False
+        return self._in_memory.of(topic) > 0
+
+    def _is_next(
+        self, number: Numbered, packet: Publish, topic: str, session: Session, now: Now
+    ) -> bool:
+        """Return whether this is its producer's next message; acknowledge or refuse any other."""
+        username = session.username
+        verdict = self._producers.judge(username, number, session.client_id, topic)
+        if verdict == NEXT:
+            return True
+        has_place = packet.qos == 1 or session.has_room_to_receive()
+        if verdict == REPEATED and has_place:  # QoS 2 goes on to PUBREL all the same
+            session.receive(packet, now)
+            self._acknowledge(packet, reasons.SUCCESS)
+        elif verdict == REPEATED:
+            self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _NO_ROOM)
+        elif verdict == NO_ROOM:
+            why = "there is no room for more producers"
+            self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
+        else:
+            why = self._producers.why(username, number)
+            self._acknowledge(packet, reasons.IMPLEMENTATION_SPECIFIC_ERROR, why)
+        return False
+
+    def _is_retainable(self, message: Message, session: Session) -> bool:
+        """Return whether there is room for a retained message; if not, count it."""
+        if not message.payload or self._router.retained.has_room(message, session.account):
+            return True
+        self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
+        return False
+
+    def _hold_back(self, packet: Publish, topic: str, session: Session) -> None:
+        """Keep a message until there is room for it, behind the earlier ones."""
+        held_back = self.held_back
+        if packet.qos > 0:
+            if held_back.has(packet):
+                return
+        elif held_back.is_much():
+            self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
+            return
+        if held_back.lacks_memory() and held_back.size_bytes >= FREE_BYTES:
+            raise RemoteProtocolError(
+                reasons.QUOTA_EXCEEDED, "there is no memory for more of its messages to wait in"
+            )
+        if held_back.is_all():
+            raise RemoteProtocolError(
+                reasons.QUOTA_EXCEEDED,
+                f"{held_back.size_bytes} bytes of its messages wait for room, all that limits"
+                ".receive_maximum and limits.max_packet_size_bytes allow",
+            )
+        packet.topic = topic  # the alias may mean another when it is routed
+        held_back.put(packet, session.account)
+
+    def _may(
+        self, packet: Publish, topic: str, is_system: bool, session: Session, now: Now
+    ) -> bool:
+        """Return whether the client may publish this now; if not, refuse and count it."""
+        if packet.qos > 0 and self._is_false_text(packet):
+            self._refuse_payload(packet, topic, session)
+            return False
+        permissions = session.permissions
+        if is_system or (permissions is not None and not permissions.may_publish(topic)):
+            self._refuse_topic(packet, topic, session, now)
+            return False
+        return True
+
+    def _refuse_topic(self, packet: Publish, topic: str, session: Session, now: Now) -> None:
+        """Refuse a message to a topic the client may not publish to.
+
+        An MQTT 5 client gets 0x87. An older one cannot be told: its message is acknowledged, and
+        at QoS 2 its packet identifier waits for PUBREL. The state that a foreign bridge publishes
+        is not refused, but published as ``$SYS`` topics are.
+        """
+        permissions = session.permissions
+        if is_bridge_state(topic) and (permissions is None or permissions.may_publish(topic)):
+            session.receive(packet, now)
+            self._router.publish_bridge_state(topic, packet.payload, now)
+            self._acknowledge(packet, reasons.SUCCESS)
+            return
+        self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)
+        code = reasons.NOT_AUTHORIZED if self._link.version == V5 else 0
+        if code == 0:
+            session.receive(packet, now)
+        why = "topics below $SYS are the server's own"
+        self._acknowledge(packet, code, why if is_system_topic(topic) else "not authorized")
+
+    def _is_false_text(self, packet: Publish) -> bool:
+        properties = packet.properties
+        if properties is None or properties.payload_format_indicator != 1:
+            return False
+        return self._options.check_payload_format and not is_utf8(packet.payload)
+
+    def _refuse_payload(self, packet: Publish, topic: str, session: Session) -> None:
+        """Refuse a message whose format indicator says UTF-8, and whose payload is not (v5
+        §3.3.2.3.2)."""
+        code = reasons.PAYLOAD_FORMAT_INVALID
+        why = "the payload is not UTF-8, as its format indicator says"
+        self._drops.count(reasons_to_drop.PAYLOAD_FORMAT, session.client_id, topic)
+        if packet.qos == 0:
+            raise RemoteProtocolError(code, why)
+        self._acknowledge(packet, code, why)
+
+    def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
+        link = self._link
+        is_refusal = code >= reasons.UNSPECIFIED_ERROR
+        if is_refusal and packet.qos > 0 and self._effects.store_fails and not link.waits:
+            kind = PUBACK if packet.qos == 1 else PUBREC  # at once: it promises nothing
+            link.send(acknowledgement(kind, packet.packet_id, code, why, link))
+        elif packet.qos == 1:
+            if code == reasons.SUCCESS:
+                link.hold_plain_ack(PUBACK, packet.packet_id)
+            else:
+                link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
+        elif packet.qos == 2 and code == reasons.SUCCESS:
+            if link.version == V5:  # counts until PUBREL: ``unacknowledged``
+                link.hold_plain(PUBREC, packet.packet_id)
+            else:
+                link.hold_plain_ack(PUBREC, packet.packet_id)
+        elif packet.qos == 2:
+            frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)
+            if link.version == V5 and not is_refusal:
+                link.hold(frame)
+            else:
+                link.hold_ack(frame)
+
+    def _check_receive_maximum(self, session: Session) -> None:
+        """End the connection of a client that exceeds our Receive Maximum [MQTT-3.3.4-7].
+
+        It counts anew with each connection: a message of an earlier connection that is released on
+        this one does not count, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
+        """
+        allowed = self._limits.receive_maximum
+        if self.unacknowledged(session) >= allowed + self._quota_raised:
+            raise RemoteProtocolError(
+                reasons.RECEIVE_MAXIMUM_EXCEEDED,
+                f"more than {allowed} QoS 1 and 2 messages unacknowledged",
+            )

@@ -1,0 +1,265 @@
+"""The state that all connections of one broker share, put together.
+
+Pure like the rest of the engine: a whole broker can be run in a test with a virtual
+clock and no socket. The shell (``penstock.runtime.driver``) owns the loop::
+
+      bytes ─▶ ServerConnection.receive ─▶ Server's parts ─▶ Effects
+                                            tick(now) ─────▶ Effects ─▶ seal ─▶ Commit
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.access.bans import Bans
+from penstock.engine.access.refused_filters import RefusedFilters
+from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.records import Recovered
+from penstock.engine.clock import Now
+from penstock.engine.connection.connection import Connection
+from penstock.engine.connection.partial_packets import HalfReceived
+from penstock.engine.limits import EngineLimits
+from penstock.engine.memory.accounts import Accounts
+from penstock.engine.memory.budget import Kept
+from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
+from penstock.engine.priorities import TopicPriorities
+from penstock.engine.publishing.producers import Producers
+from penstock.engine.publishing.staged_rows import Sinks
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
+from penstock.engine.routing.dead_letters import DeadLetters
+from penstock.engine.routing.event_log import EventLog
+from penstock.engine.routing.registry import Registry
+from penstock.engine.routing.router import Router
+from penstock.engine.routing.wills import Wills
+from penstock.engine.server.draining import Draining
+from penstock.engine.wire.link import Resumable
+from penstock.protocol import reasons
+
+
+@final
+class Server:
+    """One broker without its sockets and its store.
+
+    Args:
+        limits: bounds.
+        recovered: what the store holds.
+        stream_filters: topic filters of the configured streams.
+        acknowledged_when: "fsync" or "memory": what an acknowledgement promises; told to
+            MQTT 5 clients in CONNACK.
+        now: the time of the start.
+        sharing: how shared subscriptions are handed out.
+        authenticate: who a client is; everyone is let in without.
+        authorize: what a client may do; everything without.
+        options: what clients are told.
+        dead_letter_topic: where dropped messages are published; nowhere if empty.
+        dead_letters_of_qos0: also those of QoS 0.
+        zones: bounds of each listener's clients, by its name: for sessions found in the store.
+        events: what the broker tells of its own life; nothing without.
+    """
+
+    def __init__(
+        self,
+        limits: EngineLimits,
+        recovered: Recovered,
+        stream_filters: tuple[str, ...],
+        acknowledged_when: str,
+        now: Now,
+        sharing: SharingOptions | None = None,
+        authenticate: Authenticate | None = None,
+        authorize: Authorize | None = None,
+        options: ServerOptions | None = None,
+        dead_letter_topic: str = "",
+        dead_letters_of_qos0: bool = False,
+        zones: dict[str, EngineLimits] | None = None,
+        events: EventOptions | None = None,
+    ) -> None:
+        self.limits = limits
+        self.options = options or ServerOptions()
+        self.in_memory = TopicPriorities(dict.fromkeys(self.options.acknowledge_in_memory, 1))
+        self.epoch = recovered.epoch
+        self.acknowledged_when = acknowledged_when
+        self.drops = Drops()
+        kept = Kept(
+            limits.qos0_bytes_max,
+            limits.spilled_bytes_max,
+            limits.sessions_bytes_max,
+            limits.unreleased_bytes_max,
+            limits.retained_bytes_max,
+            limits.waiting_bytes_max,
+            limits.unsent_bytes_max,
+        )
+        accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
+        self.effects = Effects(recovered.next_offset, kept, accounts)
+        self.effects.lead_us = now.lead_us
+        self.router = Router(
+            self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
+        )
+        self._dead_letters: DeadLetters | None = None
+        if dead_letter_topic:
+            self._dead_letters = DeadLetters(
+                dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
+            )
+        self.producers = Producers(self.effects, limits, self.drops)
+        self.sinks = Sinks(self.effects, self.router, self.producers)
+        self.authenticate = authenticate or Authenticate()
+        self.authorize = authorize or Authorize()
+        self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
+        self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops, zones)
+        for zone in (zones or {}).values():
+            self.router.rejecting = self.router.rejecting or zone.rejects
+        self.bans = Bans()
+        self.half_received = HalfReceived(self.effects, limits.half_received_bytes_max)
+        self.refused_filters = RefusedFilters()
+        self.connections: dict[str, Connection] = {}  # by client identifier
+        self.clients_max = 0  # connected at the same time
+        self.shutting_down = False
+        self.draining: Draining | None = None  # it is being emptied
+        self.event_log: EventLog | None = None
+        if events is not None:
+            self.event_log = self._tell(events, recovered, now)
+        self._recover(recovered, now)
+
+    def tick(self, now: Now) -> None:
+        """Do what is due: delayed wills, expired sessions, what waits for members of groups."""
+        self.wills.publish_due(now)
+        self.registry.expire(now)
+        self.producers.expire(now)
+        self.bans.expire(now.monotonic_s)
+        self.router.sharing.tick(now)
+        if self.draining is not None:
+            self.draining.tick(self.connections, self.registry.order, now)
+        self.effects.timers.wake_due(now)
+        for connection in self.half_received.overdue(now.monotonic_s):
+            connection.close(
+                reasons.QUOTA_EXCEEDED,
+                "the rest of its packet did not come while others waited for memory",
+                now,
+            )
+        if self._dead_letters is not None:
+            self._dead_letters.tick(now)
+        if self.event_log is not None:
+            self.event_log.tick(now)
+        self.effects.tick()
+
+    def clock_jumped(self, now: Now) -> None:
+        """Note that from ``now`` on dates are ahead of the ``steady_clock`` by another time."""
+        effects = self.effects
+        by_us = now.lead_us - effects.lead_us
+        effects.lead_us = now.lead_us
+        effects.now = None  # what follows in this turn is dated anew
+        events = effects.events
+        if events is not None:
+            events.now_us = now.wall_us
+            events.lead_us = now.lead_us
+            events.note(CLOCK_JUMPED, {"by_us": by_us})
+
+    def resume(self, now: Now) -> list[Resumable]:
+        """Go on with what an earlier turn left over; who did. Those may be left over again."""
+        self.effects.share.next_turn()
+        unfinished = self.effects.unfinished
+        self.effects.unfinished = []
+        for user in unfinished:
+            user.waits_for_turn = False
+            user.resume(now)
+        went_on = self.effects.went_on
+        if went_on:
+            self.effects.went_on = []
+            unfinished.extend(went_on)
+        return unfinished
+
+    def needed_from(self, end: int) -> int:
+        """The lowest log offset a session still needs; ``end`` when none needs any."""
+        asking = self.registry.ask_for_lowest(end)
+        while not asking.ask_some():
+            pass
+        return asking.lowest
+
+    @property
+    def server_reference(self) -> str:
+        """The other server that clients are told of; empty if there is none."""
+        if self.draining is not None and self.draining.server_reference:
+            return self.draining.server_reference
+        return self.options.server_reference
+
+    def shut_down(self, reason_code: int, because: str, now: Now) -> None:
+        """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5].
+
+        Where there is another server, clients are told (v5 §4.11).
+        """
+        self.shutting_down = True
+        self.router.sharing.shutting_down = True
+        reference = ""
+        if reason_code == reasons.SERVER_SHUTTING_DOWN:
+            reason_code = self.options.farewell
+            reference = self.options.server_reference
+        for connection in list(self.connections.values()):
+            connection.close(reason_code, because, now, reference)
+        for session in self.registry.sessions.values():
+            session.lose_qos0()
+        self.router.sharing.lose_qos0()
+        if self.effects.events is not None:
+            self.effects.events.note(STOPPED, {"reason": because})
+            self.write_events(now)
+
+    def write_events(self, now: Now) -> bool:
+        """Write the events that wait, without waiting for the next tick; whether there were any."""
+        events = self.effects.events
+        if self.event_log is None or events is None or events.waiting == 0:
+            return False
+        self.event_log.write(now)
+        return events.waiting == 0
+
+    def authorize_anew(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
+        """Permissions changed: what clients may do from now on is what ``authorize`` says.
+
+        Subscriptions stay, and deliver what may be received. Users in ``revoked`` are not who
+        they were (another password, or gone), and their connections end.
+        """
+        self.authorize = authorize
+        self.wills.authorize = authorize
+        for session in list(self.registry.sessions.values()):
+            if not session.identified or session.forwarding is not None:
+                continue  # a bridge may do what its settings say
+            session.identify(
+                session.username, authorize.permissions(session.username, session.client_id)
+            )
+            connection = self.connections.get(session.client_id)
+            if connection is not None and session.username in revoked:
+                connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
+        self.router.sharing.permissions_changed()
+
+    def _tell(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
+        """From now on, what happens is told."""
+        events = Events(options)
+        events.now_us = now.wall_us
+        events.lead_us = now.lead_us
+        events.note(
+            STARTED,
+            {
+                "epoch": recovered.epoch,
+                "next_offset": recovered.next_offset,
+                "sessions": recovered.session_count,
+            },
+        )
+        self.effects.events = events
+        self.drops.events = events
+        sessions = self.registry.sessions
+        return EventLog(events, self.router, self.effects, sessions, options.flow_interval_s)
+
+    def _recover(self, recovered: Recovered, now: Now) -> None:
+        self.registry.recover(recovered, now)
+        for message in recovered.retained:
+            if message.expired(now.steady_us):
+                self.effects.put_retained(message.topic, None)
+            else:
+                owner = self.registry.sessions.get(message.client_id)
+                account = None if owner is None else owner.account
+                self.router.retained.restore(message, account)
+        self.producers.recover(recovered.producers)
+        for client_id, record in recovered.wills.items():
+            session = self.registry.sessions.get(client_id)
+            expiry_s = 0 if session is None else session.expiry_interval_s
+            account = None if session is None else session.account
+            self.wills.recover(client_id, record, expiry_s, now, account)

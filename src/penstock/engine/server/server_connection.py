@@ -1,0 +1,383 @@
+"""The accepting side of a connection: what the server does with each packet.
+
+The table, states by packets; everything else is a protocol error (0x82), and a first
+packet other than CONNECT closes the connection without an answer [MQTT-3.1.0-1]:
+
+============== ==================================================================
+AWAIT_CONNECT  CONNECT
+AWAIT_VERDICT  none: what comes waits, unread, for the answer to CONNECT
+AWAIT_AUTH     AUTH DISCONNECT                                    [MQTT-3.1.2-30]
+CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE UNSUBSCRIBE PINGREQ
+               AUTH DISCONNECT               (a second CONNECT is not [MQTT-3.1.0-2])
+============== ==================================================================
+
+Here stand the table of CONNECTED, when the client's packets must wait, and the end. All
+before that is ``opening``, PUBLISH and PUBREL are ``publish_handler``, SUBSCRIBE and UNSUBSCRIBE
+``subscribe_handler``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.connection.connection import (
+    AWAIT_AUTH,
+    CLOSED,
+    CONNECTED,
+    DISCONNECTED_ITSELF,
+)
+from penstock.engine.limits import FREE_BYTES, EngineLimits
+from penstock.engine.memory.limit_usage import INBOUND, AtLimit
+from penstock.engine.mount_point import mount
+from penstock.engine.rate_limit import TokenBucket
+from penstock.engine.reporting.events import Event, Events
+from penstock.engine.server.opening import OpeningConnection
+from penstock.engine.server.publish_handler import Publishing
+from penstock.engine.server.server import Server
+from penstock.engine.server.subscribe_handler import Request, Subscribing, Unsubscribing
+from penstock.engine.session.session import Session
+from penstock.errors import RemoteProtocolError
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PUBREL, V5, V311
+from penstock.protocol.packets import (
+    Ack,
+    Auth,
+    Disconnect,
+    Packet,
+    Pingreq,
+    Pingresp,
+    Publish,
+    Subscribe,
+    Unsubscribe,
+)
+
+_PINGRESP: Final = encode(Pingresp(), V311)
+
+
+@final
+class ServerConnection(OpeningConnection):
+    """One accepted connection.
+
+    Args:
+        server: the broker it belongs to.
+        limits: bounds of the listener it came through (its zone).
+        now: when it was accepted.
+    """
+
+    def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
+        super().__init__(server, limits, now)
+        self.inbound_limit: AtLimit | None = None  # made when it is reached first
+        self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
+        self._publishing = Publishing(server, self.link, limits)
+        self._held_back = self._publishing.held_back
+        self._lacks_memory = False  # for the packet that it sends: see ``partial_packets``
+        self._message_rate: TokenBucket | None = None
+        self._byte_rate: TokenBucket | None = None
+        if limits.messages_per_s_max > 0:
+            self._message_rate = TokenBucket(limits.messages_per_s_max, now.monotonic_s)
+        if limits.bytes_per_s_max > 0:
+            self._byte_rate = TokenBucket(limits.bytes_per_s_max, now.monotonic_s)
+
+    # -- the table ---------------------------------------------------------------------
+
+    def handle(self, packet: Packet, now: Now) -> None:
+        """One packet from the client, by the table above."""
+        session = self._session
+        if self.link.mount_point:
+            mount(packet, self.link.mount_point)
+        if session is None:
+            self._before_connack(packet, now)
+        elif isinstance(packet, Publish):
+            if self._message_rate is not None:
+                self._pause(self._message_rate.take(1, now.monotonic_s), now)
+            properties = packet.properties
+            if properties is not None and properties.user_properties is not None:
+                self._share.spent += len(properties.user_properties)
+            self._publishing.publish(packet, session, now)
+        elif isinstance(packet, Ack):
+            self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
+        elif isinstance(packet, Subscribe):
+            self._request = Subscribing(packet, session, self._server, self.limits, self.link)
+            self._go_on_with_request(now)
+        elif isinstance(packet, Unsubscribe):
+            self._request = Unsubscribing(packet, session, self._server, self.link)
+            self._go_on_with_request(now)
+        elif isinstance(packet, Pingreq):
+            self.link.send(_PINGRESP)
+        elif isinstance(packet, Disconnect):
+            self._disconnect(packet, session, now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet, now)
+        else:
+            raise RemoteProtocolError(
+                reasons.PROTOCOL_ERROR, f"a connected client must not send {packet!r}"
+            )
+
+    def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
+        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the client."""
+        session = self._session
+        assert session is not None
+        if packet_type == PUBREL:
+            self._publishing.release(packet_id, session, now)
+        elif session.acknowledge(packet_type, packet_id, reason_code, now):
+            self.may_refill = True
+
+    def refill(self, now: Now) -> None:
+        """Acknowledgements made room in the window: for what waits here, or for its groups."""
+        session = self._session
+        if session is None or session.link is not self.link:
+            return
+        session.refill(now)
+
+    def _go_on_with_request(self, now: Now) -> None:
+        """Take steps of a SUBSCRIBE or UNSUBSCRIBE, no more than one turn's share."""
+        request = self._request
+        assert request is not None
+        while not request.finished:
+            request.step(now)
+            answer = request.take_answer()
+            if answer is not None:
+                self._answer(answer, now)
+            if self.state == CLOSED:
+                return
+            if self.work >= self._share.left():
+                break
+        if not request.finished:
+            return  # ``must_wait``
+        self._request = None
+        joined = isinstance(request, Subscribing) and len(self._server.effects.feeders) > 0
+        if joined and self._session is not None:
+            self._session.refill(now)  # groups that it joined may have something
+
+    # -- when packets must wait ----------------------------------------------------------
+
+    @property
+    def saturated(self) -> bool:
+        """Return whether as many acknowledgements wait for a commit as a client may leave open.
+
+        MQTT 5 clients know the limit, and exceeding it is an error; older ones are not read
+        until there is room. What counts is what waits for us: a QoS 2 message that waits for
+        its PUBREL does not, for the PUBREL could never be read.
+        """
+        return self.version != V5 and self.link.unreleased_acks >= self.limits.receive_maximum
+
+    @property
+    def inbound_unacknowledged(self) -> int:
+        """Messages of the client that count against our Receive Maximum: see ``saturated``."""
+        if self.version != V5 or self._session is None:
+            return self.link.unreleased_acks
+        return self._publishing.unacknowledged(self._session)
+
+    @property
+    def held_back_count(self) -> int:
+        """Messages of the client that wait for room in a queue: see ``publish_handler``."""
+        return self._held_back.count
+
+    @property
+    def held_back_bytes(self) -> int:
+        """The memory they take, about."""
+        return self._held_back.size_bytes
+
+    def _watch_inbound(self, now: Now) -> None:
+        """Note when the client may send no more; looked at again when something left."""
+        if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
+            if self.inbound_limit is None:
+                self.inbound_limit = AtLimit(self.client_id, INBOUND)
+            self._server.effects.reach(self.inbound_limit, now)
+            self.link.resume_when_room()
+        elif self.inbound_limit is not None:
+            self.inbound_limit.left(now.monotonic_s)
+
+    def rest_to_come(self, size_bytes: int, now: Now) -> None:
+        """A large packet is read on if there is memory for it: see ``partial_packets``."""
+        budget = self._server.half_received
+        if size_bytes == 0 or self.hung_up:
+            budget.give_back(self)
+            self.expects_rest = False
+            return
+        if self.state == AWAIT_AUTH and size_bytes > self.limits.connect_packet_size_bytes_max:
+            raise RemoteProtocolError(
+                reasons.PACKET_TOO_LARGE, f"{size_bytes} bytes are too large before CONNACK"
+            )
+        if self.state != CONNECTED or size_bytes <= FREE_BYTES:
+            return
+        timeout_s = self.limits.slow_peer_timeout_s
+        deadline_s = now.monotonic_s + timeout_s if timeout_s > 0.0 else 0.0
+        if deadline_s > 0.0 and self.limits.bytes_per_s_max > 0:  # we let it send no faster
+            deadline_s += size_bytes / self.limits.bytes_per_s_max
+        self.expects_rest = True
+        self._lacks_memory = not budget.take(self, size_bytes, deadline_s)
+        if self._lacks_memory:
+            self.stalled = True
+
+    def must_wait(self) -> bool:
+        """Return whether too much waits on our side for more of this client's packets."""
+        link = self.link
+        effects = self._server.effects
+        if (  # after nearly every packet, so without a call
+            link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
+            and effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max
+            and effects.size_bytes < effects.batch_bytes_max
+            and link.unreleased_acks < self.limits.receive_maximum
+            and self.state == CONNECTED
+            and self.resume_at_s == 0.0
+            and self._held_back.count == 0
+            and self._request is None
+        ):
+            return False
+        return self._must_wait_for_what()
+
+    def others_made_enough(self) -> bool:
+        """Return whether so much waits for commits and sockets that nobody's packets are
+        decoded."""
+        effects = self._server.effects
+        if effects.size_bytes + effects.unsent_bytes >= effects.waiting_bytes_max:
+            effects.resume_when_sealed(self)
+            return True
+        return self.leaves_room(effects)
+
+    def _must_wait_for_what(self) -> bool:
+        link = self.link
+        effects = self._server.effects
+        if self.resume_at_s > 0.0:
+            return True
+        if self._request is not None:
+            self._share.used_up += 1
+            self.wait_for_turn()
+            return True
+        if self.saturated or link.is_full():
+            link.resume_when_room()
+            return True
+        if self._held_back.is_much() and not self._may_make_room():
+            link.resume_when_room()  # what it is sent, it may acknowledge
+            if self._held_back.is_all() or effects.store_fails:
+                effects.resume_in_tick(self)  # its own queue may have filled since
+            return True
+        if effects.is_full():
+            effects.resume_when_sealed(self)
+            return True
+        return self.leaves_room(effects)
+
+    def _may_make_room(self) -> bool:
+        """Whether the client's next packets may make room for what of it, or of others, waits.
+
+        They stand behind its messages: not to read them would be to wait for ever. When all
+        it may have in flight is held back it is read on only if somebody surely waits for it.
+        """
+        session = self._session
+        if session is None or self._server.effects.store_fails:
+            return False
+        if session.owes_releases and not session.has_room_to_receive():
+            return True
+        if session.window_length == 0:
+            return False
+        return not (self._held_back.is_all() and session.has_place(0, 0))
+
+    def wait_for_turn(self) -> None:
+        """See to it that ``resume`` is called in the next turn."""
+        self._server.effects.resume_later(self)
+
+    def resume(self, now: Now) -> None:
+        """There may be room again, or it is this connection's turn."""
+        if self.state == CLOSED:
+            return
+        if 0.0 < self.resume_at_s <= now.monotonic_s:
+            self.resume_at_s = 0.0
+        self._began_at = self._share.spent
+        self._logged_before = self._share.logged_bytes
+        try:
+            self._go_on(now)
+        except RemoteProtocolError as error:  # of a message that waited here
+            self.protocol_error(error, now)
+
+    def _go_on(self, now: Now) -> None:
+        """Handle what waits here, and then what was left undecoded."""
+        if self._session is not None:
+            self._session.refill(now)
+            if self._held_back.count > 0 or self._session.released_count > 0:
+                self._publishing.try_again(self._session, now)
+                if self.work >= self._share.left():
+                    self._share.used_up += 1
+                    self.wait_for_turn()
+                    return
+            if self._request is not None:
+                self._go_on_with_request(now)
+        lacked_memory = self._lacks_memory
+        self._lacks_memory = False
+        self._decode_rest(now)
+        if lacked_memory and self.stalled and not self._lacks_memory:
+            self._server.half_received.give_back(self)  # it waits for something else first
+        self._watch_inbound(now)
+
+    def receive(self, data: bytes, now: Now) -> None:
+        """Bytes from the client."""
+        if self._byte_rate is not None:
+            self._pause(self._byte_rate.take(len(data), now.monotonic_s), now)
+        super().receive(data, now)
+        if self.resume_at_s > 0.0 and self.state != CLOSED:
+            self.stalled = True
+        self._watch_inbound(now)
+
+    def _pause(self, seconds: float, now: Now) -> None:
+        """Read nothing more for ``seconds``: the client is above a rate limit."""
+        if seconds > 0.0:
+            if self.resume_at_s == 0.0:
+                self.link.counters.rate_pauses += 1
+            self.resume_at_s = max(self.resume_at_s, now.monotonic_s + seconds)
+
+    def writable(self, now: Now) -> None:
+        """The shell's write buffer has room again."""
+        self.link.wire_has_room()
+        self.resume(now)
+
+    # -- the end -----------------------------------------------------------------------
+
+    def _disconnect(self, packet: Disconnect, session: Session, now: Now) -> None:
+        properties = packet.properties
+        if properties is not None and properties.session_expiry_interval is not None:
+            wanted_s = properties.session_expiry_interval
+            if wanted_s > 0 and not self._wants_to_last:
+                raise RemoteProtocolError(  # MQTT 5 §3.14.2.2.2
+                    reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
+                )
+            session.expiry_interval_s = min(wanted_s, self.limits.session_expiry_s_max)
+        self.closing_code = packet.reason_code
+        with_will = packet.reason_code != reasons.SUCCESS  # [MQTT-3.14.4-3] [MQTT-3.1.2-10]
+        self._end(with_will, DISCONNECTED_ITSELF, now, answered=True)
+
+    def ended(self, with_will: bool, now: Now) -> None:
+        """Settle the will and the session; a server that shuts down keeps its wills armed."""
+        server = self._server
+        session = self._session
+        self._request = None
+        if session is None:
+            return
+        if server.connections.get(self.client_id) is self:
+            del server.connections[self.client_id]
+        if self.inbound_limit is not None:
+            self.inbound_limit.left(now.monotonic_s)
+        if server.effects.events is not None:
+            self._tell_end(server.effects.events, session)
+        server.half_received.give_back(self)
+        self._publishing.ended(self.client_id)
+        server.registry.close(session, now)  # first: its own will finds the session away
+        if not with_will:
+            server.wills.disarm(self.client_id)
+        elif not server.shutting_down:
+            server.wills.lost(self.client_id, session.expiry_interval_s, now)
+
+    def _tell_end(self, events: Events, session: Session) -> None:
+        by = "broker" if self.closed_here else "network"
+        if self.closed_because == DISCONNECTED_ITSELF:
+            by = "client"
+        dropped = sum(self._server.drops.of(self.client_id).values())
+        event: Event = {
+            "by": by,
+            "reason": self.closed_because,
+            "code": self.closing_code,
+            "queue": session.queue_length,
+            "window": session.window_length,
+        }
+        events.disconnected(self.client_id, dropped, event)

@@ -1,0 +1,248 @@
+"""SUBSCRIBE and UNSUBSCRIBE: each filter judged by itself, and one answer for all of them.
+
+::
+
+      filter ─▶ judged ── no ─▶ its reason code in SUBACK
+                  ╰─ yes ─▶ router, and the store if the session is ─▶ the granted QoS in SUBACK
+
+The answer goes first; what the new subscriptions find retained follows it (``router``).
+
+One packet may hold tens of thousands of filters, so it is handled step by step, a filter in each,
+and the connection takes no more steps in a turn than its share allows. The client's next packets
+wait, undecoded, for the last step. A client that hangs up meanwhile has no answer: what was not
+reached yet is left out, as if the packet had come that much shorter::
+
+      packet ─▶ step step step … ─ share used up, next turn ─▶ step … ─▶ SUBACK ─▶ retained …
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.records import SubscriptionRecord
+from penstock.engine.clock import Now
+from penstock.engine.connection.reason_strings import fits, reason_properties, refused_filters
+from penstock.engine.limits import EngineLimits
+from penstock.engine.reporting.events import SUBSCRIBED, UNSUBSCRIBED
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topics import (
+    is_of_events,
+    is_share_name,
+    is_shared,
+    is_topic_filter,
+    share_name,
+    unshared,
+)
+from penstock.engine.wire.link import Link
+from penstock.protocol import reasons
+from penstock.protocol.kinds import V5, V31
+from penstock.protocol.packets import (
+    Packet,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsuback,
+    Unsubscribe,
+)
+
+FILTER_WORK: Final = 20  # what a filter costs, in units of a message handed to a session
+
+
+class Request:
+    """A SUBSCRIBE or UNSUBSCRIBE that is being handled.
+
+    Args:
+        session: of the client.
+        server: the broker.
+        link: of the client's connection.
+    """
+
+    def __init__(self, session: Session, server: Server, link: Link) -> None:
+        self.finished = False  # there is no step left
+        self.answer: Packet | None = None  # once it is known, for the one who takes it
+        self._session = session
+        self._server = server
+        self._link = link
+        self._position = 0  # filters handled
+
+    def step(self, now: Now) -> None:
+        """Take the next step."""
+        raise NotImplementedError
+
+    def take_answer(self) -> Packet | None:
+        """The answer, once: when the last filter was handled."""
+        answer = self.answer
+        self.answer = None
+        return answer
+
+
+@final
+class Subscribing(Request):
+    """A SUBSCRIBE: filters, then the answer, then what each new subscription finds retained.
+
+    Args:
+        packet: what came.
+        session: of the client.
+        server: the broker.
+        limits: bounds of the connection.
+        link: of the client's connection.
+    """
+
+    def __init__(
+        self, packet: Subscribe, session: Session, server: Server, limits: EngineLimits, link: Link
+    ) -> None:
+        super().__init__(session, server, link)
+        self._packet = packet
+        self._limits = limits
+        self._identifier = 0
+        if packet.properties is not None and packet.properties.subscription_identifiers:
+            self._identifier = packet.properties.subscription_identifiers[0]
+        self._codes: list[int] = []
+        self._added: list[SessionSubscription] = []
+        self._is_new: list[bool] = []  # of each of them
+        self._delivered = 0  # of them: what they find retained is on its way
+
+    def step(self, now: Now) -> None:
+        """Take the next step."""
+        subscriptions = self._packet.subscriptions
+        if self._position < len(subscriptions):
+            self._subscribe(subscriptions[self._position])
+            self._position += 1
+            if self._position == len(subscriptions):
+                self.answer = self._suback()
+                self.finished = not self._added
+            self._server.effects.share.spent += FILTER_WORK
+            return
+        self._deliver_retained(now)
+        self._delivered += 1
+        self.finished = self._delivered == len(self._added)
+
+    def _subscribe(self, subscription: Subscription) -> None:
+        server = self._server
+        session = self._session
+        version = self._link.version
+        topic_filter = subscription.topic_filter
+        code = _judge(topic_filter, session, server, self._limits, version)
+        if code != reasons.SUCCESS:
+            server.refused_filters.note(session.client_id, topic_filter, code)
+        if code == reasons.SUCCESS:
+            subscription.qos = min(subscription.qos, self._limits.offers.qos_max)
+            code = subscription.qos
+            if self._link.is_bridge:  # a shared one has no "no local" [MQTT-3.8.3-4]
+                subscription.no_local = not is_shared(topic_filter)
+                subscription.retain_as_published = True
+            entry = SessionSubscription(subscription, self._identifier)
+            self._added.append(entry)
+            self._is_new.append(server.router.subscribe(session, entry))
+            if session.stored:
+                server.effects.put_subscription(
+                    SubscriptionRecord(session.number, topic_filter, subscription, self._identifier)
+                )
+        elif version == V31 and code == reasons.NOT_AUTHORIZED:
+            code = subscription.qos  # v3.1 §3.8: "it must make a positive acknowledgement"
+        elif version != V5:
+            code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
+        self._codes.append(code)
+        events = server.effects.events
+        if events is not None:
+            events.note(
+                SUBSCRIBED, {"client": session.client_id, "filter": topic_filter, "code": code}
+            )
+
+    def _suback(self) -> Suback:
+        link = self._link
+        answer = Suback(self._packet.packet_id, self._codes)
+        filters = [subscription.topic_filter for subscription in self._packet.subscriptions]
+        answer.properties = reason_properties(link, refused_filters(filters, self._codes))
+        if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
+            answer.properties = None  # [MQTT-3.9.2-1]
+        return answer
+
+    def _deliver_retained(self, now: Now) -> None:
+        entry = self._added[self._delivered]
+        is_new = self._is_new[self._delivered]
+        self._server.effects.share.spent += 1
+        self._server.router.deliver_retained(self._session, entry, is_new, now)
+
+
+@final
+class Unsubscribing(Request):
+    """An UNSUBSCRIBE.
+
+    Args:
+        packet: what came.
+        session: of the client.
+        server: the broker.
+        link: of the client's connection.
+    """
+
+    def __init__(self, packet: Unsubscribe, session: Session, server: Server, link: Link) -> None:
+        super().__init__(session, server, link)
+        self._packet = packet
+        self._codes: list[int] = []
+
+    def step(self, now: Now) -> None:
+        """Take the next step."""
+        del now
+        filters = self._packet.topic_filters
+        self._unsubscribe(filters[self._position])
+        self._position += 1
+        if self._position == len(filters):
+            self.answer = self._unsuback()
+            self.finished = True
+        self._server.effects.share.spent += FILTER_WORK
+
+    def _unsubscribe(self, topic_filter: str) -> None:
+        server = self._server
+        session = self._session
+        if not server.router.unsubscribe(session, topic_filter):
+            self._codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
+            return
+        self._codes.append(reasons.SUCCESS)
+        events = server.effects.events
+        if events is not None:
+            events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
+        if session.stored:
+            server.effects.put_subscription(SubscriptionRecord(session.number, topic_filter, None))
+
+    def _unsuback(self) -> Unsuback:
+        packet = self._packet
+        link = self._link
+        answer = Unsuback(packet.packet_id, self._codes)
+        answer.properties = reason_properties(
+            link, refused_filters(packet.topic_filters, self._codes)
+        )
+        if answer.properties is not None and not fits(answer, V5, link.max_packet_size_bytes):
+            answer.properties = None  # [MQTT-3.11.2-1]
+        return answer
+
+
+def _judge(
+    topic_filter: str,
+    session: Session,
+    server: Server,
+    limits: EngineLimits,
+    version: int,
+) -> int:
+    """The reason code to refuse a subscription with, or ``SUCCESS``."""
+    if is_shared(topic_filter):
+        sharing = server.router.sharing.options
+        if not sharing.enabled or (version != V5 and not sharing.before_v5):
+            return reasons.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        if not is_share_name(share_name(topic_filter)):
+            return reasons.TOPIC_FILTER_INVALID
+    if not is_topic_filter(unshared(topic_filter), limits.topic_levels_max):
+        return reasons.TOPIC_FILTER_INVALID
+    is_new = topic_filter not in session.subscriptions
+    if is_new and len(session.subscriptions) >= limits.subscriptions_per_session_max:
+        return reasons.QUOTA_EXCEEDED
+    permissions = session.permissions
+    if permissions is None:
+        if is_of_events(unshared(topic_filter)):  # what others do: by permission only
+            return reasons.NOT_AUTHORIZED
+    elif not permissions.may_subscribe(unshared(topic_filter)):
+        return reasons.NOT_AUTHORIZED
+    if is_new and not session.account.has_room_for_sessions():
+        return reasons.QUOTA_EXCEEDED
+    return reasons.SUCCESS

@@ -1,0 +1,72 @@
+"""The limit that holds the queue of one session up, and for how long: window, write buffer or
+length.
+
+::
+
+      NOTHING ── window full and a message waits ─▶ WINDOW
+         ▲  ──── the peer does not read ──────────▶ WRITE_BUFFER
+         ╰────── the queue is empty, or the client left
+
+``QUEUE`` is counted beside it: a full queue counts as full until less than half of it is taken,
+because an overflowing queue would otherwise become full once for every message.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.clock import Now
+from penstock.engine.memory.limit_usage import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.session.queue import MessageQueue
+
+NOTHING: Final = -1
+
+_UNBOUNDED: Final = 2**61
+
+
+@final
+class HeldUp:
+    """Watches the limits of one client's queue. It allocates nothing before the first limit is
+    reached."""
+
+    def __init__(self, client_id: str, effects: Effects) -> None:
+        self._client_id = client_id
+        self._effects = effects
+        self._held_up_by = NOTHING
+        self._limits: list[AtLimit] | None = None
+
+    def use(self, limit: int) -> AtLimit | None:
+        """Return how often and how long ``limit`` was reached; None while none ever was."""
+        return None if self._limits is None else self._limits[limit]
+
+    def by(self, limit: int, now: Now) -> None:
+        """Note that the queue waits for ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or
+        ``NOTHING``."""
+        before = self._held_up_by
+        if limit == before:
+            return
+        if before != NOTHING:
+            self._limit(before).left(now.monotonic_s)
+        self._held_up_by = limit
+        if limit != NOTHING:
+            self._effects.reach(self._limit(limit), now)
+
+    def watch(self, queue: MessageQueue, now: Now) -> None:
+        """Note whether the queue is full: it grew or shrank."""
+        if queue.overflowed or not queue.has_room(1):
+            queue.overflowed = False
+            self._effects.reach(self._limit(QUEUE), now)
+        elif self._limits is not None:
+            limit = self._limits[QUEUE]
+            if limit.since_s != NOT_AT_LIMIT and not queue.is_half_full(_UNBOUNDED):
+                limit.left(now.monotonic_s)
+
+    def _limit(self, limit: int) -> AtLimit:
+        if self._limits is None:
+            self._limits = [
+                AtLimit(self._client_id, WINDOW),
+                AtLimit(self._client_id, WRITE_BUFFER),
+                AtLimit(self._client_id, QUEUE),
+            ]
+        return self._limits[limit]

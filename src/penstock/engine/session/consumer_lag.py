@@ -1,0 +1,71 @@
+"""The lag of a peer: the age of the oldest message that it has not acknowledged.
+
+::
+
+      oldest of window and queue ─ body in memory ─▶ its age
+                                 ╰ in the log only ─▶ asked for, once ─▶ known when asked next
+
+While a peer is away the oldest stays the same, so one body is read at most for each message that
+becomes the oldest, and none more often than ``seconds`` is called.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects, Stored
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.message import NOT_IN_LOG, Message
+from penstock.engine.session.session import Session
+
+UNKNOWN: Final = -1.0
+
+
+@final
+class Lag(Stored):
+    """The lag of one session's peer.
+
+    Args:
+        session: the session with the peer.
+        effects: reads a body from the log.
+    """
+
+    def __init__(self, session: Session, effects: Effects) -> None:
+        self._session = session
+        self._effects = effects
+        self._offset = NOT_IN_LOG  # offset of the message whose age is known
+        self._since_us = 0
+        self._asked: list[int] = []
+
+    def seconds(self, now: Now) -> float:
+        """Return the age of the oldest message in seconds of the steady clock; 0 if there is none,
+        or ``UNKNOWN``.
+
+        ``UNKNOWN`` means that its body is being read; the caller must end the turn for that.
+        """
+        oldest = self._session.oldest()
+        if oldest is None:
+            return 0.0
+        if oldest.message is not None:
+            self._offset = oldest.offset
+            self._since_us = oldest.message.steady_us
+        elif oldest.offset != self._offset:
+            if self._asked != [oldest.offset]:
+                self._asked = [oldest.offset]
+                self._effects.wanting.append((self, self._asked))
+            return UNKNOWN
+        return max(0, now.steady_us - self._since_us) / MICROSECONDS
+
+    def wants(self, asked: list[int]) -> bool:
+        """Return whether the body that was asked for is still the oldest message's."""
+        return asked is self._asked
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Take the body from the log; without one, retention has removed it, and the age stays
+        unknown."""
+        del now
+        if not self.wants(asked):
+            return
+        for offset, message in bodies.items():
+            self._offset = offset
+            self._since_us = message.steady_us

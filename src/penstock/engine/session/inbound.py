@@ -1,0 +1,231 @@
+"""The inbound half of a session: QoS 2 messages received and not yet released.
+
+::
+
+      PUBLISH, new id ─▶ waits for PUBREL ── PUBREL ──────────────────────▶ forgotten
+                            │    ▲      ╰── await_rel_timeout, connected ─▶ forgotten
+                            ╰────╯ PUBLISH again: answered, not routed [MQTT-4.3.3-10]
+
+Only the packet identifier tells whether a message is new, not DUP: a first PUBLISH may
+carry DUP, after a crash of ours that forgot nothing we acknowledged.
+
+The timeout counts while the client is connected, and anew with each connection: a client
+that was away for a week still finds its QoS 2 messages delivered once.
+
+For an MQTT 3.1 client the message itself waits beside the identifier, which costs more than a
+number: its timeout goes on while the client is disconnected, and begins anew only when the broker
+starts. See ``awaiting_release``.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.records import InboundPage
+from penstock.engine.clock import Now
+from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.budget import IDENTIFIER_BYTES
+from penstock.engine.session.awaiting_release import HeldMessages
+from penstock.protocol import reasons
+
+PAGE_IDENTIFIERS: Final = 32  # packet identifiers of one page, see ``take_pages``
+
+
+def ids_in(pages: list[InboundPage]) -> list[int]:
+    """Return the packet identifiers in ``pages``."""
+    return [
+        page * PAGE_IDENTIFIERS + place
+        for page, bits in pages
+        for place in range(PAGE_IDENTIFIERS)
+        if bits >> place & 1
+    ]
+
+
+def pages_of(packet_ids: list[int]) -> list[InboundPage]:
+    """Return the pages that have ``packet_ids``, in their order."""
+    pages: dict[int, int] = {}
+    for packet_id in packet_ids:
+        page = packet_id // PAGE_IDENTIFIERS
+        pages[page] = pages.get(page, 0) | 1 << packet_id % PAGE_IDENTIFIERS
+    return sorted(pages.items())
+
+
+@final
+class Inbound:
+    """The packet identifiers of one session's received QoS 2 messages that wait for PUBREL.
+
+    Args:
+        account: the account in which they count.
+        stored: whether ``take_pages`` is called for the store.
+    """
+
+    def __init__(self, account: Account | None = None, stored: bool = False) -> None:
+        self._stored = stored
+        self._bits: dict[int, int] = {}  # bits by page number, see ``take_pages``; no page is 0
+        self._changed_pages: dict[int, None] = {}
+        self.squares = 0  # sum of the squares of all stored packet identifiers
+        self._account = account
+        self.held: HeldMessages | None = None  # set with the first message of an MQTT 3.1 client
+        self._since_us: dict[int, int] = {}  # by packet identifier, the oldest first
+        self._here: dict[int, None] = {}  # received on this connection, until their PUBREL
+        self.resumed = False  # identifiers of an earlier connection may be released on this one
+        self._was_connected = False
+
+    def __len__(self) -> int:
+        return len(self._since_us)
+
+    @property
+    def here(self) -> int:
+        """Return how many were received on this connection and await PUBREL (MQTT 5 §4.9)."""
+        return len(self._here)
+
+    def reconnected(self, now: Now) -> None:
+        """Begin a new connection: renew the timeouts but those of ``awaiting_release``.
+
+        All that wait came on an earlier connection, so none counts in ``here``.
+        """
+        renewed = [packet_id for packet_id in self._since_us if not self._is_held(packet_id)]
+        for packet_id in renewed:  # behind those that are older: oldest first
+            del self._since_us[packet_id]
+            self._since_us[packet_id] = now.steady_us
+        self._here.clear()
+        self.resumed = self._was_connected
+        self._was_connected = True
+
+    def restarted(self, now: Now) -> None:
+        """Begin all timeouts at ``now``: the broker has recovered its sessions from the store."""
+        for packet_id in self._since_us:
+            self._since_us[packet_id] = now.steady_us
+
+    def receive(self, packet_id: int, now: Now) -> bool:
+        """Take a QoS 2 PUBLISH; return whether its packet identifier is new [MQTT-4.3.3-10]."""
+        self._here[packet_id] = None
+        if packet_id in self._since_us:
+            return False
+        self._since_us[packet_id] = now.steady_us
+        self._flip(packet_id)
+        self._count(1)
+        return True
+
+    def _flip(self, packet_id: int) -> None:
+        """Add ``packet_id`` to its stored page, or remove it from there."""
+        if self._stored:
+            page = packet_id // PAGE_IDENTIFIERS
+            bit = 1 << packet_id % PAGE_IDENTIFIERS
+            bits = self._bits.get(page, 0) ^ bit
+            self.squares += packet_id * packet_id if bits & bit else -packet_id * packet_id
+            if bits:
+                self._bits[page] = bits
+            else:
+                del self._bits[page]
+            self._changed_pages[page] = None
+
+    def _count(self, identifiers: int) -> None:
+        """Count ``identifiers`` more in the account; fewer if negative."""
+        if self._account is not None:
+            self._account.hold_back(identifiers * IDENTIFIER_BYTES)
+
+    def ended(self) -> None:
+        """Remove all from the account: the session ended."""
+        self._count(-len(self._since_us))
+        self._account = None
+
+    def waits(self, packet_id: int) -> bool:
+        """Return whether a message with this packet identifier waits for PUBREL."""
+        return packet_id in self._since_us
+
+    def came_here(self, packet_id: int) -> bool:
+        """Return whether a message with this packet identifier was received on this connection."""
+        return packet_id in self._here
+
+    def release(self, packet_id: int) -> int:
+        """Handle a PUBREL; return the reason code for PUBCOMP."""
+        self._here.pop(packet_id, None)
+        if self.held is not None:
+            self.held.forget(packet_id)
+        if packet_id not in self._since_us:
+            return reasons.PACKET_IDENTIFIER_NOT_FOUND
+        del self._since_us[packet_id]
+        self._flip(packet_id)
+        self._count(-1)
+        return reasons.SUCCESS
+
+    def oldest_us(self) -> int:
+        """Return since when the oldest waits, microseconds of the steady clock; 0 when none
+        does."""
+        for since_us in self._since_us.values():
+            return since_us
+        return 0
+
+    def oldest_held_us(self) -> int:
+        """Return since when the oldest one with its message waits, as ``oldest_us``; 0 when none
+        does."""
+        for packet_id, since_us in self._since_us.items():
+            if self._is_held(packet_id):
+                return since_us
+        return 0
+
+    def forget(self, before_us: int, now: Now, is_away: bool = False) -> int:
+        """Forget identifiers that wait since ``before_us`` or longer; return how many.
+
+        While the client is disconnected (``is_away``), only those with their message are
+        forgotten. A message whose PUBREL came, and that waits for us, is not forgotten.
+        """
+        old = [
+            number
+            for number, since_us in self._since_us.items()
+            if since_us <= before_us and not (is_away and not self._is_held(number))
+        ]
+        forgotten = 0
+        held = self.held
+        for packet_id in old:
+            if held is not None and held.in_line(packet_id):
+                del self._since_us[packet_id]
+                self._since_us[packet_id] = now.steady_us
+            else:
+                del self._since_us[packet_id]  # it stays in ``_here``: its sender awaits PUBCOMP
+                self._flip(packet_id)
+                if held is not None:
+                    held.forget(packet_id)
+                forgotten += 1
+        self._count(-forgotten)
+        return forgotten
+
+    def hold(self, bytes_max: int, account: Account | None = None) -> HeldMessages:
+        """Return the messages that wait for PUBREL, which count in ``account``; make them at the
+        first call."""
+        if self.held is None:
+            self.held = HeldMessages(bytes_max, account)
+        return self.held
+
+    def _is_held(self, packet_id: int) -> bool:
+        return self.held is not None and self.held.get(packet_id) is not None
+
+    def session_lost(self) -> None:
+        """Forget all: the sender lost its session, and will never send their PUBREL."""
+        self._count(-len(self._since_us))
+        for packet_id in self._since_us:
+            self._flip(packet_id)
+        self._since_us.clear()
+        self._here.clear()
+
+    def take_pages(self) -> list[InboundPage]:
+        """Return the durable form of the pages that changed since the last call.
+
+        A page is ``PAGE_IDENTIFIERS`` consecutive packet identifiers; a bit, from the lowest on,
+        says whether one waits. A sender takes its identifiers in their order, so that a commit
+        changes few pages.
+        """
+        pages = [(page, self._bits.get(page, 0)) for page in self._changed_pages]
+        if pages:
+            self._changed_pages = {}
+        return pages
+
+    def restore(self, pages: list[InboundPage]) -> None:
+        """Restore all pages of the store."""
+        self._was_connected = True
+        for packet_id in ids_in(pages):
+            self._since_us[packet_id] = 0
+            self._flip(packet_id)
+        self._changed_pages = {}
+        self._count(len(self._since_us))

@@ -1,0 +1,527 @@
+"""The outbound half of a session: a message goes to the window or waits, and refill moves on.
+
+::
+
+      deliver ─▶ QoS 0 ───────────────▶ link, at once            (queue while offline)
+              ─▶ QoS 1, 2 ─▶ window has room ─▶ link, once all it needs is on disk
+                          ─▶ else ─▶ queue ─▶ refill ─▶ window …
+
+Invariants:
+
+1. From a stored session a QoS 2 message leaves only after the commit that holds its packet
+   identifier; so does PUBREL (``Link.hold``). A QoS 1 message leaves only when it is on disk,
+   and with it that it may have been sent (``stored_queue``). What is not stored promises no
+   more than that the message is on disk.
+2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 passes what waits for the
+   window, and nothing else overtakes the queue.
+3. A body that lies in the log may be absent from memory; it is asked for
+   (``wanted``) before it is needed and supplied later, and order waits for it.
+
+How the window works is ``transmission``, how the queue does ``backlog``.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.batch.effects import Effects, Feeder
+from penstock.engine.clock import Now
+from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
+from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.limit_usage import WINDOW, WRITE_BUFFER
+from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.reporting.events import MOVED
+from penstock.engine.session.congestion import NOTHING
+from penstock.engine.session.queue import SLOT_SHIFT
+from penstock.engine.session.retained_delivery import PORTION, RetainedDelivery
+from penstock.engine.session.transmission import Transmission
+from penstock.engine.wire.link import Link
+
+NO_ROOM: Final = 0
+ONLY_QOS_0: Final = 1
+ANY_QOS: Final = 2
+
+SHARED_SLOT: Final = 1  # of sequences of what came through shared subscriptions
+_RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
+
+
+class Outbound(Transmission):
+    """The way of messages to one client: into the window, or the queue, and refill.
+
+    Args:
+        client_id: the client identifier.
+        stored: whether it outlives its connection.
+        effects: where what it does is collected.
+        limits: bounds.
+        drops: where dropped messages are counted.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        stored: bool,
+        effects: Effects,
+        limits: EngineLimits,
+        drops: Drops,
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(client_id, stored, effects, limits, drops, account)
+        self.age_us = 0  # what waits for so long is given up; 0 = however long
+        self._retained: dict[str, RetainedDelivery] | None = None  # not delivered yet, by filter
+
+    # -- connections -------------------------------------------------------------------
+
+    def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
+        """A connection was attached: send again, then refill."""
+        self._queue.wake()
+        self._bound(limits)
+        self._stop_fetching()
+        capacity = limits.window(receive_maximum)
+        if self.stumbling is not None:
+            capacity = self.stumbling.begin(capacity)
+        self._window.reconnected(capacity)
+        self.another_question()
+        self.refill(now)
+
+    def rest(self) -> None:
+        """The connection is gone; bodies that the log has leave memory."""
+        self._stop_fetching()
+        self.wanted = []
+        self._window.disconnected()
+        if self.permissions is not None:
+            self.permissions.forget_answers()
+        if self.stored:
+            self._queue.sleep()
+            self._window.sleep()
+
+    # -- sending -----------------------------------------------------------------------
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        """One message for this session, with the QoS its subscription grants.
+
+        Args:
+            message: what was published.
+            qos: 0..2, the smaller of the published and the granted QoS.
+            retain: the RETAIN flag to send.
+            subscription_ids: identifiers of the subscriptions that matched.
+            at_once: QoS 0 need not wait for the commit of this turn.
+            now: when.
+        """
+        if self.permissions is not None and not self._permitted(message):
+            return
+        if self.forwarding is not None:
+            rule = self.forwarding.rule_for(message.topic)
+            if rule is None:
+                return
+            if not self.forwarding.passes(rule, message.topic, message.properties):
+                return
+            qos = min(qos, rule.qos_max)  # that of the subscriptions is the largest of all
+            retain = retain and rule.keeps_retain
+        if qos == 0:
+            self._deliver_qos0(message, retain, subscription_ids, at_once, now)
+            return
+        delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
+        self._deliver_acknowledged(delivery, message, now)
+
+    def _deliver_qos0(
+        self,
+        message: Message,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        link = self.link
+        overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
+        if link is not None and (
+            link.congested
+            or (
+                not overtakes
+                and (
+                    len(message.payload) < LARGE_BYTES
+                    or self._has_room_for_qos0(link, message.size_bytes())
+                )
+            )
+        ):
+            self._send_qos0(link, message, retain, subscription_ids, at_once, now)
+        elif link is not None or self._limits.mqueue_store_qos0:
+            waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
+            self._enqueue(waiting, message)
+            self._held_up.watch(self._queue, now)
+        else:
+            self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
+
+    def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
+        """Whether memory has room for a packet of this size; if not, it waits in the queue.
+
+        A link may have a little more than its bound of messages that wait for nobody.
+        """
+        if size_bytes + link.pending_bytes + link.buffered_bytes <= FREE_BYTES:
+            return True
+        if link.may_grow(size_bytes):
+            return True
+        if link.user is not None:
+            self._effects.resume_in_tick(link.user)
+        return False
+
+    def _has_memory_for(self, link: Link, message: Message) -> bool:
+        """Whether memory has room for ``message`` in the window, and for its packet."""
+        if len(message.payload) >= LARGE_BYTES and not link.has_room_for(message.size_bytes()):
+            return False
+        return self.account.has_room_to_wait()
+
+    def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
+        link = self.link
+        if link is None:
+            self._enqueue(delivery, message)
+            self._held_up.watch(self._queue, now)
+        elif (
+            len(self._queue) == 0
+            and self._window.has_room()
+            and link.has_room()
+            and (
+                (len(message.payload) <= SMALL_BYTES and not self._window.is_long)
+                or self._has_memory_for(link, message)
+            )
+        ):
+            if self.stored and message.offset >= 0:
+                delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
+                self._passed(delivery)
+            self._send_new(link, delivery, message, now)
+        else:
+            self._enqueue(delivery, message)
+            self._must_wait_for_room(link, delivery.size_bytes)
+            self._held_up.watch(self._queue, now)
+            if link.congested:
+                self._held_up.by(WRITE_BUFFER, now)
+            elif not self._window.has_room():
+                self._held_up.by(WINDOW, now)
+            elif link.user is not None and not self.account.has_room_to_wait():
+                self._effects.resume_in_tick(link.user)  # no acknowledgement need come
+
+    def refill(self, now: Now) -> None:
+        """Send what the window has room for: first again, then from the queue and those of its
+        groups, in the order of the log."""
+        link = self.link
+        self._made_room()
+        if link is None or self._fetching:
+            return
+        if not link.has_room():
+            link.resume_when_room()
+            if link.congested and len(self._queue) > 0:
+                self._held_up.by(WRITE_BUFFER, now)
+            return
+        if not self._resend(link, now):
+            return
+        queue = self._queue
+        feeders = self._feeders()
+        head = queue.head()
+        while True:
+            if feeders and self._was_fed(feeders, head, now):
+                continue
+            if head is None:
+                break
+            if head.qos > 0 and (not self._window.has_room() or self._effects.store_fails):
+                if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
+                    return
+                while self._was_fed(feeders, None, now):
+                    pass  # QoS 0
+                break
+            if (not link.has_room() or head.size_bytes >= LARGE_BYTES) and self._must_wait_for_room(
+                link, head.size_bytes
+            ):
+                return
+            message = head.message
+            if message is None:
+                offsets = queue.without_body(self._bodies_at_once())
+                self._want(offsets, head.size_bytes)
+                return
+            if link.releases_publishes() and link.opened and self._is_on_disk(head):
+                link.resume_when_room()  # behind those it leaves at once
+                return
+            queue.pop()
+            self._passed(head)
+            if self._is_late(message, now):
+                self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
+            elif head.qos == 0:
+                self._send_waiting_qos0(link, head, message, now)
+            else:
+                self._send_new(link, head, message, now)
+            head = queue.head()
+        self._held_up.watch(self._queue, now)
+        self._held_up.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
+        if self._retained is not None:
+            self._go_on_with_retained(link, now)
+
+    def give_up_before(self, offset: int, now: Now) -> None:
+        """Drop what waits and is late: it lies before ``offset``, or is in memory and its own time
+        has passed; what is on its way is left alone."""
+        head = self._queue.head()
+        while head is not None:
+            is_late = head.message is not None and self._is_late(head.message, now)
+            if not is_late and not 0 <= head.offset < offset:
+                return
+            self._queue.pop()
+            self._dropped(head)
+            self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
+            head = self._queue.head()
+
+    def _is_late(self, message: Message, now: Now) -> bool:
+        """Whether nobody wants it any more, who publishes it or who sends it (``age_us``)."""
+        if 0 < self.age_us <= now.steady_us - message.steady_us:
+            return True
+        return message.expires_at_us > 0 and message.expired(now.steady_us)
+
+    def _let_qos0_past(self, link: Link, now: Now) -> bool:
+        """Send the QoS 0 messages that wait behind a full window; whether none is left.
+
+        It is QoS 1 and 2 that the window bounds (seed 000), and the order of messages is owed
+        to each QoS by itself [MQTT-4.6.0-5].
+        """
+        queue = self._queue
+        delivery = queue.first_qos0()
+        while delivery is not None:
+            if self._must_wait_for_room(link, delivery.size_bytes):
+                return False
+            message = delivery.message
+            if message is None:
+                offsets = queue.qos0_without_body(self._bodies_at_once())
+                self._want(offsets, delivery.size_bytes)
+                return False
+            queue.take_qos0()
+            if self._is_late(message, now):
+                self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, delivery)
+            else:
+                self._send_waiting_qos0(link, delivery, message, now)
+            delivery = queue.first_qos0()
+        return True
+
+    def _send_waiting_qos0(
+        self, link: Link, delivery: Delivery, message: Message, now: Now
+    ) -> None:
+        if self.permissions is None or self._may_have(delivery, message):
+            ids = delivery.subscription_ids
+            self._send_qos0(link, message, delivery.retain, ids, False, now)
+
+    def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
+        """Deliver what a subscription finds retained, as there is room for it."""
+        self.stop_retained(delivery.topic_filter)
+        if self._retained is None:
+            self._retained = {}
+        self._retained[delivery.topic_filter] = delivery
+        self.refill(now)
+
+    def stop_retained(self, topic_filter: str) -> None:
+        """The subscription ended, or is made anew."""
+        if self._retained is not None:
+            self._retained.pop(topic_filter, None)
+
+    def _go_on_with_retained(self, link: Link, now: Now) -> None:
+        visits_left = PORTION
+        while self._retained:
+            if not link.has_room():
+                link.resume_when_room()
+                return
+            delivery = next(iter(self._retained.values()))
+            if not self._has_place_for_retained(delivery.qos):
+                return
+            delivery.visits_left = visits_left
+            message = delivery.next(now)
+            visits_left = delivery.visits_left
+            if message is not None:
+                qos = min(message.qos, delivery.qos)
+                self.deliver(message, qos, True, delivery.subscription_ids, False, now)
+            elif delivery.finished:
+                del self._retained[delivery.topic_filter]
+            else:
+                self._effects.resume_later(link.user)
+                return
+        self._retained = None
+
+    def _has_place_for_retained(self, qos: int) -> bool:
+        """In the window, or, for what a restart must find again, in half of the queue."""
+        waiting = len(self._queue)
+        if qos == 0:
+            return self._queue.qos0_count == 0
+        if waiting == 0 and self._window.has_room():
+            return True
+        return self.stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
+
+    # -- room --------------------------------------------------------------------------
+
+    def has_place(self, size_bytes: int, taken: int) -> bool:
+        """Return whether a message of this size, QoS 1 or 2, finds a place in the window or the
+        queue.
+
+        Args:
+            size_bytes: of the message.
+            taken: copies of the same message that this session gets before.
+        """
+        if not self.has_memory():
+            return False
+        queue = self._queue
+        if queue.has_room(size_bytes, taken):
+            return True
+        link = self.link
+        if link is None or len(queue) > 0 or not link.has_room():
+            return False
+        free = self._window.free
+        return taken < free or (free > 0 and queue.has_room(size_bytes, taken - free))
+
+    def refuses(self, size_bytes: int, taken: int) -> bool:
+        """Return whether a message, as for ``has_place``, must be refused (``reject``).
+
+        The publisher must wait or be told; what never fits is dropped instead, for it would
+        wait for ever.
+        """
+        queue = self._queue
+        if not queue.rejects or self.has_place(size_bytes, taken):
+            return False
+        return queue.ever_fits(size_bytes, max(0, taken - self._window.capacity))
+
+    # -- shared subscriptions (see ``shared_group``) --------------------------------------
+
+    def room_for_shared(self, feeder: Feeder | None) -> int:
+        """Return what may be taken from a group: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
+
+        Args:
+            feeder: the group, for what waits there; None for what is published now.
+        """
+        link = self.link
+        if link is None or self._fetching or not link.has_room():
+            return NO_ROOM
+        queue = self._queue
+        is_next = len(queue) == 0 or (feeder is not None and self._goes_behind(feeder))
+        if is_next and self._window.has_room() and not self._effects.store_fails:
+            return ANY_QOS
+        return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
+
+    def has_room_on_its_way(self, size_bytes: int, qos: int, is_new: bool) -> bool:
+        """Return whether memory has room for a message of this size on its way, with this QoS.
+
+        Args:
+            size_bytes: of the message.
+            qos: of the packet.
+            is_new: it does not count as waiting yet.
+        """
+        link = self.link
+        if link is None:
+            return False
+        if qos == 0:
+            return size_bytes < LARGE_BYTES or self._has_room_for_qos0(link, size_bytes)
+        if size_bytes >= LARGE_BYTES and not link.has_room_for(size_bytes):
+            return False
+        if not is_new or (size_bytes <= SMALL_BYTES and not self._window.is_long):
+            return True
+        return self.account.has_room_to_wait()
+
+    def send_shared(
+        self,
+        message: Message,
+        offset: int,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        shared: Shared,
+        at_once: bool,
+        now: Now,
+    ) -> None:
+        """Send a message of a group, for which there is room; ``offset`` is its place in the log.
+
+        Its sequence is of a lane of its own, in which nothing ever waits.
+        """
+        link = self.link
+        assert link is not None
+        if self.forwarding is not None:
+            rule = self.forwarding.rule_for(message.topic)
+            if rule is None:
+                return
+            if not self.forwarding.passes(rule, message.topic, message.properties):
+                return
+            qos = min(qos, rule.qos_max)
+        if qos == 0:
+            self._send_qos0(link, message, retain, subscription_ids, at_once, now)
+            return
+        delivery = Delivery(message, offset, qos, retain, subscription_ids)
+        delivery.shared = shared
+        delivery.size_bytes = message.size_bytes()
+        if self.stored and offset >= 0:
+            number = SHARED_SLOT << SLOT_SHIFT | self._priority(message)
+            delivery.sequence = self._stored_queue.lane(number).number()
+            self._passed(delivery)
+        self._send_new(link, delivery, message, now)
+
+    def _feeders(self) -> list[Feeder]:
+        """The groups of this session in whose queues something waits."""
+        feeders = self._effects.feeders
+        filters = self.shared_filters
+        if not feeders or filters is None:
+            return []
+        if len(feeders) < len(filters):
+            return [feeder for name, feeder in feeders.items() if name in filters]
+        return [feeders[name] for name in filters if name in feeders]
+
+    def _was_fed(self, feeders: list[Feeder], head: Delivery | None, now: Now) -> bool:
+        """Whether a group gave something that goes before ``head``; who has none leaves
+        ``feeders``."""
+        place = 0
+        while place < len(feeders):
+            feeder = feeders[place]
+            if head is not None and not self._goes_behind(feeder):
+                place += 1
+                continue
+            del feeders[place]
+            if feeder.feed(self, now):
+                feeders.append(feeder)  # the others have their turns first
+                return True
+        return False
+
+    def _goes_behind(self, feeder: Feeder) -> bool:
+        """Whether what a group has goes before all that waits here."""
+        head = self._queue.head()
+        return head is None or feeder.goes_before(self._queue.rank_of_head(), head.offset)
+
+    def shared_in_flight(self) -> list[Delivery]:
+        """Return what goes back to groups when the connection is lost: QoS 1, oldest first."""
+        return self._window.shared()
+
+    def let_go(self, taken: list[Delivery]) -> None:
+        """Groups took these back, a part of ``shared_in_flight``."""
+        events = self._effects.events
+        if events is not None:
+            for delivery in taken:
+                events.tell(MOVED, self.client_id, delivery)
+        self._window.let_go(set(taken))
+        self._touch()
+        self._made_room()
+
+    # -- lag ---------------------------------------------------------------------------
+
+    def oldest(self) -> Delivery | None:
+        """The first in the log of what the peer has not taken over (no PUBACK, no PUBREC).
+
+        It is left in place, and its body may be in the log only. What is in no log comes first.
+        """
+        waiting = self._queue.oldest()
+        in_flight = self._window.undelivered()
+        if in_flight and (waiting is None or in_flight[0].offset < waiting.offset):
+            return in_flight[0]
+        return waiting
+
+    # -- retention ---------------------------------------------------------------------
+
+    def lowest_offset(self) -> int:
+        """The lowest log offset this session still needs, or -1."""
+        waiting = self._queue.lowest_offset(False)
+        sent = self._window.lowest_offset()
+        return waiting if sent < 0 or 0 <= waiting < sent else sent

@@ -1,0 +1,29 @@
+"""The port that hears the outcome of each message of a session: the client library implements it.
+
+::
+
+      deliver ─▶ waits, in flight ── PUBACK, PUBCOMP ──────────────▶ acknowledged
+                     │    │  ╰────── PUBACK, PUBREC of 0x80 or more ─▶ refused
+                     │    ╰─ the receiver lost its session, and had sent PUBREC ─▶ acknowledged
+                     ╰─ dropped on its way (``drop_counts``) ─▶ inherit
+
+A message is identified by its offset, in the log or of the library's own counting.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from penstock.engine.message import Delivery
+from penstock.engine.reporting.drop_counts import Heir
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sender(Heir):
+    """The listener for deliveries of one session that are over."""
+
+    def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
+        """Take a ``delivery`` that the receiver acknowledged; its body may be gone."""
+
+    def refused(self, delivery: Delivery, reason_code: int) -> None:
+        """Take a ``delivery`` that the receiver refused with a reason code of 0x80 or more."""

@@ -1,0 +1,127 @@
+"""The tail of a lane: deliveries behind its head whose bodies are in the log, packed in runs.
+
+::
+
+      new ──▶ [ run · run · run ]──▶ the head's next portion
+                  ╰ between them: what no run holds, QoS 0 and what is in no log
+
+The body of a packed delivery is in the log only, see ``packed_run``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import final
+
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.fifo import Fifo
+from penstock.engine.message import Delivery
+
+
+@final
+class Tail:
+    """The deliveries behind a lane's head. A lane without deliveries there has no tail."""
+
+    def __init__(self) -> None:
+        self._runs: deque[Run] = deque()
+        self._at = 0  # position in the first run
+        self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether no run is left; then nothing is between them either."""
+        return len(self._runs) == 0
+
+    def packed(self) -> int:
+        """Return how many deliveries the runs hold."""
+        return sum([len(run) for run in self._runs]) - self._at
+
+    def push(self, delivery: Delivery) -> bool:
+        """Append ``delivery``; return whether it was packed. The first must have a sequence."""
+        runs = self._runs
+        if delivery.sequence == 0:
+            self._between.append((runs[-1].end, delivery))
+            return False
+        if not runs or not runs[-1].put(delivery):
+            run = Run(delivery.sequence)
+            run.put(delivery)
+            runs.append(run)
+        return True
+
+    def restore(self, run: Run, position: int) -> None:
+        """Append one run of the store; only the first may begin at a ``position``."""
+        if not self._runs:
+            self._at = position
+        self._runs.append(run)
+
+    def unpack(self, head: Fifo[Delivery], count_max: int) -> int:
+        """Move the next deliveries to ``head``, at most ``count_max`` packed ones; return how many
+        of them."""
+        between = self._between
+        run = self._runs[0]
+        start = self._at
+        stop = min(len(run), start + count_max)
+        for position in range(start, stop):
+            while between and between[0][0] <= run.first + position:
+                head.append(between.popleft()[1])
+            head.append(run.delivery(position))
+        self._at = stop
+        if stop == len(run):
+            self._runs.popleft()
+            self._at = 0
+        if not self._runs:
+            for _, delivery in between:
+                head.append(delivery)
+            between.clear()
+        return stop - start
+
+    def lowest_offset(self, mixed: bool, stored: bool) -> int:
+        """Return the lowest log offset that is needed, or -1; see
+        ``MessageQueue.lowest_offset``."""
+        if not mixed:
+            return self._runs[0].offsets[self._at]
+        lowest = -1
+        for _, delivery in self._between:
+            is_lower = lowest < 0 or delivery.offset < lowest
+            if is_lower and delivery.offset >= 0 and delivery.needs_log(stored):
+                lowest = delivery.offset
+        at = self._at
+        for run in self._runs:
+            offset = min(run.offsets[at:])
+            if lowest < 0 or offset < lowest:
+                lowest = offset
+            at = 0
+        return lowest
+
+    def between(self, first: int, end: int) -> list[Delivery]:
+        """Return copies of the packed deliveries with sequences from ``first`` to below ``end``."""
+        found: list[Delivery] = []
+        at = self._at
+        for run in self._runs:
+            if run.first >= end:
+                break
+            start = max(at, first - run.first)
+            stop = min(len(run), end - run.first)
+            found.extend([run.delivery(position) for position in range(start, stop)])
+            at = 0
+        return found
+
+    def unpacked(self) -> list[Delivery]:
+        """Return the deliveries that no run holds, and leave them in place; some may be marked as
+        gone."""
+        return [delivery for _, delivery in self._between]
+
+    def forget_gone(self) -> None:
+        """Remove the deliveries that are marked as gone."""
+        self._between = deque([pair for pair in self._between if not pair[1].gone])
+
+    def show(self, found: list[Delivery], limit: int) -> None:
+        """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first."""
+        for _, delivery in self._between:
+            if not delivery.gone and len(found) < limit:
+                found.append(delivery)
+        at = self._at
+        for run in self._runs:
+            stop = min(len(run), at + limit - len(found))
+            found.extend([run.delivery(position) for position in range(at, stop)])
+            at = 0

@@ -1,0 +1,249 @@
+"""Retained messages: the last known good value of each topic (v3.1 §2.1 RETAIN).
+
+They are a tree of topic levels, so that a new subscription with wildcards visits only what it
+matches. An empty payload removes the message and is not itself retained [MQTT-3.3.1-6].
+
+A subscription may match a million of them. It is answered by a *walk*, which visits a few
+nodes at a time and keeps only its way back, while the tree goes on changing::
+
+      parent ─▶ child ⇄ child ⇄ child        in the order they came
+                          ╰─ removed: it keeps its way on, so a walk that stands there
+                             goes on with those that came after it
+
+A walk skips messages that were retained after it began: those reached the subscriber as they were
+published, and an older value must not follow a newer one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.memory.accounts import Account
+from penstock.engine.memory.budget import levels_bytes
+from penstock.engine.message import Message
+
+_EVERYTHING: Final = -1  # instead of a depth: below a "#"
+
+
+@final
+class _Node:
+    def __init__(self, is_system: bool) -> None:
+        self.is_system = is_system  # at the first level and under "$": no wildcard matches it
+        self.children: dict[str, _Node] = {}
+        self.first: _Node | None = None
+        self.last: _Node | None = None
+        self.next: _Node | None = None
+        self.previous: _Node | None = None
+        self.message: Message | None = None
+        self.account: Account | None = None  # the account in which the message counts
+        self.serial = 0
+
+    def add(self, name: str, child: _Node) -> None:
+        """Append ``child`` behind the others."""
+        self.children[name] = child
+        last = self.last
+        if last is None:
+            self.first = child
+        else:
+            last.next = child
+            child.previous = last
+        self.last = child
+
+    def remove(self, name: str, child: _Node) -> None:
+        """Remove ``child``; its ``next`` stays, for a walk that stands at it."""
+        del self.children[name]
+        if child.previous is None:
+            self.first = child.next
+        else:
+            child.previous.next = child.next
+        if child.next is None:
+            self.last = child.previous
+        else:
+            child.next.previous = child.previous
+
+
+@final
+class RetainedMessages:
+    """At most ``limit`` retained messages, one for each topic.
+
+    Args:
+        limit: how many messages are kept.
+        bytes_max: bytes of all messages and their nodes, about; 0 = no limit.
+    """
+
+    def __init__(self, limit: int, bytes_max: int = 0) -> None:
+        self.size_bytes = 0
+        self._limit = limit
+        self._bytes_max = bytes_max
+        self._root = _Node(False)
+        self._count = 0
+        self._serial = 0  # serial number of the latest message
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has_room(self, message: Message, account: Account | None = None) -> bool:
+        """Return whether there is room to retain ``message``, which has a payload, in ``account``
+        if given."""
+        grows_bytes = _weight(message)
+        is_new_too = self._count < self._limit and not self._is_beyond(grows_bytes)
+        if is_new_too and (account is None or account.has_room_for_retained(grows_bytes)):
+            return True
+        node = self._node(message.topic)
+        known = None if node is None else node.message
+        if node is None or known is None:
+            return False
+        if self._is_beyond(grows_bytes - _weight(known)):
+            return False
+        if account is None:
+            return True
+        own_bytes = _weight(known) if node.account is account else 0
+        return account.has_room_for_retained(grows_bytes - own_bytes)
+
+    def put(self, message: Message, account: Account | None = None) -> bool:
+        """Retain ``message`` for its topic; return False when there is no room for it.
+
+        It counts in ``account``; the message that it replaces counts no more in its own account.
+        """
+        if not self.has_room(message, account):
+            return False
+        self.restore(message, account)
+        return True
+
+    def restore(self, message: Message, account: Account | None = None) -> None:
+        """Retain ``message`` whatever the limits: the store has it."""
+        node = self._root
+        for level in message.topic.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                child = _Node(node is self._root and level.startswith("$"))
+                node.add(level, child)
+            node = child
+        if node.message is None:
+            self._count += 1
+        else:
+            self._count_bytes(node, -_weight(node.message))
+        node.account = account
+        self._count_bytes(node, _weight(message))
+        node.message = message
+        self._serial += 1
+        node.serial = self._serial
+
+    def remove(self, topic: str) -> bool:
+        """Remove the message of ``topic``; return whether there was one."""
+        path: list[tuple[_Node, str]] = []
+        node = self._root
+        for level in topic.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                return False
+            path.append((node, level))
+            node = child
+        if node.message is None:
+            return False
+        self._count_bytes(node, -_weight(node.message))
+        node.account = None
+        node.message = None
+        self._count -= 1
+        while path and _is_unused(node):
+            parent, level = path.pop()
+            parent.remove(level, node)
+            node = parent
+        return True
+
+    def get(self, topic: str) -> Message | None:
+        """Return the retained message of exactly ``topic``, or None."""
+        node = self._node(topic)
+        return None if node is None else node.message
+
+    def _node(self, topic: str) -> _Node | None:
+        node = self._root
+        for level in topic.split("/"):
+            child = node.children.get(level)
+            if child is None:
+                return None
+            node = child
+        return node
+
+    def _count_bytes(self, node: _Node, grows_bytes: int) -> None:
+        self.size_bytes += grows_bytes
+        if node.account is not None:
+            node.account.count_retained(grows_bytes)
+
+    def match(self, topic_filter: str) -> list[Message]:
+        """Return the retained messages whose topics ``topic_filter`` matches."""
+        found: list[Message] = []
+        walk = self.walk(topic_filter)
+        while not walk.finished:
+            message = walk.step()
+            if message is not None:
+                found.append(message)
+        return found
+
+    def walk(self, topic_filter: str) -> RetainedWalk:
+        """Return a walk over the retained messages whose topics ``topic_filter`` matches."""
+        return RetainedWalk(self._root, self._serial, topic_filter)
+
+    def _is_beyond(self, grows_bytes: int) -> bool:
+        return 0 < self._bytes_max < self.size_bytes + grows_bytes
+
+
+@final
+class RetainedWalk:
+    """A walk over the retained messages that one filter matches, a node at a time.
+
+    Args:
+        root: the root of the tree.
+        serial: serial number of the latest message at the beginning; later ones are skipped.
+        topic_filter: a valid filter.
+    """
+
+    def __init__(self, root: _Node, serial: int, topic_filter: str) -> None:
+        self._serial = serial
+        self._wanted = topic_filter.split("/")
+        # still to visit, last first: (node, levels of the filter above it, siblings too)
+        self._ahead: list[tuple[_Node, int, bool]] = [(root, 0, False)]
+
+    @property
+    def finished(self) -> bool:
+        """Return whether everything was visited."""
+        return not self._ahead
+
+    def step(self) -> Message | None:
+        """Visit one node, which there must be; return its message if it has one that matches."""
+        node, depth, siblings = self._ahead.pop()
+        if siblings:
+            if node.next is not None:
+                self._ahead.append((node.next, depth, True))
+            if node.is_system:
+                return None
+        if depth == len(self._wanted):
+            return self._message(node)
+        level = "#" if depth == _EVERYTHING else self._wanted[depth]
+        if level == "#":
+            if node.first is not None:
+                self._ahead.append((node.first, _EVERYTHING, True))
+            return self._message(node)
+        if level == "+":
+            if node.first is not None:
+                self._ahead.append((node.first, depth + 1, True))
+        else:
+            exact = node.children.get(level)
+            if exact is not None:
+                self._ahead.append((exact, depth + 1, False))
+        return None
+
+    def _message(self, node: _Node) -> Message | None:
+        return node.message if node.serial <= self._serial else None
+
+
+def _weight(message: Message) -> int:
+    """Return about how many bytes ``message`` and the nodes of its topic take; topics may share
+    nodes."""
+    return message.size_bytes() + levels_bytes(message.topic)
+
+
+def _is_unused(node: _Node) -> bool:
+    # A function of its own: beside `node.message = None` the type checker takes the message of
+    # every other node for None too, and the compiled code would insist on it.
+    return not node.children and node.message is None

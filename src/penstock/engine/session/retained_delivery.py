@@ -1,0 +1,86 @@
+"""The retained messages for a new subscription, delivered to the session in portions.
+
+::
+
+      SUBSCRIBE ─▶ RetainedDelivery ── next ─▶ session ─▶ window ─▶ link     as there is room
+                        ╰── a portion is over ─▶ the next turn
+
+The session takes a message when its window has a place, so a set of any size arrives whole, and
+only the messages in flight take memory. The next SUBSCRIBE with the same filter replaces the
+delivery, and UNSUBSCRIBE ends it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.effects import Effects
+from penstock.engine.clock import Now
+from penstock.engine.message import Message
+from penstock.engine.session.retained import RetainedMessages
+
+PORTION: Final = 256  # nodes of the tree visited in one turn
+
+
+@final
+class RetainedDelivery:
+    """The retained messages that are still to be delivered for one subscription.
+
+    Args:
+        retained: the retained messages.
+        topic_filter: the filter of the subscription.
+        qos: the granted QoS.
+        subscription_ids: subscription identifiers to send with each message.
+        not_from: client identifier whose own messages are left out (No Local), or None.
+        logged: append messages delivered at QoS 1 or 2 to the log, for a stored session.
+        effects: the open batch.
+    """
+
+    def __init__(
+        self,
+        retained: RetainedMessages,
+        topic_filter: str,
+        qos: int,
+        subscription_ids: tuple[int, ...],
+        not_from: str | None,
+        logged: bool,
+        effects: Effects,
+    ) -> None:
+        self.topic_filter = topic_filter
+        self.qos = qos
+        self.subscription_ids = subscription_ids
+        self.visits_left = 0  # nodes ``next`` may visit
+        self._retained = retained
+        self._walk = retained.walk(topic_filter)
+        self._not_from = not_from
+        self._logged = logged
+        self._effects = effects
+
+    @property
+    def finished(self) -> bool:
+        """Return whether nothing is left to deliver."""
+        return self._walk.finished
+
+    def next(self, now: Now) -> Message | None:
+        """Return the next message; None when all were visited, or ``visits_left`` is 0."""
+        before = self.visits_left
+        message = self._find(now)
+        self._effects.share.spent += before - self.visits_left
+        return message
+
+    def _find(self, now: Now) -> Message | None:
+        walk = self._walk
+        while self.visits_left > 0 and not walk.finished:
+            self.visits_left -= 1
+            message = walk.step()
+            if message is None:
+                continue
+            if message.expired(now.steady_us):
+                self._retained.remove(message.topic)
+                self._effects.put_retained(message.topic, None)
+            elif self._not_from is None or message.client_id != self._not_from:
+                if self._logged and min(message.qos, self.qos) > 0:
+                    message = message.for_session()
+                    self._effects.append(message)
+                return message
+        return None

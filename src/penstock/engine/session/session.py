@@ -1,0 +1,560 @@
+"""A session: the state of one client identifier, whichever side of the link it is on.
+
+Broker, client and bridge run this one machine::
+
+      Session ─┬─ Outbound ── what it is sent, in three layers, each standing on the next:
+               │    Outbound       a message goes to the window or waits; refill
+               │    Transmission   the in-flight window: sent, acknowledged, sent again
+               │    Backlog        the message queue: what waits, what is dropped of it
+               ├─ Inbound ─── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
+               │              the messages too (``HeldMessages``)
+               ╰─ its subscriptions, its expiry, its durable form
+
+It writes packets to the ``Link`` of the connection it is attached to, if any. What
+promises something leaves only after the commit that holds it (``Link.hold``).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.access.access import Permissions
+from penstock.engine.batch.blocked_publishers import RoomLine
+from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import Progress, WindowEntry
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.limits import EngineLimits
+from penstock.engine.memory.accounts import Account
+from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.reporting.drop_counts import Drops, Heir
+from penstock.engine.session.awaiting_release import Held
+from penstock.engine.session.congestion import NOTHING
+from penstock.engine.session.inbound import Inbound
+from penstock.engine.session.outbound import Outbound
+from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.wire.link import Link
+from penstock.protocol import reasons
+from penstock.protocol.packets import Publish, Subscription
+
+_DEAD_LETTERS_MAX: Final = 10_000  # of one session that ends
+
+
+@final
+class SessionSubscription:
+    """One subscription, with the subscription identifier it was made with (0 = none)."""
+
+    def __init__(self, subscription: Subscription, identifier: int) -> None:
+        self.subscription = subscription
+        self.identifier = identifier
+
+
+@final
+class Session(Outbound):
+    """State of one client identifier.
+
+    Args:
+        client_id: the client identifier.
+        number: key of its stored state.
+        expiry_interval_s: 0 = ends with its connection, and is not stored.
+        effects: where what it does is collected.
+        limits: bounds.
+        drops: where dropped messages are counted.
+        account: its owner's, see ``accounts``; without, it is bounded by what all may keep.
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        number: int,
+        expiry_interval_s: int,
+        effects: Effects,
+        limits: EngineLimits,
+        drops: Drops,
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(client_id, expiry_interval_s > 0, effects, limits, drops, account)
+        self.number = number
+        self.expiry_interval_s = expiry_interval_s
+        self.ended = False
+        self.zone = limits.zone  # listener its client came through last
+        self.username: str | None = None  # whose it is, as authenticated; None = anonymous
+        self.owned = False  # ``username`` tells; else the next user owns it
+        self.identified = False  # since this start of the broker: what it may do is known
+        self.disconnected_at_us = 0
+        self.subscriptions: dict[str, SessionSubscription] = {}
+        self._inbound = Inbound(self.account, self.stored)
+        self._former: list[FormerRun] | None = None  # in an earlier store, until a group has it
+
+    @property
+    def limits(self) -> EngineLimits:
+        """Return the bounds that hold for it."""
+        return self._limits
+
+    # -- connections -------------------------------------------------------------------
+
+    def attach(self, link: Link, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
+        """A connection takes the session up: everything unacknowledged is sent again.
+
+        The bounds of the connection's listener hold for the session from here on, also
+        while it is offline.
+
+        PUBLISH with DUP and PUBREL, with their packet identifiers and in their order
+        [MQTT-4.4.0-1], then the queue, as far as the window allows.
+        """
+        self.link = link
+        link.belongs_to(self.account)
+        self.disconnected_at_us = 0
+        self._inbound.reconnected(now)
+        held = self._inbound.held
+        if held is not None:
+            held.bytes_max = limits.max_awaiting_rel_bytes
+        self.resume(limits, receive_maximum, now)
+        self._watch_releases()
+        self._effects.presence.came(self, now)
+
+    def session_lost(self) -> None:
+        """The server has no session for us, although we have one [MQTT-3.2.2-5].
+
+        Called before ``attach``. To discard all would lose what waits. What the server had
+        received is delivered; what it had not acknowledged is sent anew, so that a QoS 2 message
+        whose PUBREC got lost may arrive twice: nobody knows any more. What it sent us and will
+        not release is forgotten.
+        """
+        if self.sender is not None:
+            for delivery in self._window.delivered():
+                self.sender.acknowledged(delivery, reasons.SUCCESS)
+        self._window.session_lost()
+        self._stored_queue.first.sent_below = 0  # whatever was sent, this server does not know
+        self._inbound.session_lost()
+        self._touch()
+
+    def inherit(self, last_id: int) -> None:
+        """Take up a session whose former client nothing is known of, see ``ClientConnection``."""
+        self._window.use_only(last_id)
+
+    def identify(self, username: str | None, permissions: Permissions | None) -> None:
+        """Set who uses this session from now on, and what they may do."""
+        self.username = username
+        self.identified = True
+        self.permissions = permissions
+        self.another_question()
+        if self.link is not None:  # what it may publish now may wait for nothing
+            self._effects.resume_later(self.link.user)
+
+    def detach(self, now: Now) -> None:
+        """The connection is gone; bodies that the log has leave memory."""
+        self._effects.presence.left(self, now)
+        self.link = None
+        if self._stored_queue.first.lets_leave():
+            self._touch()  # it may not any more
+        self.disconnected_at_us = now.steady_us
+        self._held_up.by(NOTHING, now)
+        if self._inbound.held is not None:
+            self._inbound.held.rest()
+        self.rest()
+        if self._inbound.held is not None:
+            self._watch_releases()
+
+    def end(self) -> None:
+        """The session is over; what it still held is dropped and counted."""
+        self.ended = True
+        self.link = None
+        self.wanted = []
+        self.another_question()
+        in_flight = self._window.undelivered()
+        unfinished = len(in_flight) + len(self._queue)
+        if self._drops.heir is not None:
+            self._bequeath(in_flight, self._drops.heir)
+        known: list[Delivery] = []
+        if self._drops.events is not None:
+            known = in_flight + self._queue.waiting(_DEAD_LETTERS_MAX)
+        self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, unfinished)
+        if self._inbound.held is not None:
+            unreleased = len(self._inbound.held)
+            self._inbound.held.ended()
+            self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
+        self._queue.ended()
+        self._window.ended()
+        self._inbound.ended()
+        self._stop_fetching()
+
+    def _bequeath(self, in_flight: list[Delivery], heir: Heir) -> None:
+        """Leave to the heir what is dropped: first what was on its way, then what waited."""
+        queue = self._queue
+        qos0_left = queue.qos0_count
+        waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
+        for delivery in in_flight:
+            heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+        for delivery in waited:
+            heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+            if delivery.qos == 0:
+                qos0_left -= 1
+        heir.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
+
+    # -- inbound -----------------------------------------------------------------------
+
+    def receive(self, publish: Publish, now: Now) -> bool:
+        """A PUBLISH from the peer; whether it is new and must be routed."""
+        if publish.qos < 2:
+            return True
+        is_new = self._inbound.receive(publish.packet_id, now)
+        if is_new:
+            self._touch()
+            if self.due_us == 0:
+                self._watch_releases()
+        return is_new
+
+    def awaits_release(self, packet_id: int) -> bool:
+        """Return whether a QoS 2 message with this packet identifier was received and not
+        released."""
+        return self._inbound.waits(packet_id)
+
+    def came_here(self, packet_id: int) -> bool:
+        """Return whether such a message came on this connection, and not on an earlier one."""
+        return self._inbound.came_here(packet_id)
+
+    def release(self, packet_id: int) -> int:
+        """PUBREL from the peer; the reason code for PUBCOMP."""
+        code = self._inbound.release(packet_id)
+        if code == reasons.SUCCESS:
+            self._touch()
+        return code
+
+    # -- held until PUBREL (v3.1 §3.3) -----------------------------------------------------
+
+    def hold(self, packet_id: int, message: Message) -> None:
+        """``message``, just received, is not routed before its PUBREL; see ``awaiting_release``."""
+        held = self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account)
+        if self.stored or not held.has_room(message.size_bytes()):
+            message.internal = True
+            self._effects.append(message)
+        held.keep(packet_id, message)
+
+    def holds(self, packet_id: int) -> bool:
+        """Return whether the message with this packet identifier is not routed yet."""
+        held = self._inbound.held
+        return held is not None and held.get(packet_id) is not None
+
+    def line_up(self, packet_id: int) -> bool:
+        """PUBREL for a message that it ``holds`` came; whether it is its turn."""
+        held = self._inbound.held
+        return held is not None and held.line_up(packet_id)
+
+    @property
+    def released_count(self) -> int:
+        """Held messages whose PUBREL came, and that wait for us."""
+        held = self._inbound.held
+        return 0 if held is None else len(held.line)
+
+    def first_released(self) -> int:
+        """The packet identifier of the first of them; there must be one."""
+        held = self._inbound.held
+        assert held is not None
+        return held.line.first()
+
+    def next_released(self) -> Held | None:
+        """The first of them, with its body unless that is gone; None until it is here."""
+        messages = self._inbound.held
+        if messages is None:
+            return None
+        held = messages.get(messages.line.first())
+        if held is None or held.message is not None or held.gone:
+            return held
+        asked = messages.ask()
+        if asked:
+            self._effects.wanting.append((self, asked))
+        return None
+
+    def wants(self, asked: list[int]) -> bool:
+        """Return whether the bodies asked for are still needed, on either way."""
+        held = self._inbound.held
+        return (held is not None and asked is held.wanted) or super().wants(asked)
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset: of messages to send, or of held ones."""
+        held = self._inbound.held
+        if held is None or asked is not held.wanted:
+            super().supply(asked, bodies, now)
+            return
+        gone = held.supply(bodies)
+        self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
+        if self.link is not None:
+            self._effects.resume_later(self.link.user)
+
+    def lowest_offset(self) -> int:
+        """The lowest log offset this session still needs, or -1."""
+        sending = super().lowest_offset()
+        if self._inbound.held is None:
+            return sending
+        held = self._inbound.held.lowest_offset()
+        return held if sending < 0 or 0 <= held < sending else sending
+
+    def has_room_to_receive(self) -> bool:
+        """Return whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``).
+
+        Where messages are held, and there is no room for more of them, one that the client owes
+        a PUBREL for must go first.
+        """
+        if self._inbound.held is not None and self.owes_releases and not self.has_room_to_hold():
+            return False
+        if self.owes_releases and not self.account.has_room_to_hold_back():
+            return False
+        return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
+
+    def has_room_to_hold(self) -> bool:
+        """Return whether one more message may be held until its PUBREL."""
+        return self.account.has_room_for_unreleased()
+
+    def watch_held(self, now: Now) -> None:
+        """The broker started and took the session up: what is held waits from now on."""
+        if self._inbound.held is not None:
+            self._inbound.restarted(now)
+            self._watch_releases()
+
+    def _watch_releases(self) -> None:
+        timeout_s = self._limits.await_rel_timeout_s
+        if timeout_s <= 0.0:
+            return
+        inbound = self._inbound
+        oldest_us = inbound.oldest_held_us() if self.link is None else inbound.oldest_us()
+        if oldest_us > 0:
+            self._effects.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
+
+    @property
+    def waits_for_releases(self) -> bool:
+        """Return whether a QoS 2 message waits for its PUBREL, or was released and waits for us."""
+        return len(self._inbound) > 0
+
+    @property
+    def owes_releases(self) -> bool:
+        """Return whether the client still has to send a PUBREL."""
+        return len(self._inbound) > self.released_count
+
+    @property
+    def was_resumed(self) -> bool:
+        """Return whether the client may have left QoS 2 messages open on an earlier connection."""
+        return self._inbound.resumed
+
+    @property
+    def inbound_count(self) -> int:
+        """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
+        return self._inbound.here
+
+    # -- publishers that wait for room here -------------------------------------------------
+
+    def line_for_room(self) -> RoomLine:
+        """Return where they wait; who looks for room asks whether the client reads."""
+        if self.room_line is None:
+            self.room_line = SessionLine(self, self._effects)
+        link = self.link
+        if link is not None and not link.has_room():
+            link.resume_when_room()
+        if not self.has_memory():
+            self.room_line.tell_in_tick()
+        return self.room_line
+
+    # -- timers ------------------------------------------------------------------------
+
+    def wake(self, now: Now) -> None:
+        """Something waits for an answer for too long; while offline only what is held does."""
+        if self.ended:
+            return
+        link = self.link
+        timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
+        if timeout_us > 0:
+            forgotten = self._inbound.forget(now.steady_us - timeout_us, now, link is None)
+            if forgotten:
+                self._touch()
+                self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
+                if link is not None:
+                    self._effects.resume_later(link.user)  # there is room to receive
+            self._watch_releases()
+        if link is not None:
+            self.retry(now)
+
+    # -- durable form ------------------------------------------------------------------
+
+    def snapshot(self) -> Progress | None:
+        """The change since the last snapshot; see ``records``."""
+        self._changed = False
+        if self.ended:
+            return None
+        queue = self._stored_queue
+        effects = self._effects
+        is_connected = self.link is not None and effects.waits_for_disk
+        first = queue.first
+        free_below = 0
+        if is_connected and self._acknowledges:
+            begin, end = first.unsealed()
+            free_below = self._window.free_below(begin, end)
+        sent_below = first.seal(effects.sealed, effects.durable, is_connected, free_below)
+        self._window.kept.keep(first.head, first.leaving_end())
+        self._acknowledges = False
+        segments = queue.take_segments(self._queue)
+        return Progress(
+            self.number,
+            first.head,
+            first.next_sequence,
+            self._window.take_pages(),
+            self._inbound.take_pages(),
+            segments,
+            queue.take_finished(),
+            queue.entries(),
+            [] if self._inbound.held is None else self._inbound.held.snapshot(),
+            sent_below,
+            self._window.stored_len,
+            self._window.next_place,
+            self._window.stored_squares,
+            len(self._inbound),
+            self._inbound.squares,
+        )
+
+    def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
+        """Take up what ``snapshot`` and the segments kept. The session is offline.
+
+        All of it: what was acknowledged is not dropped because a start finds other bounds.
+
+        Args:
+            progress: the latest record, with all pages of the window.
+            queue: what waits, ascending.
+            segments: first sequences of the stored segments, ascending.
+        """
+        stored_queue = self._stored_queue
+        first = stored_queue.first
+        first.head = progress.queue_head
+        first.next_sequence = progress.next_sequence
+        first.sent_below = progress.sent_below
+        self._window.kept.keep(first.head, first.leaving_end())
+        for number, head, next_sequence in progress.lanes:
+            lane = stored_queue.lane(number)
+            lane.head = head
+            lane.next_sequence = next_sequence
+        former: list[FormerRun] = []
+        ends: dict[int, int] = {}
+        for run in queue:
+            number = run.first >> PRIORITY_SHIFT
+            ends[number] = run.end
+            head = stored_queue.lane(number).head
+            if run.end > head and run.is_shared():
+                former.append(FormerRun(self, run, head))
+            if number >> SLOT_SHIFT == 0:
+                self._queue.restore(run, head)
+        self._former = former or None
+        for begin in segments:
+            number = begin >> PRIORITY_SHIFT
+            stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
+        self._window.next_place = progress.next_place
+        for page in progress.pages:
+            for entry in page.entries:
+                self._restore_in_flight(entry, page.number)
+        self._inbound.restore(progress.inbound)
+        if progress.held:
+            self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account).restore(
+                progress.held
+            )
+
+    def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
+        packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
+        delivery = Delivery(None, offset, qos, retain, ids, sequence)
+        delivery.size_bytes = size_bytes
+        if shared is not None:
+            delivery.shared = Shared(shared[0], shared[1], shared[2])
+        self._window.restore(packet_id, state, delivery, page)
+
+    # -- what an earlier store has here of shared subscriptions ------------------------------
+
+    def former_runs(self) -> list[FormerRun]:
+        """Return what is to be moved to the queues of groups; then call ``give_up_former``."""
+        return self._former or []
+
+    def keep_former(self, delivery: Delivery) -> None:
+        """The group is no more: ``delivery`` is the client's own from now on."""
+        if delivery.sequence >> PRIORITY_SHIFT >> SLOT_SHIFT > 0:
+            priority = delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK
+            own = Delivery(
+                None, delivery.offset, delivery.qos, delivery.retain, delivery.subscription_ids
+            )
+            own.size_bytes = delivery.size_bytes
+            self._push(own, priority)
+
+    def give_up_former(self) -> None:
+        """All of it is elsewhere: lanes of slots are empty, and what was mixed in leaves."""
+        former = self._former
+        if former is None:
+            return
+        self._former = None
+        self._touch()
+        mixed: dict[int, set[int]] = {}
+        for run in former:
+            if run.lane >> SLOT_SHIFT > 0:
+                lane = self._stored_queue.lane(run.lane)
+                lane.head = lane.next_sequence
+            else:
+                mixed.setdefault(run.lane, set()).update(run.moved)
+        for number, sequences in mixed.items():
+            for delivery in self._queue.take_out_shared(number, sequences):
+                self._stored_queue.taken_out(delivery.sequence)
+
+
+@final
+class FormerRun:
+    """What an earlier store has at a member of what came through shared subscriptions.
+
+    Args:
+        session: the member.
+        run: what waits there; some of it may be its own.
+        head: what is below this sequence is gone.
+    """
+
+    def __init__(self, session: Session, run: Run, head: int) -> None:
+        self.session = session
+        self.lane = run.first >> PRIORITY_SHIFT
+        self.priority = self.lane & PRIORITY_MASK
+        self.moved: set[int] = set()  # sequences of those that are mixed with its own
+        self._run = run
+        self._end = len(run)  # it may grow
+        self._position = max(0, head - run.first) - 1
+
+    def advance(self) -> bool:
+        """Go on to the next that is shared; whether there is one."""
+        run = self._run
+        self._position += 1
+        while self._position < self._end:
+            if run.table[run.kinds[self._position]][3] is not None:
+                return True
+            self._position += 1
+        return False
+
+    @property
+    def offset(self) -> int:
+        """Return where the present one lies in the log."""
+        return self._run.offsets[self._position]
+
+    def delivery(self) -> Delivery:
+        """Return the present one."""
+        return self._run.delivery(self._position)
+
+
+@final
+class SessionLine(RoomLine):
+    """Publishers that wait for room in one session's queue.
+
+    Args:
+        session: whose.
+        effects: where what it does is collected.
+    """
+
+    def __init__(self, session: Session, effects: Effects) -> None:
+        super().__init__(effects.told_lines)
+        self._session = session
+
+    def is_full(self, size_bytes: int) -> bool:
+        """Return whether it refuses so much."""
+        session = self._session
+        if not session.refuses(size_bytes, 0):
+            return False
+        if not session.has_memory():
+            self.tell_in_tick()
+        return True

@@ -1,0 +1,271 @@
+"""The durable form of a session's queue: numbered deliveries, stored in segments.
+
+::
+
+        gone        segment   segment    joined since the last commit
+      ─────────────┬─[4 ·· 9]─[10 · 12]─ 13 14 15 ─┐
+                  head                             next
+
+Every stored delivery has a sequence number, and in one lane (priority) they ascend. All
+below ``head`` are in the window or gone. The deliveries that joined the queue in one commit
+and still wait at its end are a segment; a segment is removed from the store when the head has
+passed it. Where deliveries were taken from the middle, their segment is stored again with the
+rest: nothing else of the lane changes, and no number does. A sequence carries the number of
+its lane in the upper bits, so that lanes never share one, and each delivery finds its lane
+again.
+
+A stored delivery may be sent before a commit says that it was sent. While the client acknowledges,
+each commit records a sequence of the first lane below which waiting deliveries may be sent; once
+that is on disk, a QoS 1 message is sent as soon as the window has a place::
+
+        gone         in the store: may have been sent    not on disk
+      ─────────────┬─────────────────────────────────┬─────────────────┐
+                  head          waits               sent below        next
+
+After a crash it is found where it was, and sent again with the packet identifier that its sequence
+gives (``packet_ids``), and with DUP, because it may be a repeat. Two kinds of delivery must wait
+for a commit: one whose packet identifier an entry of the window has, and one behind a delivery that
+was dropped, until the drop is stored: a crash would restore that one, and it would come late
+[MQTT-4.6.0-6].
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from typing import Final, final
+
+from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.records import LaneEntry
+from penstock.engine.message import Delivery
+from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
+
+_LEAVING_MAX: Final = 1024  # between two commits; more would have DUP for nothing after a crash
+_PASSED_MAX: Final = 1024  # removed segments that the array still has
+
+
+@final
+class StoredLane:
+    """Sequence numbers and segments of one lane.
+
+    Args:
+        number: number of the lane: a priority, 0..255, and a slot (``queue``).
+    """
+
+    def __init__(self, number: int) -> None:
+        self.lane = number
+        self.next_sequence = (number << PRIORITY_SHIFT) + 1
+        self.head = self.next_sequence
+        self.sent_below = 0  # deliveries below it may have been sent before a restart
+        self._leaving_below = 0  # deliveries below it may leave at once
+        self._sealed_below = 0  # the same, once this batch is durable:
+        self._sealed_in = 0
+        self._dropped_in = 0  # the last batch that stores a drop
+        self._joined: list[Delivery] = []  # queued since the last snapshot
+        self._firsts: array[int] = array("q")  # first sequences of the stored segments
+        self._at = 0  # the segments before this index are removed
+        self._last = 0  # sequence of the last stored delivery
+        self._taken: list[int] | None = None  # from the middle, since the last snapshot
+        self._replaced: list[int] | None = None  # first sequences of segments that are stored again
+
+    def number(self) -> int:
+        """Return the sequence for one more delivery, and count it."""
+        sequence = self.next_sequence
+        self.next_sequence = sequence + 1
+        return sequence
+
+    def unsealed(self) -> tuple[int, int]:
+        """Return the sequences, begin and end, that may leave in addition once the next batch is
+        durable."""
+        begin = max(self.head, self._sealed_below)
+        return begin, min(self.next_sequence, self.head + _LEAVING_MAX)
+
+    def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
+        """Record the lane's state in this batch; return how far deliveries may be sent.
+
+        Args:
+            batch: number of the batch.
+            durable: number of the latest durable batch.
+            is_connected: whether the client is connected, so that deliveries may leave at once.
+            free_below: the packet identifiers of waiting deliveries below this sequence are free;
+                0 if the client acknowledged nothing since the batch before: then no more may
+                leave, so that a message it cannot have got has no DUP.
+
+        Returns:
+            The sequence below which deliveries may have been sent, should this batch be the last;
+            0 if there are none.
+        """
+        if self._sealed_in <= durable:
+            self._leaving_below = self._sealed_below
+        self._sealed_in = batch
+        if not is_connected:
+            self._sealed_below = self._leaving_below = 0
+        elif free_below > 0:
+            end = min(self.next_sequence, self.head + _LEAVING_MAX, free_below)
+            self._sealed_below = max(self._sealed_below, end)
+        sent_below = max(self._sealed_below, self.sent_below)
+        return sent_below if sent_below > self.head else 0
+
+    def lets_leave(self) -> bool:
+        """Return whether any waiting delivery may leave, now or once a commit is durable."""
+        return self.head < max(self._sealed_below, self._leaving_below)
+
+    def leaving_end(self) -> int:
+        """Return the sequence below which deliveries may leave, or have left before a crash."""
+        return max(self._sealed_below, self._leaving_below, self.sent_below)
+
+    def may_leave(self, sequence: int, durable: int) -> bool:
+        """Return whether the delivery with this sequence may leave before the commit that records
+        it."""
+        if self._sealed_in <= durable:
+            self._leaving_below = self._sealed_below
+        return sequence < self._leaving_below and self._dropped_in <= durable
+
+    def joined(self, delivery: Delivery) -> None:
+        """Note that ``delivery`` joined the queue."""
+        self._joined.append(delivery)
+
+    def passed(self, sequence: int) -> None:
+        """Move the head past this sequence: its delivery is in the window, or gone; 0 is not
+        stored."""
+        if sequence >= self.head:
+            self.head = sequence + 1
+
+    def dropped(self, batch: int) -> None:
+        """Let no delivery leave before ``batch`` is durable: it stores a drop."""
+        self._dropped_in = batch
+
+    def taken_out(self, sequence: int) -> None:
+        """Note that the delivery with this sequence was taken from the middle of the lane."""
+        if self._taken is None:
+            self._taken = []
+        self._taken.append(sequence)
+
+    def take_segments(self, segments: list[Run], queue: MessageQueue) -> None:
+        """Add to ``segments`` the deliveries that joined since the last call and still wait, and
+        the rest of stored segments from whose middle one was taken."""
+        taken: set[int] = set()
+        if self._taken is not None:
+            taken = set(self._taken)
+            self._taken = None
+            self._replace(taken, segments, queue)
+        joined = self._joined
+        if not joined:
+            return
+        self._joined = []
+        head = self.head
+        waiting = [item for item in joined if item.sequence >= head and item.sequence not in taken]
+        if waiting:
+            self._firsts.extend(_pack(waiting, segments))
+            self._last = waiting[-1].sequence
+
+    def _replace(self, taken: set[int], segments: list[Run], queue: MessageQueue) -> None:
+        if self._replaced is None:
+            self._replaced = []
+        firsts = self._firsts
+        done = self._last + 1  # the segments from this sequence on are
+        for sequence in sorted(taken, reverse=True):
+            if not self.head <= sequence < done:
+                continue
+            at = bisect_right(firsts, sequence) - 1
+            done = firsts[at]
+            is_last = at == len(firsts) - 1
+            end = self._last + 1 if is_last else firsts[at + 1]
+            stays = queue.between(max(done, self.head), end)
+            self._replaced.append(done)
+            firsts[at : at + 1] = array("q", _pack(stays, segments))
+            if is_last:
+                self._last = stays[-1].sequence if stays else done - 1
+
+    def take_finished(self, finished: list[int]) -> None:
+        """Add to ``finished`` the first sequences of segments to remove from the store."""
+        if self._replaced is not None:
+            finished.extend(self._replaced)
+            self._replaced = None
+        firsts = self._firsts
+        while self._at < len(firsts):
+            at_last = self._at == len(firsts) - 1
+            end = self._last + 1 if at_last else firsts[self._at + 1]
+            if end > self.head:
+                break
+            finished.append(firsts[self._at])
+            self._at += 1
+        if self._at == len(firsts) or self._at > _PASSED_MAX + len(firsts) // 2:
+            del firsts[: self._at]
+            self._at = 0
+
+    def restore_segment(self, first: int, end: int) -> None:
+        """Restore a segment of the store; ``end`` follows the last delivery of all segments."""
+        self._firsts.append(first)
+        self._last = end - 1
+
+
+@final
+class StoredQueue:
+    """The lanes of one session; lanes other than the first are made when they are used.
+
+    ``first`` is lane 0.
+    """
+
+    def __init__(self) -> None:
+        self.first = StoredLane(0)
+        self._others: dict[int, StoredLane] | None = None  # by number
+
+    def lane(self, number: int) -> StoredLane:
+        """Return the lane with this number."""
+        if number == 0:
+            return self.first
+        if self._others is None:
+            self._others = {}
+        lane = self._others.get(number)
+        if lane is None:
+            lane = StoredLane(number)
+            self._others[number] = lane
+        return lane
+
+    def passed(self, sequence: int) -> None:
+        """Move its lane's head past this sequence, above 0: the delivery is in the window, or
+        gone."""
+        self.lane(sequence >> PRIORITY_SHIFT).passed(sequence)
+
+    def taken_out(self, sequence: int) -> None:
+        """Note that the delivery with this sequence, above 0, was taken from the middle of its
+        lane."""
+        self.lane(sequence >> PRIORITY_SHIFT).taken_out(sequence)
+
+    def take_segments(self, queue: MessageQueue) -> list[Run]:
+        """Return the segments of ``queue`` to store in this commit."""
+        segments: list[Run] = []
+        self.first.take_segments(segments, queue)
+        for lane in self._other_lanes():
+            lane.take_segments(segments, queue)
+        return segments
+
+    def take_finished(self) -> list[int]:
+        """Return the first sequences of segments to remove from the store."""
+        finished: list[int] = []
+        self.first.take_finished(finished)
+        for lane in self._other_lanes():
+            lane.take_finished(finished)
+        return finished
+
+    def entries(self) -> list[LaneEntry]:
+        """Return the durable form of the lanes other than the first."""
+        return [(lane.lane, lane.head, lane.next_sequence) for lane in self._other_lanes()]
+
+    def _other_lanes(self) -> list[StoredLane]:
+        return [] if self._others is None else list(self._others.values())
+
+
+def _pack(waiting: list[Delivery], segments: list[Run]) -> list[int]:
+    """Add ``waiting``, ascending, to ``segments``; return the first sequences of the new
+    segments."""
+    firsts: list[int] = []
+    run: Run | None = None
+    for item in waiting:
+        if run is None or not run.put(item):
+            run = Run(item.sequence)
+            run.put(item)
+            segments.append(run)
+            firsts.append(run.first)
+    return firsts

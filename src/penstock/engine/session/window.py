@@ -1,0 +1,477 @@
+"""The in-flight window: QoS 1 and 2 messages sent and not yet acknowledged.
+
+::
+
+                 PUBLISH sent                           (the place is taken)
+      QoS 1 ─▶ AWAIT_PUBACK ── PUBACK ───────────────▶ free
+      QoS 2 ─▶ AWAIT_PUBREC ── PUBREC >= 0x80 ───────▶ free
+                    │ PUBREC
+                    ▼ PUBREL sent
+               AWAIT_PUBCOMP ── PUBCOMP ─────────────▶ free
+                    └── PUBREC again ─▶ PUBREL again
+
+      given up ─▶ QoS 1: free   QoS 2: AWAIT_PUBCOMP, PUBREL sent instead of the message
+
+      session lost ─▶ AWAIT_PUBCOMP: free   the others: sent again, to a receiver that knows
+                                            nothing of them, so without DUP
+
+A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. A transition that is
+not in ``_TRANSITIONS`` is a protocol error; the session answers an acknowledgement for a packet
+identifier that is not in the window (``UNKNOWN``).
+
+Invariants: messages sent on this connection take at most ``capacity`` places; a packet
+identifier in the window, or in use by SUBSCRIBE, is never assigned again; entries keep the
+order in which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
+
+A window is stored in pages. A page is ``PAGE_PLACES`` places that were assigned one after the
+other; a commit has the pages that changed since the last one, so that its cost follows the number
+of messages sent and acknowledged, and not the length of the window::
+
+      page 7            page 8            page 9
+      [ · · 3 · 5 ·· ]  [ 1 ········ 8 ]  [ 1 2 3            next place
+            ▲                               ▲
+            ╰ acknowledged: page 7 anew     ╰ sent: page 9 anew
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.batch.records import WindowEntry, WindowPage
+from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
+from penstock.engine.memory.accounts import Account
+from penstock.engine.message import Delivery, Message
+from penstock.engine.session.packet_ids import KeptIds, packet_id_of
+from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
+
+PAGE_PLACES: Final = 8  # measured: docs/decisions/stored_window.md
+UNCOUNTED_MAX: Final = 32  # small messages of a connected client that count in no account
+
+AWAIT_PUBACK: Final = 1
+AWAIT_PUBREC: Final = 2
+AWAIT_PUBCOMP: Final = 3
+
+# The effect of an acknowledgement on the window.
+FREED: Final = 1  # the delivery is complete
+REJECTED: Final = 2  # the receiver refused the message; the place is free
+RELEASE: Final = 3  # send PUBREL
+UNKNOWN: Final = 4  # no such packet identifier in the window
+VIOLATION: Final = 5  # an acknowledgement that this state does not allow
+
+_TRANSITIONS: Final[dict[tuple[int, int], int]] = {
+    (AWAIT_PUBACK, PUBACK): FREED,
+    (AWAIT_PUBREC, PUBREC): RELEASE,
+    (AWAIT_PUBCOMP, PUBREC): RELEASE,
+    (AWAIT_PUBCOMP, PUBCOMP): FREED,
+}
+_VERDICTS: Final[bytes] = bytes(  # ``_TRANSITIONS`` as a table: index 16 * state + packet type
+    [
+        _TRANSITIONS.get((state, packet_type), VIOLATION)
+        for state in range(AWAIT_PUBCOMP + 1)
+        for packet_type in range(16)
+    ]
+)
+
+
+@final
+class InFlightWindow:
+    """The in-flight window of one session, ordered by first sending.
+
+    Args:
+        capacity: places, 1..65535; set anew by each connection's Receive Maximum.
+        stored: whether what is sent has sequences, which give packet identifiers.
+        account: counts the messages in it, except a few small ones of a connected client.
+    """
+
+    def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
+        self.capacity = capacity
+        self.is_long = False  # it had ``UNCOUNTED_MAX`` entries or more at the last ``has_room``
+        self._account = account
+        self.kept = KeptIds()
+        self._step = -1 if stored else 1
+        self._entries: dict[int, Delivery] = {}
+        self._unsent: list[Delivery] | None = None  # to send again after a reconnect, last first
+        self._cursor = 0
+        self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
+        self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
+        self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
+        self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
+        self.next_place = 0  # on a page, for the next message that is stored
+        self.stored_len = 0  # entries on all pages
+        self.stored_squares = 0  # sum of the squares of their packet identifiers
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def entries(self) -> list[Delivery]:
+        """Return all entries, the oldest first."""
+        return list(self._entries.values())
+
+    def delivered(self) -> list[Delivery]:
+        """Return the QoS 2 entries that the receiver has taken over (PUBREC); their PUBCOMP is
+        still to come."""
+        entries = self._entries.values()
+        return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
+
+    def undelivered(self) -> list[Delivery]:
+        """Return the entries that the receiver has not acknowledged by PUBACK or PUBREC, the
+        oldest first."""
+        entries = self._entries.values()
+        return [entry for entry in entries if entry.state != AWAIT_PUBCOMP]
+
+    @property
+    def free(self) -> int:
+        """Return how many new messages may be sent; 0 while older ones are to be sent again."""
+        if self._unsent:
+            return 0
+        unused = self._last_id - len(self._reserved)
+        return max(0, min(self.capacity, unused) - len(self._entries))
+
+    def has_room(self) -> bool:
+        """Return whether one more message may be sent: none is to be sent again, and a place is
+        free."""
+        taken = len(self._entries)
+        self.is_long = taken >= UNCOUNTED_MAX
+        if taken >= self.capacity or self._unsent:
+            return False
+        return taken + len(self._reserved) < self._last_id
+
+    def use_only(self, last_id: int) -> None:
+        """Assign no packet identifier above ``last_id`` from now on."""
+        self._last_id = last_id
+
+    def session_lost(self) -> None:
+        """Free the entries that the receiver had taken over, and mark the others as new: it lost
+        its session."""
+        for entry in self.entries():
+            if entry.state == AWAIT_PUBCOMP:
+                self._free(entry)
+            else:
+                entry.is_new = True
+
+    def lower(self, entry: Delivery, qos_max: int) -> None:
+        """Lower the QoS of ``entry`` to ``qos_max`` (1 or 2), the maximum that the receiver
+        accepts now."""
+        if entry.qos > qos_max and entry.state != AWAIT_PUBCOMP:
+            entry.qos = qos_max
+            entry.state = AWAIT_PUBACK
+            self._changes(entry)
+
+    def add(self, delivery: Delivery) -> None:
+        """Add ``delivery`` to the window and assign its packet identifier [MQTT-2.2.1-3]."""
+        packet_id = packet_id_of(delivery.sequence)
+        if packet_id == 0 or not self._is_unused(packet_id):
+            packet_id = self._unused_packet_id()
+        state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
+        delivery.in_flight(packet_id, state, True)
+        self._entries[packet_id] = delivery
+        if delivery.sequence > 0:
+            self._take_place(delivery)
+        message = delivery.message
+        if self.is_long or (message is not None and len(message.payload) > SMALL_BYTES):
+            self._count(delivery)
+
+    def _unused_packet_id(self) -> int:
+        """Return the next unused packet identifier; one that ``kept`` reserves only if there is no
+        other."""
+        packet_id = self._cursor
+        at_worst = 0
+        for _ in range(self._last_id):
+            packet_id += self._step
+            if not 1 <= packet_id <= self._last_id:
+                packet_id = 1 if self._step > 0 else self._last_id
+            if self._is_unused(packet_id):
+                if not self.kept.has(packet_id):
+                    at_worst = packet_id
+                    break
+                at_worst = at_worst or packet_id
+        self._cursor = at_worst
+        return at_worst
+
+    def free_below(self, begin: int, end: int) -> int:
+        """Return the first sequence from ``begin`` on whose packet identifier is in use; ``end``
+        if none before it is.
+
+        It costs as many steps as it finds free sequences.
+        """
+        sequence = begin
+        while sequence < end and packet_id_of(sequence) not in self._entries:
+            sequence += 1
+        return sequence
+
+    def _is_unused(self, packet_id: int) -> bool:
+        if packet_id in self._entries or packet_id > self._last_id:
+            return False
+        return packet_id not in self._reserved
+
+    def reserve(self) -> int:
+        """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE [MQTT-2.2.1-3]; 0 if none is
+        free."""
+        if len(self._entries) + len(self._reserved) >= self._last_id:
+            return 0
+        packet_id = self._unused_packet_id()
+        self._reserved[packet_id] = None
+        return packet_id
+
+    def is_reserved(self, packet_id: int) -> bool:
+        """Return whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
+        return packet_id in self._reserved
+
+    def let_go_of_reserved(self, packet_id: int) -> None:
+        """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE that was answered."""
+        self._reserved.pop(packet_id, None)
+
+    def disconnected(self) -> None:
+        """Free the packet identifiers of SUBSCRIBE and UNSUBSCRIBE: no answer comes any more."""
+        self._reserved.clear()
+
+    def restore(self, packet_id: int, state: int, delivery: Delivery, page: int = 0) -> None:
+        """Restore an entry from a page in the store, the oldest first; it counts as not sent on
+        this connection.
+
+        Identifiers that follow from no sequence are assigned from behind this one on: an identifier
+        that was just freed may still be acknowledged a second time, where an MQTT 3.1 message was
+        sent again by time.
+        """
+        delivery.in_flight(packet_id, state, False)
+        self._entries[packet_id] = delivery
+        delivery.page = page
+        self._pages.setdefault(page, []).append(delivery)
+        self.stored_len += 1
+        self.stored_squares += packet_id * packet_id
+        self.next_place = max(self.next_place, (page + 1) * PAGE_PLACES)
+        self._count(delivery)
+        if packet_id != packet_id_of(delivery.sequence):
+            self._cursor = packet_id
+
+    def take_pages(self) -> list[WindowPage]:
+        """Return the durable form of the pages that changed since the last call."""
+        pages: list[WindowPage] = []
+        for number in self._changed_pages:
+            entries = [_durable(entry) for entry in self._pages.get(number, ())]
+            pages.append(WindowPage(number, entries))
+        if pages:
+            self._changed_pages = {}
+        return pages
+
+    def _take_place(self, delivery: Delivery) -> None:
+        delivery.page = self.next_place // PAGE_PLACES
+        self.next_place += 1
+        self.stored_len += 1
+        self.stored_squares += delivery.packet_id * delivery.packet_id
+        page = self._pages.get(delivery.page)
+        if page is None:
+            self._pages[delivery.page] = [delivery]
+        else:
+            page.append(delivery)
+        self._changed_pages[delivery.page] = None
+
+    def _changes(self, entry: Delivery) -> None:
+        """Mark the page of ``entry`` to be stored again."""
+        if entry.sequence > 0:
+            self._changed_pages[entry.page] = None
+
+    def acknowledge(self, packet_type: int, packet_id: int, reason_code: int) -> int:
+        """Apply a PUBACK, PUBREC or PUBCOMP; return its effect (``FREED`` … ``VIOLATION``)."""
+        entry = self._entries.get(packet_id)
+        if entry is None:
+            return UNKNOWN
+        verdict = _VERDICTS[16 * entry.state + packet_type]
+        if verdict == VIOLATION:
+            return VIOLATION
+        if reason_code >= 0x80 and packet_type != PUBCOMP:
+            self._free(entry)
+            return REJECTED
+        if verdict == FREED:
+            self._free(entry)
+        elif entry.state != AWAIT_PUBCOMP:
+            entry.state = AWAIT_PUBCOMP
+            self._changes(entry)
+            self._drop_body(entry)  # the receiver owns it now
+        return verdict
+
+    def get(self, packet_id: int) -> Delivery | None:
+        """Return the entry with this packet identifier, or None."""
+        return self._entries.get(packet_id)
+
+    def drop(self, packet_id: int) -> None:
+        """Free the place of a message that can no longer be sent."""
+        entry = self._entries.get(packet_id)
+        if entry is not None:
+            self._free(entry)
+
+    def give_up(self, entry: Delivery) -> None:
+        """Give up ``entry``, which was sent once and cannot be sent again.
+
+        At QoS 2 the receiver may have it and keep the packet identifier: if it were used again,
+        the next message would be taken for this one. So it stays taken until the receiver
+        let go of it: PUBREL is sent in place of the message.
+        """
+        if entry.state == AWAIT_PUBACK:
+            self._free(entry)
+        else:
+            entry.state = AWAIT_PUBCOMP
+            self._changes(entry)
+            self._drop_body(entry)
+
+    def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
+        """Set the bodies of entries, by log offset; give up entries whose offset is in
+        ``missing``.
+
+        Returns:
+            The entries that were given up.
+        """
+        given_up: list[Delivery] = []
+        for delivery in self.entries():
+            if delivery.message is None and delivery.state != AWAIT_PUBCOMP:
+                body = bodies.get(delivery.offset)
+                if body is not None:
+                    delivery.message = body
+                    delivery.size_bytes = body.size_bytes()
+                    if self._account is not None and delivery.counted:
+                        self._account.add_body(delivery)
+                if delivery.offset in missing:
+                    self.give_up(delivery)
+                    given_up.append(delivery)
+        return given_up
+
+    def lowest_offset(self) -> int:
+        """Return the lowest log offset that the window still needs, or -1."""
+        lowest = -1
+        for entry in self._entries.values():
+            offset = entry.offset
+            if offset >= 0 and entry.state != AWAIT_PUBCOMP and (lowest < 0 or offset < lowest):
+                lowest = offset
+        return lowest
+
+    def shared(self) -> list[Delivery]:
+        """Return the entries that other members of shared subscriptions may take over: QoS 1, the
+        oldest first.
+
+        QoS 2 messages are not among them: one in flight stays with this session, and is lost with
+        it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        """
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.shared is not None and entry.state == AWAIT_PUBACK
+        ]
+
+    def let_go(self, gone: set[Delivery]) -> None:
+        """Free the entries that are in ``gone``, and remove them from that set."""
+        for entry in self.entries():
+            if entry in gone:
+                self._free(entry)
+                gone.remove(entry)
+
+    def reconnected(self, capacity: int) -> None:
+        """Begin a new connection: everything in the window is to be sent again, in order.
+
+        Entries of earlier connections count against the new capacity [MQTT 5 §4.4, §4.9]:
+        at most ``capacity`` are sent until acknowledgements free places.
+        """
+        self.capacity = capacity
+        unsent = self.entries()
+        unsent.reverse()
+        for entry in unsent:
+            entry.sent = False
+        self._unsent = unsent or None
+
+    def next_unsent(self) -> Delivery | None:
+        """Return the oldest entry to send again now, or None; it stays until ``mark_sent``."""
+        while self._unsent:
+            entry = self._unsent[-1]
+            if self._entries.get(entry.packet_id) is entry:
+                on_the_way = len(self._entries) - len(self._unsent)
+                return entry if on_the_way < self.capacity else None
+            self._unsent.pop()
+        return None
+
+    def mark_sent(self, entry: Delivery) -> None:
+        """Mark ``entry``, from ``next_unsent``, as sent on the current connection."""
+        entry.sent = True
+        if self._unsent and self._unsent[-1] is entry:
+            self._unsent.pop()
+
+    def unsent_without_body(self, limit: int) -> list[int]:
+        """Return the log offsets of the next entries to send again whose body is not in memory.
+
+        They are at most ``limit``, and of at most ``FETCHED_BYTES_MAX`` bytes, or one.
+        """
+        offsets: list[int] = []
+        size_bytes = 0
+        for entry in reversed(self._unsent or []):
+            size_bytes += entry.size_bytes
+            if len(offsets) >= limit or (offsets and size_bytes > FETCHED_BYTES_MAX):
+                break
+            if entry.state != AWAIT_PUBCOMP and entry.message is None:
+                offsets.append(entry.offset)
+        return offsets
+
+    def sleep(self) -> None:
+        """Count all entries, and release the bodies that the log has: the client of a stored
+        session disconnected."""
+        for entry in self._entries.values():
+            if not entry.counted:
+                self._count(entry)
+            self.rest_in_log(entry)
+
+    def rest_in_log(self, entry: Delivery) -> None:
+        """Release the body of ``entry`` if the log has it."""
+        message = entry.message
+        if message is not None and entry.offset >= 0:
+            entry.size_bytes = message.size_bytes()  # a member that takes it over asks for its size
+            self._drop_body(entry)
+
+    def ended(self) -> None:
+        """Remove all entries from the account: the session ended."""
+        if self._account is not None:
+            for entry in self._entries.values():
+                if entry.counted:
+                    self._account.remove_waiting(entry)
+                    entry.counted = False
+            self._account = None
+
+    def _count(self, entry: Delivery) -> None:
+        if self._account is not None:
+            if entry.message is not None:
+                entry.size_bytes = entry.message.size_bytes()
+            self._account.add_waiting(entry)
+            entry.counted = True
+
+    def _drop_body(self, entry: Delivery) -> None:
+        if self._account is not None and entry.counted:
+            self._account.remove_body(entry)
+        entry.message = None
+
+    def _free(self, entry: Delivery) -> None:
+        del self._entries[entry.packet_id]
+        if entry.sequence > 0:
+            self._changed_pages[entry.page] = None
+            page = self._pages[entry.page]
+            page.remove(entry)
+            self.stored_len -= 1
+            self.stored_squares -= entry.packet_id * entry.packet_id
+            if not page:
+                del self._pages[entry.page]
+        if entry.counted and self._account is not None:
+            self._account.remove_waiting(entry)
+            entry.counted = False
+        if not entry.sent and self._unsent is not None and entry in self._unsent:
+            self._unsent.remove(entry)
+
+
+def _durable(entry: Delivery) -> WindowEntry:
+    if entry.message is not None:
+        entry.size_bytes = entry.message.size_bytes()
+    return (
+        entry.packet_id,
+        entry.state,
+        entry.sequence,
+        entry.offset,
+        entry.qos,
+        entry.retain,
+        entry.subscription_ids,
+        entry.size_bytes,
+        None if entry.shared is None else entry.shared.kind(),
+    )

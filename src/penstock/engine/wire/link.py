@@ -1,0 +1,452 @@
+"""The sending half of one connection: packets that leave at once, and packets that wait for a
+commit.
+
+::
+
+      send ──────▶ ready ─────────────────────────────────────────▶ socket, in this turn
+      hold ──────▶ held ── sealed: a Release ── commit durable ───▶ socket
+      QoS 0 ─────▶ ready, or behind what is held: QoS 0 keeps its order too
+
+A packet leaves a link in one of two ways. ``send`` is for packets that promise nothing: QoS 0
+messages that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is
+on disk (``Transmission``). ``hold`` is for everything else: its bytes leave only after the commit
+of the state they promise (delivery contract, rule 1). Bytes held on one link keep their order,
+so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and no message
+passes one of QoS 1 or 2 that is held.
+
+Bytes that are written to a link are counted until the shell has handed them to the socket, and
+from then on for as long as the socket's buffer is full, so that memory has a limit whatever
+the peer does::
+
+      send, hold ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
+                    ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
+                          queue, and the peer's packets are not read (``connection``)
+
+That is the limit of one link. All links together have one too, beyond the ``FREE_BYTES`` of each:
+their pending bytes and the bytes in the sockets' buffers, which the shell reports (``buffers``) for
+sockets that do not take at once what they are handed.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from penstock.engine.clock import Now
+from penstock.engine.counters import Counters
+from penstock.engine.limits import FREE_BYTES
+from penstock.engine.memory.accounts import Account
+from penstock.engine.wire.aliases import OutboundAliases
+from penstock.engine.wire.packet_buffer import Frames
+from penstock.engine.work_budget import Share
+
+_PLAIN_BYTES: Final = 4  # size of an acknowledgement without a reason code
+PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
+
+
+class Resumable:
+    """The port of anything that works in portions: ``resume`` goes on with the rest in a later
+    turn."""
+
+    def __init__(self) -> None:
+        self.waits_for_turn = False
+
+    def resume(self, now: Now) -> None:
+        """Do the next portion."""
+
+
+class Turn:
+    """The work of one broker's links in this turn of the loop, and the work left for the next
+    turn."""
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+        self.share = Share()
+        self.ready: list[Link] = []  # links with bytes that may leave now
+        self.holding: list[Link] = []  # links with bytes that leave with the open batch
+        self.closing: list[Link] = []  # links to be closed
+        self.unsent_bytes = 0  # of all links: not handed to a socket yet
+        self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers lag
+        self.buffers_bytes_max = 0  # limit of both together; 0 = no limit
+        self.unfinished: list[Resumable] = []  # resumed in the next turn
+        self.went_on: list[
+            Resumable
+        ] = []  # resumed in this turn because there was room (``blocked_publishers``)
+        self.now: Now | None = None  # the shell's reading for this turn, once it was needed
+
+    def resume_later(self, user: Resumable | None) -> None:
+        """Have ``user`` resumed in the next turn."""
+        if user is not None and not user.waits_for_turn:
+            user.waits_for_turn = True
+            self.unfinished.append(user)
+
+
+@final
+class Link:
+    """The sending half of one connection, as a session sees it.
+
+    ``opened`` turns true when the CONNACK left: before that nothing may pass it
+    [MQTT-3.2.0-1]. ``congested`` is set by the shell while its write buffer is full.
+    """
+
+    def __init__(self, turn: Turn) -> None:
+        self.version = 0
+        self.mount_point = ""  # prefix of the peer's topics on this side, see ``mount_point``
+        self.is_bridge = False  # the peer speaks the dialect of bridges, see ``protocol.kinds``
+        self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
+        self.qos_max = 2  # the highest QoS that the peer accepts
+        self.retain_available = True  # the peer accepts the RETAIN flag
+        self.problem_information = True  # the peer wants reason strings
+        self.opened = False
+        self.congested = False
+        self.closed = False
+        self.draining = False  # closed, but what is held leaves first
+        self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
+        self.sealed = 0  # batches of held bytes so far
+        self.releasing = 0  # sealed batches whose commit is not durable yet
+        self.unreleased_acks = 0  # acknowledgements that wait for a commit
+        self.unreleased_qos0 = 0  # QoS 0 messages that wait for one; no later one may overtake them
+        self.unreleased_publishes = 0  # QoS 1 and 2 messages that wait for one; likewise
+        self.pending_bytes = 0  # sent or held, and not yet handed to the socket
+        self.pending_bytes_max = PENDING_BYTES_MAX
+        self.unwritten_bytes = 0  # handed to the socket since it is congested
+        self.buffered_bytes = 0  # in the socket's buffer, if that is more than ``FREE_BYTES``
+        self.account: Account | None = None  # of the session's owner, where there is one
+        self.ready = Frames()
+        self.held = Frames()
+        self.behind: Frames | None = None  # QoS 0 messages that wait only to keep their order
+        self.held_acks = 0
+        self.held_qos0 = 0
+        self.held_publishes = 0
+        self.user: Resumable | None = None  # resumed when there is room again
+        self.counters = turn.counters
+        self._wanted = False  # the user is to be resumed when there is room
+        self._turn = turn
+        self.share = turn.share  # the work of a turn
+
+    @property
+    def waits(self) -> bool:
+        """Return whether a packet waits for a commit, which one sent now would overtake."""
+        return self.releasing > 0 or self.held.count > 0 or self._has_behind()
+
+    def has_room(self) -> bool:
+        """Return whether a message that could wait in the queue may be sent now instead."""
+        return not self.congested and self.pending_bytes < self.pending_bytes_max
+
+    def has_room_for(self, size_bytes: int) -> bool:
+        """Return ``has_room``, and whether memory has room for a message of ``size_bytes``.
+
+        Every link may have up to ``FREE_BYTES``; beyond that, all links together and those of one
+        user have a limit. Messages of less than ``LARGE_BYTES`` need not be checked: a peer that
+        does not read is congested soon.
+        """
+        if self.congested or self.pending_bytes >= self.pending_bytes_max:
+            return False
+        if self.pending_bytes + self.buffered_bytes + size_bytes <= FREE_BYTES:
+            return True
+        return self.may_grow(size_bytes)
+
+    def may_grow(self, size_bytes: int) -> bool:
+        """Return whether memory has room for ``size_bytes`` beyond the link's ``FREE_BYTES``.
+
+        A message larger than half of the limit finds room when half of the limit is free.
+        """
+        turn = self._turn
+        bound = turn.buffers_bytes_max
+        waits = turn.unsent_bytes + turn.buffered_bytes
+        if 0 < bound < waits + min(size_bytes, bound // 2):
+            return False
+        return self.account is None or self.account.has_room_to_send(size_bytes)
+
+    def buffers(self, size_bytes: int) -> bool:
+        """Note that the socket's buffer has ``size_bytes`` now; return whether that congests the
+        link.
+
+        It does from ``pending_bytes_max`` on, or when there is no memory for more; then the peer is
+        not read either until it has read what was written for it.
+        """
+        grows_bytes = size_bytes - self.buffered_bytes
+        self.buffered_bytes = size_bytes
+        self._turn.buffered_bytes += grows_bytes
+        if self.account is not None:
+            self.account.buffered_bytes += grows_bytes
+        may_grow = size_bytes <= FREE_BYTES or self.may_grow(0)
+        if may_grow and size_bytes <= self.pending_bytes_max:
+            return False
+        if not self.congested:
+            self.wire_full()
+        if not may_grow:
+            self.unwritten_bytes = max(self.unwritten_bytes, self.pending_bytes_max)
+        return True
+
+    def belongs_to(self, account: Account) -> None:
+        """Count the buffered bytes in ``account``: a session of that owner took the link."""
+        account.buffered_bytes += self.buffered_bytes
+        if self.account is not None:
+            self.account.buffered_bytes -= self.buffered_bytes
+        self.account = account
+
+    def is_full(self) -> bool:
+        """Return whether so much is written for the peer that its own packets must not be
+        handled."""
+        return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
+
+    def send(self, frame: bytes) -> None:
+        """Send ``frame`` in this turn."""
+        if not self.opened:
+            self.hold_qos0(frame)  # a packet sent after CONNACK must not overtake this one either
+            return
+        self.send_now(frame)
+
+    def send_now(self, frame: bytes) -> None:
+        """Send ``frame`` in this turn, whether the connection was opened or not."""
+        self.ready.add(frame)
+        if self.ready.count == 1:
+            self._turn.ready.append(self)
+        self._wrote(len(frame))
+
+    def next_batch(self) -> int:
+        """Return the number of the batch with which a packet held now will leave, for
+        ``aliases``."""
+        return self.sealed + 1
+
+    def batch_of_qos0(self, at_once: bool) -> int:
+        """Return the batch with which a QoS 0 message will leave; 0: at once, -1: behind other QoS
+        0 messages."""
+        if at_once and self.unreleased_qos0 > 0:
+            return -1
+        return 0 if at_once and self.opened else self.sealed + 1
+
+    def place_of_qos0(self, at_once: bool) -> Frames:
+        """Return the frames to write a QoS 0 message to; the caller calls ``wrote_qos0``
+        afterwards.
+
+        With ``at_once`` it leaves in this turn, or behind QoS 0 messages that wait for a commit.
+        """
+        if at_once:
+            if self.unreleased_qos0 > 0:
+                if self.behind is None:
+                    self.behind = Frames()
+                return self.behind
+            if self.opened:
+                return self.ready
+        behind = self.behind
+        if behind is not None and behind.count > 0:
+            # they came first, and wait for the same commit now
+            if self.held.count == 0:
+                self._turn.holding.append(self)
+            count = behind.count
+            self.held.add_all(behind)
+            self.held_qos0 += count
+            self.unreleased_qos0 += count
+        return self.held
+
+    def wrote_qos0(self, place: Frames, size_bytes: int) -> None:
+        """Note that one QoS 0 message was written to ``place``."""
+        if place is self.ready:
+            if place.count == 1:
+                self._turn.ready.append(self)
+        elif place is self.held:
+            if place.count == 1:
+                self._turn.holding.append(self)
+            self.held_qos0 += 1
+            self.unreleased_qos0 += 1
+        self._wrote(size_bytes)
+
+    def send_last(self, frame: bytes) -> None:
+        """Send a last packet in this turn, even before the connection was opened."""
+        self.opened = True
+        self.send_now(frame)
+
+    def hold(self, frame: bytes) -> None:
+        """Send ``frame`` after the commit of this turn."""
+        self.held.add(frame)
+        self.held_more(len(frame))
+
+    def held_more(self, size_bytes: int) -> None:
+        """Note that one more packet was written to ``held``."""
+        if self.held.count == 1:
+            self._turn.holding.append(self)
+        self._wrote(size_bytes)
+
+    def place_of_publish(self, at_once: bool) -> Frames:
+        """Return the frames to write a QoS 1 or 2 message to; the caller calls ``wrote_publish``
+        afterwards."""
+        return self.ready if at_once else self.held
+
+    def wrote_publish(self, place: Frames, size_bytes: int) -> None:
+        """Note that one QoS 1 or 2 message was written to ``place``."""
+        if place is self.ready:
+            if place.count == 1:
+                self._turn.ready.append(self)
+            self._wrote(size_bytes)
+        else:
+            self.held_publishes += 1
+            self.unreleased_publishes += 1
+            self.held_more(size_bytes)
+
+    def releases_publishes(self) -> bool:
+        """Return whether QoS 1 or 2 messages wait for a commit, and all of them for one already
+        sealed.
+
+        A message that would be the only one to wait for the open batch does not leave with a sealed
+        one: it waits, so that it delays no other.
+        """
+        return self.unreleased_publishes > 0 and self.held_publishes == 0
+
+    def hold_plain(self, packet_type: int, packet_id: int) -> None:
+        """Hold an acknowledgement without reason code and properties."""
+        self.held.add_ack(packet_type, packet_id)
+        self.held_more(_PLAIN_BYTES)
+
+    def hold_plain_ack(self, packet_type: int, packet_id: int) -> None:
+        """Hold an acknowledgement as ``hold_plain`` does; it counts as unreleased until its
+        commit."""
+        self.hold_plain(packet_type, packet_id)
+        self.held_acks += 1
+        self.unreleased_acks += 1
+
+    def hold_ack(self, frame: bytes) -> None:
+        """Send an acknowledgement after the commit of this turn; it counts as unreleased until
+        then."""
+        self.hold(frame)
+        self.held_acks += 1
+        self.unreleased_acks += 1
+
+    def hold_qos0(self, frame: bytes) -> None:
+        """Send a QoS 0 message after the commit of this turn; it counts as unreleased until
+        then."""
+        place = self.place_of_qos0(False)
+        place.add(frame)
+        self.wrote_qos0(place, len(frame))
+
+    def seal(self) -> Release:
+        """Return the held packets as a ``Release`` of the batch that is sealed now; the next
+        begins empty."""
+        packets = self.held.count
+        release = Release(
+            self,
+            self.held.take_pieces(),
+            packets,
+            self.held_acks,
+            self.held_qos0,
+            self.held_publishes,
+        )
+        self.sealed += 1
+        self.releasing += 1
+        self.held_acks = 0
+        self.held_qos0 = 0
+        self.held_publishes = 0
+        return release
+
+    def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
+        """Subtract packets whose commit is durable and that were handed to the socket."""
+        self.opened = True
+        self.releasing -= 1
+        self.unreleased_acks -= acks
+        self.unreleased_qos0 -= qos0
+        self.unreleased_publishes -= publishes
+        behind = self.behind
+        if behind is not None and behind.count > 0 and self.unreleased_qos0 == 0:
+            if self.ready.count == 0:
+                self._turn.ready.append(self)
+            self.ready.add_all(behind)
+            if self.closed:
+                self._turn.closing.append(self)
+        self._handed_over(size_bytes)
+
+    def wire_full(self) -> None:
+        """Mark the link congested: the socket's buffer is full."""
+        self.congested = True
+        self.unwritten_bytes = 0
+
+    def wire_has_room(self) -> None:
+        """Clear the congestion: the socket's buffer has room again."""
+        self.buffers(0)
+        self.congested = False
+        self.unwritten_bytes = 0
+
+    def resume_when_room(self) -> None:
+        """Have the user resumed when bytes were handed to the socket."""
+        self._wanted = True
+
+    def shut(self, drain: bool) -> None:
+        """Close the link: nothing more will be sent; the shell writes what is ready and closes the
+        socket.
+
+        With ``drain`` the shell first waits for the commit of the held packets.
+        """
+        self.closed = True
+        self.draining = drain
+        self._turn.closing.append(self)
+        if not drain and self.behind is not None and self.behind.count > 0:
+            size_bytes = self.behind.size_bytes()
+            self.behind = None
+            self._handed_over(size_bytes)
+
+    @property
+    def drained(self) -> bool:
+        """Return whether the socket of a closed link may be closed now."""
+        if not self.draining:
+            return True
+        waiting = self.held.count + self.ready.count
+        return waiting == 0 and self.releasing == 0 and not self._has_behind()
+
+    def take_ready(self) -> list[bytes]:
+        """Return the bytes to write now, in pieces."""
+        self.counters.packets_sent += self.ready.count
+        pieces = self.ready.take_pieces()
+        size_bytes = _size_of(pieces)
+        self.counters.bytes_sent += size_bytes
+        self._handed_over(size_bytes)
+        return pieces
+
+    def _has_behind(self) -> bool:
+        return self.behind is not None and self.behind.count > 0
+
+    def _wrote(self, size_bytes: int) -> None:
+        self.pending_bytes += size_bytes
+        self._turn.unsent_bytes += size_bytes
+
+    def _handed_over(self, size_bytes: int) -> None:
+        self.pending_bytes -= size_bytes
+        self._turn.unsent_bytes -= size_bytes
+        if self.congested:
+            self.unwritten_bytes += size_bytes
+        if self._wanted:
+            self._wanted = False
+            self._turn.resume_later(self.user)
+
+
+@mypyc_attr(acyclic=True)
+@final
+class Release:
+    """The packets of one link that may leave once their commit is durable."""
+
+    def __init__(
+        self, link: Link, pieces: list[bytes], packets: int, acks: int, qos0: int, publishes: int
+    ) -> None:
+        self.link = link
+        self.pieces = pieces
+        self.size_bytes = _size_of(pieces)
+        self.packets = packets
+        self.acks = acks
+        self.qos0 = qos0
+        self.publishes = publishes
+
+    def done(self) -> None:
+        """Subtract the packets from the link: their commit is durable and they were handed to the
+        socket."""
+        link = self.link
+        if link.draining or not link.closed:
+            link.counters.packets_sent += self.packets
+            link.counters.bytes_sent += self.size_bytes
+        link.released(self.size_bytes, self.acks, self.qos0, self.publishes)
+
+
+def _size_of(pieces: list[bytes]) -> int:
+    size_bytes = 0
+    for piece in pieces:
+        size_bytes += len(piece)
+    return size_bytes

@@ -1,0 +1,150 @@
+"""The PUBLISH packet of one delivery: its properties, its topic alias, and the check of its size.
+
+::
+
+      message ─▶ a bridge: its topic at the other end, one hop more
+              ─▶ MQTT 5: what is left of its expiry, subscription identifiers, topic alias
+              ─▶ encoded ── larger than the peer accepts ─▶ nothing [MQTT-3.1.2-24]
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from penstock.engine.clock import Now
+from penstock.engine.forwarding import Forwarding
+from penstock.engine.message import Message
+from penstock.engine.mount_point import sees, unmounted
+from penstock.engine.wire.aliases import OutboundAliases
+from penstock.engine.wire.link import Link
+from penstock.engine.wire.packet_buffer import Frames
+from penstock.errors import LocalProtocolError
+from penstock.protocol.kinds import V5
+
+
+def add_publish(
+    frames: Frames,
+    link: Link,
+    forwarding: Forwarding | None,
+    message: Message,
+    qos: int,
+    retain: bool,
+    duplicate: bool,
+    packet_id: int,
+    subscription_ids: tuple[int, ...],
+    batch: int,
+    now: Now,
+) -> i64:
+    """Append the PUBLISH of a delivery to ``frames``, unless the peer or MQTT does not allow its
+    size.
+
+    The packet is counted. A message that the peer cannot see has none: see ``mount_point``.
+
+    Args:
+        frames: the frames of the link to which the packet is written.
+        link: the link to the receiver.
+        forwarding: the rules of a bridge, or None; without a rule for its topic, the message has
+            no packet.
+        message: the published message.
+        qos: 0..2, of this delivery.
+        retain: the RETAIN flag to send.
+        duplicate: the DUP flag to send: the message is sent again.
+        packet_id: 0 for QoS 0.
+        subscription_ids: identifiers of the subscriptions that matched.
+        batch: the link's batch with which the packet will leave; see ``aliases``.
+        now: the time of the turn.
+
+    Returns:
+        Its size in bytes; 0: nothing was appended.
+    """
+    version = link.version
+    if forwarding is not None:
+        if forwarding.rule_for(message.topic) is None:  # the rule was removed
+            return 0
+        message = forwarding.message_for(message, version)
+    if link.mount_point:
+        if not sees(message.topic, link.mount_point):
+            return 0
+        message = unmounted(message, link.mount_point)
+    properties = b""
+    size_bytes: i64 = 0
+    try:
+        if version == V5:
+            properties = message.properties
+            if message.expires_at_us > 0 or len(subscription_ids) > 0:
+                properties = message.properties_for(now.steady_us, subscription_ids)
+            if link.aliases is not None and batch >= 0:
+                size_bytes = _add_with_alias(
+                    frames,
+                    link,
+                    link.aliases,
+                    message,
+                    qos,
+                    retain,
+                    duplicate,
+                    packet_id,
+                    properties,
+                    batch,
+                )
+        if size_bytes == 0:
+            size_bytes = frames.add_publish(
+                message.topic_bytes,
+                message.payload,
+                qos,
+                retain,
+                duplicate,
+                packet_id,
+                version,
+                properties,
+                link.max_packet_size_bytes,  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
+            )
+    except LocalProtocolError:  # too large for any packet, with what was added to it
+        return 0
+    if size_bytes > 0:
+        counters = link.counters
+        counters.publish_sent += 1
+        counters.publish_bytes_sent += len(message.payload)
+        if forwarding is not None:
+            forwarding.packets += 1
+    return size_bytes
+
+
+def _add_with_alias(
+    frames: Frames,
+    link: Link,
+    aliases: OutboundAliases,
+    message: Message,
+    qos: int,
+    retain: bool,
+    duplicate: bool,
+    packet_id: int,
+    properties: bytes,
+    batch: int,
+) -> i64:
+    """Append the PUBLISH with a topic alias; return its size in bytes, 0 if there is no alias for
+    it.
+
+    A packet that is too large for the peer with the alias is not appended, and defines none.
+    """
+    topic = message.topic
+    left = link.sealed - link.releasing
+    alias = aliases.known(topic, batch, left)
+    defines = len(alias) == 0
+    if defines:
+        alias = aliases.propose(topic, batch, left)
+        if len(alias) == 0:
+            return 0
+    size_bytes = frames.add_publish(
+        message.topic_bytes if defines else b"",
+        message.payload,
+        qos,
+        retain,
+        duplicate,
+        packet_id,
+        link.version,
+        properties + alias,
+        link.max_packet_size_bytes,
+    )
+    if defines and size_bytes > 0:
+        aliases.define(topic, batch, left)
+    return size_bytes

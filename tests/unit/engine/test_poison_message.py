@@ -1,0 +1,53 @@
+"""Which message is set aside, because connections end at it."""
+
+from __future__ import annotations
+
+from penstock.engine.message import Delivery, Message
+from penstock.engine.session.poison_message import Stumbling
+
+
+def delivery(offset: int) -> Delivery:
+    """One that is in flight."""
+    return Delivery(Message("a", b"", 1, False, "c", 0), offset, 1)
+
+
+def test_the_third_connection_in_a_row_that_ends_at_a_message_sets_it_aside() -> None:
+    stumbling = Stumbling(3)
+    suspect = delivery(1)
+    assert [stumbling.ended_at(suspect) for _ in range(3)] == [False, False, True]
+    assert [stumbling.ended_at(suspect) for _ in range(2)] == [False, False]
+
+
+def test_another_message_begins_anew() -> None:
+    stumbling = Stumbling(2)
+    first, second = delivery(1), delivery(2)
+    assert not stumbling.ended_at(first)
+    assert not stumbling.ended_at(second)
+    assert not stumbling.ended_at(first)
+    assert stumbling.ended_at(first)
+
+
+def test_a_connection_on_which_nothing_was_sent_says_nothing() -> None:
+    stumbling = Stumbling(2)
+    suspect = delivery(1)
+    assert not stumbling.ended_at(suspect)
+    assert not stumbling.ended_at(None)
+    assert stumbling.ended_at(suspect)
+
+
+def test_the_last_trial_is_of_the_message_alone_until_something_is_acknowledged() -> None:
+    stumbling = Stumbling(3)
+    suspect = delivery(1)
+    assert stumbling.begin(32) == 32
+    stumbling.ended_at(suspect)
+    assert stumbling.begin(32) == 32
+    stumbling.ended_at(suspect)
+    assert stumbling.begin(32) == 1
+    assert stumbling.widen(1) == 32
+    assert stumbling.widen(32) == 32
+
+
+def test_one_end_may_be_enough() -> None:
+    stumbling = Stumbling(1)
+    assert stumbling.begin(32) == 32
+    assert stumbling.ended_at(delivery(1))

@@ -1,0 +1,754 @@
+"""Shared subscriptions: who gets a message, and what happens to it when that one dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from penstock.engine.limits import EngineLimits
+from penstock.engine.options import STRATEGIES, SharingOptions
+from penstock.engine.reporting import drop_counts
+from penstock.engine.routing.shared_group import Dice
+from penstock.protocol.packets import (
+    Connect,
+    Disconnect,
+    Puback,
+    Pubcomp,
+    Publish,
+    Pubrec,
+    Pubrel,
+    Suback,
+    Subscribe,
+    Subscription,
+    Unsubscribe,
+)
+from penstock.protocol.properties import Properties
+from tests.unit.engine.bench import Bench, Line, publishes
+
+SHARED = "$share/g/t/+"
+VERSIONS = (3, 4, 5)
+
+
+def member(
+    bench: Bench, name: str, qos: int = 2, *, durable: bool = True, window: int | None = None
+) -> Line:
+    """A member of the group."""
+    line = bench.join(name, durable=durable, receive_maximum=window)
+    line.send(Subscribe(1, [Subscription(SHARED, qos)]))
+    bench.commit()
+    line.read()
+    return line
+
+
+def publish(bench: Bench, count: int, qos: int = 1, topic: str = "t/1", first: int = 0) -> None:
+    for number in range(first, first + count):
+        bench.publish(topic, str(number).encode(), qos)
+
+
+def got(line: Line) -> list[int]:
+    return [int(packet.payload) for packet in publishes(line.read())]
+
+
+def waiting(bench: Bench, name: str = SHARED) -> int:
+    """How many messages wait for the group."""
+    return bench.server.router.sharing.groups[name].queue.queue_length
+
+
+def acknowledge(bench: Bench, line: Line, packets: list[Publish]) -> None:
+    line.send(*[Puback(packet.packet_id) for packet in packets])
+    bench.commit()
+
+
+# -- who gets a message ----------------------------------------------------------------
+
+
+def test_round_robin_takes_turns() -> None:
+    bench = Bench()
+    lines = [member(bench, f"m{number}") for number in range(3)]
+    publish(bench, 6)
+    assert [got(line) for line in lines] == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_each_group_and_each_ordinary_subscription_gets_its_own() -> None:
+    """v5 §4.8.2: groups are known by name and filter, and a session may be in several."""
+    bench = Bench()
+    line = bench.join("c")
+    filters = [SHARED, "$share/h/t/+", "$share/g/t/#", "t/1"]
+    line.send(Subscribe(1, [Subscription(name, 1) for name in filters]))
+    publish(bench, 1)
+    assert got(line) == [0, 0, 0, 0]
+    line.send(Unsubscribe(2, [SHARED]))
+    bench.commit()
+    line.read()
+    publish(bench, 1, first=1)
+    assert got(line) == [1, 1, 1]
+
+
+def test_random_is_repeatable_and_reaches_all() -> None:
+    def shares(seed: int) -> list[list[int]]:
+        bench = Bench(sharing=SharingOptions(strategy="random", seed=seed))
+        lines = [member(bench, f"m{number}") for number in range(3)]
+        publish(bench, 30)
+        return [got(line) for line in lines]
+
+    assert shares(7) == shares(7) != shares(8)
+    assert all(shares(7))
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**40 + 5])
+def test_the_dice_are_fair(seed: int) -> None:
+    dice = Dice(seed)
+    counts: Counter[int] = Counter()
+    for _ in range(10_000):
+        counts[dice.below(5)] += 1
+        dice.throw()
+    assert set(counts) == set(range(5))
+    assert all(1800 < count < 2200 for count in counts.values())
+
+
+def test_sticky_stays_with_one_until_it_is_full_or_gone() -> None:
+    bench = Bench(sharing=SharingOptions(strategy="sticky"))
+    first, second = member(bench, "m1", window=2), member(bench, "m2")
+    publish(bench, 4)
+    assert got(first) == [0, 1]
+    assert got(second) == [2, 3]
+    second.cut()
+    bench.commit()
+    assert waiting(bench) == 2  # nobody has room
+
+
+def test_least_inflight_goes_where_least_waits() -> None:
+    bench = Bench(sharing=SharingOptions(strategy="least_inflight"))
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 4)
+    taken = publishes(first.read())
+    assert len(taken) == len(publishes(second.read())) == 2
+    acknowledge(bench, first, taken)
+    publish(bench, 2, first=4)
+    assert (got(first), got(second)) == ([4, 5], [])
+
+
+@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
+def test_a_hash_keeps_a_publisher_or_a_topic_at_one_member(strategy: str) -> None:
+    bench = Bench(sharing=SharingOptions(strategy=strategy))
+    lines = [member(bench, f"m{number}") for number in range(3)]
+    source = bench.join("source")
+    for number in range(20):
+        topic = f"t/{number % 5}" if strategy == "hash_topic" else f"t/{number}"
+        source.send(Publish(topic, str(number % 5).encode(), 0))
+    bench.commit()
+    shares = [set(got(line)) for line in lines]
+    assert sum(len(share) for share in shares) == 5
+    busy = [share for share in shares if share]
+    assert len(busy) > 1 if strategy == "hash_topic" else len(busy) == 1
+
+
+def test_a_group_may_have_its_own_strategy() -> None:
+    bench = Bench(sharing=SharingOptions(by_group={"g": "sticky"}))
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 4)
+    assert (got(first), got(second)) == ([0, 1, 2, 3], [])
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_no_member_takes_at_once_waits_within_the_bounds_of_all_members(strategy: str) -> None:
+    limits = EngineLimits(max_mqueue_len=1)
+    bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
+    away, online = member(bench, "m1"), member(bench, "m2", window=1)
+    away.cut()
+    publish(bench, 3)
+    assert (online.session.window_length, waiting(bench)) == (1, 2)
+    assert away.session.queue_length == online.session.queue_length == 0
+    assert sum(bench.server.drops.counts) == 0
+    publish(bench, 1, first=3)
+    assert bench.server.drops.counts[drop_counts.QUEUE_FULL] == 1
+    online.send(Unsubscribe(2, [SHARED]))  # less room, and nothing is dropped for it
+    bench.commit()
+    assert waiting(bench) == 2
+    assert sum(bench.server.drops.counts) == 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_nobody_connected(strategy: str) -> None:
+    """It waits, and whoever comes back first gets it."""
+    bench = Bench(sharing=SharingOptions(strategy=strategy))
+    members = [member(bench, f"m{number}") for number in range(3)]
+    for line in members:
+        line.cut()
+    publish(bench, 9)
+    assert waiting(bench) == 9
+    back = bench.join("m1", durable=True)
+    bench.commit()
+    assert got(back) == list(range(9))
+
+
+@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
+def test_by_hash_a_member_without_room_holds_up_its_own_messages_only(strategy: str) -> None:
+    bench = Bench(sharing=SharingOptions(strategy=strategy))
+    lines = [member(bench, f"m{number}", window=1) for number in range(3)]
+    sources = [bench.join(f"source{number}") for number in range(8)]
+    for count in range(6):
+        for number, source in enumerate(sources):
+            payload = str(number * 100 + count).encode()
+            source.send(Publish(f"t/{number}", payload, 1, packet_id=1 + count))
+        bench.commit()
+    stuck, *others = lines
+    got(stuck)
+    seen: dict[int, list[int]] = {}
+    for _ in range(100):
+        for place, line in enumerate(others):
+            packets = publishes(line.read())
+            seen.setdefault(place, []).extend(int(packet.payload) for packet in packets)
+            acknowledge(bench, line, packets)
+    homes = [{number // 100 for number in numbers} for numbers in seen.values()]
+    assert homes[0]
+    assert homes[1]
+    assert not homes[0] & homes[1]
+    for numbers in seen.values():
+        for key in {number // 100 for number in numbers}:
+            assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
+    stuck_keys = set(range(8)) - homes[0] - homes[1]
+    assert waiting(bench) == 6 * len(stuck_keys) - 1
+    stuck.cut()  # now it is the others', behind what it had
+    bench.commit()
+    numbers = []
+    for _ in range(100):
+        for line in others:
+            packets = publishes(line.read())
+            numbers.extend(int(packet.payload) for packet in packets)
+            acknowledge(bench, line, packets)
+    assert sorted(numbers) == [
+        100 * key + count for key in sorted(stuck_keys) for count in range(6)
+    ]
+    for key in stuck_keys:
+        assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
+
+
+def test_qos_is_that_of_the_member_that_gets_it() -> None:
+    """[MQTT-4.8.2-3]: also when the message comes from one with another QoS."""
+    bench = Bench()
+    low, high = member(bench, "low", 1), member(bench, "high", 2)
+    publish(bench, 2, qos=2)
+    assert [packet.qos for packet in publishes(low.read())] == [1]
+    assert [packet.qos for packet in publishes(high.read())] == [2]
+    low.cut()
+    bench.commit()
+    (packet,) = publishes(high.read())
+    assert (packet.payload, packet.qos, packet.dup) == (b"0", 2, False)
+
+
+def test_options_are_those_of_the_member_that_gets_it() -> None:
+    """Subscription identifier and retain as published, also after a restart."""
+    bench = Bench()
+    first = bench.join("m1", durable=True)
+    first.send(Subscribe(1, [Subscription(SHARED, 1)], Properties(subscription_identifiers=[7])))
+    bench.commit()
+    first.cut()
+    bench.commit()
+    bench.publish("t/1", b"0", 1, retain=True)
+    bench.restart()
+    second = bench.join("m2", durable=True)
+    second.send(
+        Subscribe(
+            1,
+            [Subscription(SHARED, 1, retain_as_published=True)],
+            Properties(subscription_identifiers=[9]),
+        )
+    )
+    bench.commit()
+    (packet,) = publishes(second.read())
+    assert packet.retain
+    assert packet.properties == Properties(subscription_identifiers=[9])
+
+
+# -- subscribing -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "code"),
+    [
+        ("$share/g/t", 1),
+        ("$share/g//", 1),
+        ("$share/g/#", 1),
+        ("$share/g h/+/t", 1),
+        ("$share/g/$SYS/#", 1),
+        ("$share/g/", 0x8F),
+        ("$share/g", 0x8F),
+        ("$share//t", 0x8F),
+        ("$share/", 0x8F),
+        ("$share/a+/t", 0x8F),
+        ("$share/#/t", 0x8F),
+        ("$share/g/t/#/u", 0x8F),
+        ("$share/g/t+", 0x8F),
+    ],
+)
+def test_the_form_of_a_shared_filter(topic_filter: str, code: int) -> None:
+    """[MQTT-4.8.2-1] [MQTT-4.8.2-2]"""
+    bench = Bench()
+    line = bench.join("c")
+    line.send(Subscribe(1, [Subscription(topic_filter, 1)]))
+    bench.commit()
+    assert line.read() == [Suback(1, [code])]
+
+
+def test_shared_subscriptions_can_be_turned_off() -> None:
+    bench = Bench(sharing=SharingOptions(enabled=False))
+    wish = Properties(request_problem_information=0)
+    line, connack = bench.connect(Connect("c", 5, properties=wish))
+    assert connack.properties is not None
+    assert connack.properties.shared_subscription_available == 0
+    line.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    assert line.read() == [Suback(1, [0x9E])]
+
+
+@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("allowed", [True, False])
+def test_older_versions_where_allowed(version: int, allowed: bool) -> None:
+    bench = Bench(sharing=SharingOptions(before_v5=allowed))
+    line = bench.join("c", version)
+    line.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    assert line.read() == [Suback(1, [1 if allowed else 0x80])]
+
+
+def test_retained_messages_do_not_come_with_a_shared_subscription() -> None:
+    """v5 §4.8.2"""
+    bench = Bench()
+    bench.publish("t/1", b"0", 1, retain=True)
+    assert got(member(bench, "m")) == []
+
+
+def test_a_shared_subscription_survives_a_restart() -> None:
+    bench = Bench()
+    member(bench, "m1")
+    member(bench, "m2")
+    bench.restart()
+    lines = [bench.join(name, durable=True) for name in ("m1", "m2")]
+    publish(bench, 4)
+    assert [got(line) for line in lines] == [[0, 2], [1, 3]]
+
+
+def test_subscribing_again_changes_the_options() -> None:
+    bench = Bench()
+    line = member(bench, "m", 2)
+    line.send(Subscribe(2, [Subscription(SHARED, 0)]))
+    bench.commit()
+    line.read()
+    publish(bench, 1)
+    assert [packet.qos for packet in publishes(line.read())] == [0]
+    (group,) = bench.server.router.sharing.groups.values()
+    assert len(group.members) == 1
+
+
+# -- members that die --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_lost_connection_returns_what_is_unacknowledged(durable: bool, stays: bool) -> None:
+    """To a member that is connected, at once, whether the session ends or not."""
+    bench = Bench()
+    first = member(bench, "m1", durable=stays, window=2)
+    second = member(bench, "m2", durable=durable)
+    publish(bench, 10)
+    taken = publishes(first.read())
+    assert [packet.payload for packet in taken] == [b"0", b"2"]
+    acknowledge(bench, first, taken[:1])
+    assert got(second) == [1, 3, 4, 5, 6, 7, 8, 9]
+    first.cut()
+    bench.commit()
+    assert got(second) == [2]
+    assert sum(bench.server.drops.counts) == 0
+    if stays:
+        assert got(bench.join("m1", durable=True)) == []
+
+
+def test_the_others_wait_until_one_has_room() -> None:
+    """What no connected member can take waits in front, and is taken when there is room."""
+    bench = Bench(EngineLimits(max_mqueue_len=5))
+    first, second = member(bench, "m1", window=5), member(bench, "m2", window=1)
+    publish(bench, 10)
+    (packet,) = publishes(second.read())
+    assert (second.session.window_length, waiting(bench)) == (1, 4)
+    first.cut()
+    bench.commit()
+    assert (first.session.window_length, waiting(bench)) == (0, 9)
+    seen = [int(packet.payload)]
+    for _ in range(9):
+        acknowledge(bench, second, [packet])
+        (packet,) = publishes(second.read())
+        seen.append(int(packet.payload))
+    assert seen == [1, 0, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert first.session.window_length == 0
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_a_member_that_is_back_first_takes_what_it_had_from_the_front() -> None:
+    """The session has no copy any more: it is another packet, without DUP."""
+    bench = Bench()
+    first = member(bench, "m1")
+    second = member(bench, "m2")
+    second.cut()
+    bench.commit()
+    publish(bench, 2)
+    first.cut()
+    bench.commit()
+    back = bench.join("m1", durable=True)
+    packets = publishes(back.read())
+    assert [(packet.payload, packet.dup) for packet in packets] == [(b"0", False), (b"1", False)]
+
+
+def test_what_has_not_reached_the_wire_is_returned_in_its_own_commit() -> None:
+    """Published, given to a member and taken from it before anything was sealed."""
+    bench = Bench()
+    first, second = member(bench, "m1"), member(bench, "m2")
+    source = bench.join("p")
+    source.send(Publish("t/1", b"0", 1, packet_id=1))
+    first.cut()
+    commit = bench.seal()
+    assert sorted(len(progress.in_flight()) for progress in commit.progress) == [0, 0, 1]
+    assert all(not progress.segments for progress in commit.progress)
+    bench.finish(commit)
+    assert got(second) == [0]
+
+
+def test_a_returned_message_is_stored_where_it_went() -> None:
+    """One commit takes it from one and gives it to the other; a crash finds it once."""
+    bench = Bench()
+    first = member(bench, "m1", window=1)
+    publish(bench, 4)
+    second = member(bench, "m2", window=1)
+    assert (second.session.window_length, waiting(bench)) == (1, 2)
+    first.cut()
+    bench.commit()
+    assert waiting(bench) == 3
+    bench.restart()
+    assert [line.session.window_length for line in (first, second)] == [0, 0]
+    assert waiting(bench) == 4
+    back = bench.join("m2", durable=True)
+    assert got(back) == [0, 1, 2, 3]
+    assert got(bench.join("m1", durable=True)) == []
+
+
+def test_after_a_crash_whoever_is_back_first_gets_what_the_others_had() -> None:
+    bench = Bench()
+    member(bench, "m1", window=1)
+    publish(bench, 4)
+    member(bench, "m2")
+    bench.restart()
+    assert sorted(got(bench.join("m2", durable=True))) == [0, 1, 2, 3]
+    bench.restart()
+    assert sorted(got(bench.join("m1", durable=True))) == [0, 1, 2, 3]
+    assert got(bench.join("m2", durable=True)) == []
+
+
+def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
+    """Who had it was not asked yet what it needs, who gets it was: the log must keep it."""
+    bench = Bench()
+    first = member(bench, "m1")
+    publish(bench, 1)
+    second = member(bench, "m2")
+    effects = bench.server.effects
+    offset = effects.next_offset - 1
+    effects.lowest_adopted = effects.next_offset
+    first.cut()
+    assert second.session.window_length == 1
+    assert effects.lowest_adopted == offset
+
+
+def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not() -> None:
+    """That one has it in memory, and needs nothing of the log; the next gets its offset only."""
+    bench = Bench(streams=())
+    member(bench, "stored").cut()
+    bench.commit()
+    other = member(bench, "other", durable=False, window=1)
+    publish(bench, 1, qos=2)
+    (taken,) = publishes(other.read())
+    other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
+    publish(bench, 5, first=1)
+    assert waiting(bench) == 5
+    needed_from = bench.server.needed_from(bench.server.effects.next_offset)
+    bench.store.retain(bench.now.wall_us + 1, 2**62, needed_from)
+    other.cut()
+    bench.commit()
+    assert got(bench.join("stored", durable=True)) == [1, 2, 3, 4, 5]
+    assert sum(bench.server.drops.counts) == 0
+    bench.commit()
+    end = bench.server.effects.next_offset
+    line = bench.join("stored", durable=True)
+    acknowledge(bench, line, publishes(line.read()))
+    assert bench.server.needed_from(end) == end
+
+
+def test_own_messages_and_those_of_groups_have_their_turns() -> None:
+    bench = Bench()
+    line = member(bench, "m1", window=2)
+    line.send(Subscribe(2, [Subscription("own", 1), Subscription("$share/h/other", 1)]))
+    bench.commit()
+    line.read()
+    line.cut()
+    topics = ("own", "t/1", "other", "own", "other", "t/1")
+    for number in range(18):
+        bench.publish(topics[number % 6], str(number).encode())
+    for _ in range(2):
+        back = bench.join("m1", durable=True, receive_maximum=2)
+        bench.commit()
+        bench.restart()
+    back = bench.join("m1", durable=True, receive_maximum=2)
+    bench.commit()
+    seen: list[int] = []
+    while packets := publishes(back.read()):
+        seen.extend(int(packet.payload) for packet in packets)
+        acknowledge(bench, back, packets)
+    assert sorted(seen) == list(range(18))
+    for topic in ("own", "t/1", "other"):
+        part = [number for number in seen if topics[number % 6] == topic]
+        assert part == sorted(part)
+    assert {topics[number % 6] for number in seen[:6]} == {"own", "t/1", "other"}
+
+
+def test_a_message_that_is_nowhere_stored_is_stored_when_it_must_be() -> None:
+    """From a member whose session ends to one whose session is kept."""
+    bench = Bench(streams=())
+    first = member(bench, "m1", durable=False)
+    publish(bench, 2)
+    assert bench.server.effects.next_offset == 0
+    second = member(bench, "m2")
+    second.cut()
+    first.cut()
+    bench.commit()
+    bench.restart()
+    assert got(bench.join("m2", durable=True)) == [0, 1]
+
+
+def test_an_expired_message_is_not_returned() -> None:
+    bench = Bench()
+    first = member(bench, "m1")
+    source = bench.join("p")
+    properties = Properties(message_expiry_interval=5)
+    source.send(Publish("t/1", b"0", 1, packet_id=1, properties=properties))
+    bench.commit()
+    second = member(bench, "m2")
+    bench.pass_s(6)
+    first.cut()
+    bench.commit()
+    assert got(second) == []
+    assert bench.server.drops.counts[drop_counts.EXPIRED] == 1
+
+
+def test_the_session_of_the_last_member_ends() -> None:
+    bench = Bench()
+    line = member(bench, "m", durable=False)
+    publish(bench, 3)
+    line.cut()
+    bench.commit()
+    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 3
+    assert bench.server.router.sharing.groups == {}
+    assert bench.server.router.trie.match("t/1").groups == []
+
+
+def test_an_ended_session_gives_to_members_that_are_away_too() -> None:
+    bench = Bench()
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 4)
+    second.cut()
+    first.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    bench.commit()
+    assert sorted(got(bench.join("m2", durable=True))) == [0, 1, 2, 3]
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_a_clean_start_returns_what_the_old_session_had() -> None:
+    bench = Bench()
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 4)
+    first.cut()
+    second.cut()
+    bench.join("m1", durable=True, clean=True)
+    assert sorted(got(bench.join("m2", durable=True))) == [0, 1, 2, 3]
+
+
+def test_an_expired_session_returns_what_it_had() -> None:
+    bench = Bench()
+    first = bench.join("m1", durable=True, expiry_s=10)
+    first.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    second = member(bench, "m2")
+    publish(bench, 4)
+    second.cut()
+    first.cut()
+    bench.pass_s(11)
+    bench.commit()
+    assert sorted(got(bench.join("m2", durable=True))) == [0, 1, 2, 3]
+
+
+def test_unsubscribing_completes_what_is_in_flight() -> None:
+    bench = Bench()
+    first, second = member(bench, "m1", window=1), member(bench, "m2")
+    publish(bench, 6)
+    taken = publishes(first.read())
+    assert len(taken) == 1
+    first.send(Unsubscribe(2, [SHARED]))
+    bench.commit()
+    assert sorted(got(second)) == [1, 2, 3, 4, 5]
+    acknowledge(bench, first, taken)
+    assert got(first) == []
+    assert first.session.window_length == 0
+
+
+def test_what_waits_goes_with_the_last_member() -> None:
+    """It is counted, makes dead letters, and is gone from the store."""
+    bench = Bench(dead_letters="dead")
+    letters = bench.subscriber("letters", "dead", 1)
+    line = member(bench, "m", window=1)
+    publish(bench, 3)
+    taken = publishes(line.read())
+    line.send(Unsubscribe(2, [SHARED]))
+    bench.commit()
+    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
+    assert bench.server.router.sharing.groups == {}
+    assert bench.server.effects.feeders == {}
+    bench.pass_s(1)
+    bench.commit()
+    assert got(letters) == [1, 2]
+    acknowledge(bench, line, taken)
+    recovered = bench.store.recover()
+    assert sorted(record.client_id for record in recovered.sessions) == ["letters", "m"]
+
+
+def test_a_group_of_clean_sessions_ends_with_a_crash() -> None:
+    """Also where a member with a stored session was in it once."""
+    bench = Bench()
+    stored, clean = member(bench, "m1"), member(bench, "m2", durable=False, window=1)
+    stored.cut()
+    publish(bench, 3)
+    back = bench.join("m1", durable=True)
+    bench.commit()
+    back.read()
+    back.send(Disconnect(0, Properties(session_expiry_interval=0)))
+    bench.commit()
+    assert waiting(bench) == 2
+    assert got(clean) == [0]
+    bench.restart()
+    assert bench.server.router.sharing.groups == {}
+    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
+    bench.commit()
+    bench.restart()
+    assert sum(bench.server.drops.counts) == 0
+
+
+def test_who_leaves_does_not_change_whose_turn_it_is() -> None:
+    bench = Bench()
+    lines = [member(bench, f"m{number}") for number in range(4)]
+    publish(bench, 2)
+    lines[0].send(Unsubscribe(2, [SHARED]))
+    publish(bench, 2, first=2)
+    assert [got(line) for line in lines] == [[0], [1], [2], [3]]
+
+
+def test_unsubscribing_and_leaving_returns_what_was_in_flight() -> None:
+    bench = Bench()
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 2)
+    first.send(Unsubscribe(2, [SHARED]))
+    first.cut()
+    bench.commit()
+    assert sorted(got(second)) == [0, 1]
+
+
+def test_qos_0_is_returned_too() -> None:
+    bench = Bench()
+    first = member(bench, "m1")
+    first.cut()
+    publish(bench, 3, qos=0)
+    second = bench.join("m2")
+    second.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    assert got(second) == [0, 1, 2]
+
+
+# -- QoS 2 -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("crash", [True, False])
+@pytest.mark.parametrize("received", [True, False])
+def test_qos_2_on_its_way_is_completed_with_the_same_member(crash: bool, received: bool) -> None:
+    """[MQTT-4.8.2-4]: nobody else gets it, and its member gets it when it is back."""
+    bench = Bench()
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 1, qos=2)
+    (packet,) = publishes(first.read())
+    if received:
+        first.send(Pubrec(packet.packet_id))
+        bench.commit()
+    first.cut()
+    bench.pass_s(1)
+    bench.commit()
+    if crash:
+        bench.restart()
+        second = bench.join("m2", durable=True)
+    assert got(second) == []
+    back = bench.join("m1", durable=True)
+    answer = back.read()
+    if received:
+        assert answer == [Pubrel(packet.packet_id)]
+    else:
+        (again,) = publishes(answer)
+        assert (again.dup, again.packet_id, again.payload) == (True, packet.packet_id, b"0")
+        back.send(Pubrec(packet.packet_id))
+    back.send(Pubcomp(packet.packet_id))
+    bench.commit()
+    assert back.session.window_length == 0
+
+
+def test_qos_2_on_its_way_ends_with_the_session() -> None:
+    """[MQTT-4.8.2-5]: what only waited goes to another, what was sent does not."""
+    bench = Bench()
+    first, second = member(bench, "m1", window=1), member(bench, "m2")
+    publish(bench, 4, qos=2)
+    first.send(Disconnect(4, Properties(session_expiry_interval=0)))
+    bench.commit()
+    assert sorted(got(second)) == [1, 2, 3]
+    assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 1
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_a_refusal_ends_the_message_for_the_group(qos: int) -> None:
+    """[MQTT-4.8.2-6]"""
+    bench = Bench()
+    first, second = member(bench, "m1"), member(bench, "m2")
+    publish(bench, 1, qos=qos)
+    (packet,) = publishes(first.read())
+    answer = Puback(packet.packet_id, 0x83) if qos == 1 else Pubrec(packet.packet_id, 0x83)
+    first.send(answer)
+    bench.commit()
+    first.cut()
+    bench.pass_s(1)
+    bench.commit()
+    assert got(second) == []
+    assert bench.server.drops.counts[drop_counts.REJECTED] == 1
+
+
+def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over() -> None:
+    """Another group's member had it in the log meanwhile, and retention took it from there."""
+    bench = Bench(streams=())
+    other = "$share/h/t/+"
+    holder = member(bench, "holder", 0)
+    holder.send(Subscribe(1, [Subscription(other, 0)]))
+    bench.commit()
+    holder.cut()
+    publish(bench, 1)
+    first, second = bench.join("first", durable=True), bench.join("second", durable=True)
+    first.send(Subscribe(1, [Subscription(SHARED, 1)]))
+    bench.commit()
+    acknowledge(bench, first, publishes(first.read()))
+    server = bench.server
+    end = server.effects.next_offset
+    assert bench.store.retain(bench.now.wall_us + 1, 0, server.needed_from(end)) == end == 1
+    second.send(Subscribe(1, [Subscription(other, 1)]))
+    bench.commit()
+    assert got(second) == [0]
+    bench.restart()
+    assert got(bench.join("second", durable=True)) == [0]
