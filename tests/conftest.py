@@ -12,9 +12,11 @@ import os
 import shutil
 import sysconfig
 from pathlib import Path
+from typing import final
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 import penstock
 from penstock.cli.version import build_kind
@@ -28,14 +30,38 @@ __all__ = ["clients", "name", "own_broker", "shared_broker"]  # fixtures for all
 LEFT_BEHIND = Path(__file__).parents[1] / Settings().durability.data_dir
 WAS_THERE = LEFT_BEHIND.exists()
 
+SPARK = "tests/spark/"
+
+# Java's second compiler would work for longer than what it compiles here runs.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: tests wait for brokers and Spark about half of their time."""
-    return len(os.sched_getaffinity(0)) + 1
+    """Return two more than there are cores: a test waits for processes more than half its time."""
+    return len(os.sched_getaffinity(0)) + 2
 
 
-# Files that take minutes begin first, or one core would end with them while the others wait.
-LONGEST_FIRST = ("demo", "crash", "spark", "interop", "network", "model", "fuzz", "contract")
+@final
+class OneSparkForAll(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Hands whole files to the workers, and to one worker all of ``tests/spark``.
+
+    These share a Spark session. Starting one and warming it up costs as much processor time as
+    twenty tests, so a second worker that has its own would make the run longer.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Return the name of the unit of work that a test belongs to."""
+        return SPARK if nodeid.startswith(SPARK) else nodeid.split("::", 1)[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneSparkForAll:
+    """Return the scheduler, which is the same for any ``--dist``."""
+    return OneSparkForAll(config, log)
+
+
+# What takes minutes begins first, or one core would end with it while the others wait.
+LONGEST_FIRST = ("spark", "demo", "crash", "network", "attacks", "interop", "model", "contract")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

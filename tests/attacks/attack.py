@@ -32,7 +32,7 @@ from tests.support.broker import Address, Broker, environment
 from tests.support.deadline import DEADLINE_S
 from tests.support.mosquitto_broker import Mosquitto
 
-SECONDS: Final = float(os.environ.get("PENSTOCK_ATTACK_SECONDS", "2"))
+SECONDS: Final = float(os.environ.get("PENSTOCK_ATTACK_SECONDS", "1"))
 BEFORE_S: Final = min(5.0, SECONDS)
 TIMEOUT_S: Final = 240 + 10 * SECONDS  # of a test that plays an attack
 _SMALLEST_WAIT_S: Final = 0.005

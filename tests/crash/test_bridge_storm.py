@@ -17,7 +17,7 @@ from tests.support.bridge_storm import KINDS, judge, play
 from tests.support.namespaces import Link, Namespaces, Proxied, obstacle
 from tests.support.outbox_publisher import AT_LEAST_ONCE, ONCE
 
-MESSAGES: Final = 3000
+MESSAGES: Final = 2000
 ROUNDS: Final = len(KINDS) + 2  # so each kind of fault has its turn
 
 
@@ -33,6 +33,7 @@ def play_and_judge(directory: Path, link: AbstractContextManager[Link], messages
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.torture("the same storm over a link of network namespaces")
 def test_qos_2_arrives_once_and_in_order_and_qos_1_arrives(tmp_path: Path) -> None:
     if why := obstacle():
         pytest.skip(why)

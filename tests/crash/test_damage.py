@@ -18,6 +18,8 @@ from tests.contract.test_store import rows
 from tests.support.broker import Broker, environment
 from tests.support.fixtures import Clients
 
+KILLS = 2  # in a repair
+
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -147,9 +149,9 @@ def test_a_repair_may_be_killed_at_any_moment(tmp_path: Path) -> None:
 
     draw = random.Random(7)
     kills = rounds = 0
-    while kills < 4:
+    while kills < KILLS:
         rounds += 1
-        assert rounds < 20, "it is never killed"
+        assert rounds < 5 * KILLS, "it is never killed"
         shutil.copytree(damaged, data_dir)
         for _ in range(2):
             process = repair_in(data_dir)

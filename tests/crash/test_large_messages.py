@@ -47,7 +47,14 @@ def written(broker: Broker) -> int:
     return size_bytes
 
 
-@pytest.mark.parametrize("parts", [1, 12, 24])
+@pytest.mark.parametrize(
+    "parts",
+    [
+        12,
+        pytest.param(1, marks=pytest.mark.torture("another moment of the same")),
+        pytest.param(24, marks=pytest.mark.torture("another moment of the same")),
+    ],
+)
 def test_it_is_whole_or_not_there(tmp_path: Path, clients: Clients, parts: int) -> None:
     with running_broker(tmp_path, SETTINGS) as broker:
         subscriber = clients.join(broker, "s", clean_start=False, expiry_s=LONG_S)

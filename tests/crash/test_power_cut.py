@@ -29,8 +29,8 @@ from tests.support.recording import Recording, record, with_early_watermark, wit
 
 LIVES: Final = 2
 LIFE_S: Final = 0.7
-CUTS: Final = 50
-ONE_REAL_IN: Final = 25
+CUTS: Final = 30
+ONE_REAL_IN: Final = 15
 FAULTY_CUTS_MAX: Final = 120
 
 pytestmark = [

@@ -16,7 +16,11 @@ from tests.support.kills import play
 FAULTS: Final = 4
 
 
-@pytest.mark.parametrize("broker_only", [True, False], ids=["the broker", "any process"])
+@pytest.mark.parametrize(
+    "broker_only",
+    [pytest.param(True, marks=pytest.mark.torture("any process may be the broker")), False],
+    ids=["the broker", "any process"],
+)
 def test_nothing_acknowledged_is_lost_and_qos2_is_exactly_once(
     tmp_path: Path, broker_only: bool
 ) -> None:

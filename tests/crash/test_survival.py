@@ -8,6 +8,7 @@ Impact Summary", with its one combination that survives.
 """
 
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -16,40 +17,50 @@ from tests.support.fixtures import Clients, running_broker
 SURVIVES, GONE = True, False
 
 
-@pytest.mark.parametrize(
-    ("persistence", "session", "qos", "expected"),
-    [
-        ("memory", "kept", 0, GONE),
-        ("memory", "kept", 1, GONE),
-        ("memory", "kept", 2, GONE),
-        ("memory", "clean", 0, GONE),
-        ("memory", "clean", 1, GONE),
-        ("memory", "clean", 2, GONE),
-        ("file", "kept", 0, GONE),
-        ("file", "kept", 1, SURVIVES),
-        ("file", "kept", 2, SURVIVES),
-        ("file", "clean", 0, GONE),
-        ("file", "clean", 1, GONE),
-        ("file", "clean", 2, GONE),
-    ],
-)
-def test_a_waiting_message(
-    tmp_path: Path, clients: Clients, persistence: str, session: str, qos: int, expected: bool
-) -> None:
-    expiry_s = 3600 if session == "kept" else 0
+TABLE: Final = {
+    ("memory", "kept", 0): GONE,
+    ("memory", "kept", 1): GONE,
+    ("memory", "kept", 2): GONE,
+    ("memory", "clean", 0): GONE,
+    ("memory", "clean", 1): GONE,
+    ("memory", "clean", 2): GONE,
+    ("file", "kept", 0): GONE,
+    ("file", "kept", 1): SURVIVES,
+    ("file", "kept", 2): SURVIVES,
+    ("file", "clean", 0): GONE,
+    ("file", "clean", 1): GONE,
+    ("file", "clean", 2): GONE,
+}
+
+
+@pytest.mark.parametrize("persistence", ["memory", "file"])
+def test_a_waiting_message(tmp_path: Path, clients: Clients, persistence: str) -> None:
+    """One broker for all rows of a mode: each has a client and a topic of its own."""
+    rows = [(session, qos) for mode, session, qos in TABLE if mode == persistence]
+    expiry_s = {"kept": 3600, "clean": 0}
     with running_broker(tmp_path, persistence=persistence) as broker:
-        subscriber = clients.join(broker, "s", clean_start=False, expiry_s=expiry_s)
-        subscriber.subscribe("t")
-        subscriber.disconnect()
+        for session, qos in rows:
+            subscriber = clients.join(
+                broker, f"{session}{qos}", clean_start=False, expiry_s=expiry_s[session]
+            )
+            subscriber.subscribe(f"{session}/{qos}")
+            subscriber.disconnect()
         publisher = clients.join(broker, "p")
-        publisher.publish("t", b"x", qos)
+        for session, qos in rows:
+            publisher.publish(f"{session}/{qos}", b"x", qos)
         publisher.publish("other", b"later", 1)  # its acknowledgement: all before it is synced
         broker.restart()
-        present = (persistence, session) == ("file", "kept")
-        again = clients.join(broker, "s", clean_start=False, expiry_s=expiry_s, present=present)
-        if expected:
-            assert again.take().payload == b"x"
-        assert again.settle() == []
+        for session, qos in rows:
+            again = clients.join(
+                broker,
+                f"{session}{qos}",
+                clean_start=False,
+                expiry_s=expiry_s[session],
+                present=(persistence, session) == ("file", "kept"),
+            )
+            if TABLE[persistence, session, qos] is SURVIVES:
+                assert again.take().payload == b"x", (session, qos)
+            assert again.settle() == [], (session, qos)
 
 
 @pytest.mark.parametrize("qos", [1, 2])

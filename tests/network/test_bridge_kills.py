@@ -63,6 +63,7 @@ def survives(local: Broker, remote: Broker, topic: str, kill: Callable[[], None]
         assert far.settle() == []
 
 
+@pytest.mark.torture("test_a_kill_of_both_brokers kills it, too")
 def test_a_kill_of_the_local_broker(start: Start, shared_broker: Broker, name: str) -> None:
     """Restart scenarios: markers are reset, everything unacknowledged is sent again."""
     local = start(own_bridge(shared_broker, name))
@@ -71,6 +72,7 @@ def test_a_kill_of_the_local_broker(start: Start, shared_broker: Broker, name: s
 
 
 @pytest.mark.bridge(port="closed")
+@pytest.mark.torture("test_a_kill_of_both_brokers kills it, too")
 def test_a_kill_of_the_remote_broker(line: Line, start: Start) -> None:
     remote = start()
     line.go_up(remote.address)

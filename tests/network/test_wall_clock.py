@@ -89,8 +89,13 @@ def find_all(clients: Clients, broker: Broker, interval_s: int = INTERVAL_S) -> 
     ("offset", "said"),
     [
         pytest.param("-7200", "the wall clock jumped back by 7200.0 s", id="back"),
-        pytest.param("+30d", "the wall clock jumped forward by 2592000.0 s", id="forward"),
-        pytest.param("", "", id="glitch"),
+        pytest.param(
+            "+30d",
+            "the wall clock jumped forward by 2592000.0 s",
+            id="forward",
+            marks=pytest.mark.torture("waits for eighteen seconds"),
+        ),
+        pytest.param("", "", id="glitch", marks=pytest.mark.torture("waits for eighteen seconds")),
     ],
 )
 def test_the_wall_clock_is_set(

@@ -224,7 +224,10 @@ def test_the_way_of_one_message(spark: SparkSession) -> None:
     assert steps[0].details == "topic plant/0, QoS 1, 4 bytes, for 2 sessions"
 
 
-@pytest.mark.parametrize("table_format", ["delta", "parquet"])
+@pytest.mark.parametrize(
+    "table_format",
+    ["delta", pytest.param("parquet", marks=pytest.mark.torture("the same in another format"))],
+)
 def test_tables_are_written_anew_but_not_over_others(
     spark: SparkSession, tmp_path: Path, table_format: str
 ) -> None:

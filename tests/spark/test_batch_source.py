@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,9 @@ def reader(spark: SparkSession, service: ServiceProcess) -> DataFrameReader:
 
 def offsets(frame: DataFrame) -> list[int]:
     return [row.offset for row in frame.select("offset").orderBy("offset").collect()]
+
+
+another = partial(pytest.param, marks=pytest.mark.torture("one more sentence, by the same way"))
 
 
 def test_spark_types_are_exactly_the_arrow_types_of_the_stream() -> None:
@@ -127,14 +131,20 @@ def test_a_range_can_be_named(log: LogWriter, reader: DataFrameReader) -> None:
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("startingOffset", "earliest", "did you mean startingOffsets?"),
+        another("startingOffset", "earliest", "did you mean startingOffsets?"),
         ("stream", "nothing", "there is no stream 'nothing'; there is: messages"),
         ("startingOffsets", '{"0": 0, "epoch": "old"}', "it was restored or created anew"),
-        ("endingOffsets", '{"0": 99}', "offset 99 is not in the log yet, which ends at 3"),
-        ("startingOffsets", "latest", 'option startingOffsets: "latest" is for spark.readStream'),
-        ("maxOffsetsPerTrigger", "5", "option maxOffsetsPerTrigger is for spark.readStream"),
-        ("startingTimestamp", "2024-01-01T00:00Z", "nothing was received at or after 2024-01-01"),
-        ("endingOffsets", '{"0": -2}', 'endingOffsets: "earliest" would leave nothing to read'),
+        another("endingOffsets", '{"0": 99}', "offset 99 is not in the log yet, which ends at 3"),
+        another(
+            "startingOffsets", "latest", 'option startingOffsets: "latest" is for spark.readStream'
+        ),
+        another("maxOffsetsPerTrigger", "5", "option maxOffsetsPerTrigger is for spark.readStream"),
+        another(
+            "startingTimestamp", "2024-01-01T00:00Z", "nothing was received at or after 2024-01-01"
+        ),
+        another(
+            "endingOffsets", '{"0": -2}', 'endingOffsets: "earliest" would leave nothing to read'
+        ),
     ],
 )
 def test_a_mistake_is_one_clear_sentence(
@@ -199,7 +209,13 @@ FILTERS = [
 ]
 
 
-@pytest.mark.parametrize("is_on", ["true", "false"])
+@pytest.mark.parametrize(
+    "is_on",
+    [
+        "true",
+        pytest.param("false", marks=pytest.mark.torture("the filters are those of Spark alone")),
+    ],
+)
 def test_filters_mean_the_same_whether_they_are_pushed_down_or_not(
     log: LogWriter, reader: DataFrameReader, spark: SparkSession, is_on: str, tmp_path: Path
 ) -> None:

@@ -195,6 +195,7 @@ def nested(n: int) -> bytes:
     return json.dumps(document | ({"place": {"line": f"l{n}"}} if n % 4 else {})).encode()
 
 
+@pytest.mark.torture("lands three tables and reads each with three readers")
 def test_every_reader_finds_the_same_nested_values(
     log: LogWriter,
     declare: Declare,
@@ -302,6 +303,7 @@ def test_a_column_that_is_declared_later_is_filled_by_a_backfill(
         backfill(spark.newSession(), wider, settings, 20, 30)
 
 
+@pytest.mark.torture("fills twice and lands three times")
 def test_a_table_begun_late_gets_what_was_before(
     log: LogWriter, declare: Declare, run: Run, settings: RunSettings, spark: SparkSession
 ) -> None:
@@ -322,6 +324,7 @@ def test_a_table_begun_late_gets_what_was_before(
     assert offsets(strict.dead_letters_path) == [0, 1]
 
 
+@pytest.mark.torture("fills three times")
 def test_a_backfill_takes_out_only_what_it_has_read_again(
     log: LogWriter,
     service: ServiceProcess,
@@ -388,7 +391,10 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("planner")
-@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+@pytest.mark.parametrize(
+    "kind",
+    ["delta", pytest.param("iceberg", marks=pytest.mark.torture("the same in another format"))],
+)
 def test_files_are_put_together_while_messages_land(
     kind: str, log: LogWriter, declare: Declare, run: Run, spark: SparkSession
 ) -> None:
@@ -405,7 +411,14 @@ def test_files_are_put_together_while_messages_land(
 
 
 @pytest.mark.usefixtures("planner")
-@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "iceberg",
+        pytest.param("delta", marks=pytest.mark.torture("the same in another format")),
+        pytest.param("parquet", marks=pytest.mark.torture("the same in another format")),
+    ],
+)
 def test_fault_4_a_backfill_leaves_out_what_somebody_has_deleted(
     kind: str,
     log: LogWriter,

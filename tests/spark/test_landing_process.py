@@ -78,6 +78,7 @@ def test_a_killed_job_goes_on_with_each_message_once_and_leaves_no_process(
     assert sorted(found.to_pylist()) == list(range(1100))
 
 
+@pytest.mark.torture("starts a Spark of its own")
 def test_sigterm_ends_the_job_cleanly_even_while_the_service_is_away(
     log: LogWriter, service: ServiceProcess, job: Job
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_table_lands_while_nobody_can_be_told_and_the_next_run_makes_up_for_it
     receiver.client.drop()
 
 
+@pytest.mark.torture("lands twice")
 def test_a_table_that_begins_at_the_end_has_no_receipts_for_what_was_before(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:

@@ -81,7 +81,14 @@ def test_a_table_waits_for_its_registry_and_no_message_is_a_dead_letter(
     assert (dead["offset"], "knows no schema with the id 77" in dead["reason"]) == (10, True)
 
 
-@pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "delta",
+        pytest.param("iceberg", marks=pytest.mark.torture("the same in another format")),
+        pytest.param("parquet", marks=pytest.mark.torture("the same in another format")),
+    ],
+)
 def test_new_fields_of_a_schema_become_columns_while_the_table_is_landed(
     log: LogWriter,
     run: Begin,

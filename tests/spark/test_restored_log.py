@@ -111,6 +111,7 @@ def test_a_table_that_was_ahead_of_the_backup_gets_what_is_new_once(
     assert payloads(tmp_path / "readings") == ["a", "b", "c", "d", "e", "f", "g"]
 
 
+@pytest.mark.torture("restores one more log")
 def test_a_declared_table_that_was_behind_the_backup_gets_what_it_had_not(
     broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ def test_a_declared_table_that_was_behind_the_backup_gets_what_it_had_not(
     assert payloads(path, "value") == ["a", "b", "c", "d"]
 
 
+@pytest.mark.torture("restores one more log")
 def test_a_query_of_ones_own_goes_on_with_a_new_checkpoint(
     broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_a_token_is_in_no_plan_progress_or_message(
     assert wrong not in str(caught.value)
 
 
+@pytest.mark.torture("test_secured_tables lands over TLS, too")
 def test_a_job_lands_messages_of_a_secured_service(
     spark: SparkSession,
     secured: ServiceProcess,

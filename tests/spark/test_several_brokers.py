@@ -108,6 +108,7 @@ def test_a_limit_is_shared_in_proportion_and_a_restart_goes_on_in_each_log(
     assert sink.of(other_log) == list(range(30))
 
 
+@pytest.mark.torture("waits for a broker that is away")
 def test_a_broker_that_is_away_for_a_while_delays_the_query(
     log: LogWriter,
     other_log: LogWriter,
@@ -160,6 +161,7 @@ def test_a_broker_is_added_and_one_that_is_taken_away_keeps_its_position(
     assert sink.of(log) == list(range(12))
 
 
+@pytest.mark.torture("runs four queries")
 def test_a_query_of_one_broker_becomes_one_of_several_and_not_back(
     log: LogWriter,
     other_log: LogWriter,
@@ -181,6 +183,7 @@ def test_a_query_of_one_broker_becomes_one_of_several_and_not_back(
         run_available(stream(server=service.address, failOnDataLoss="false"))
 
 
+@pytest.mark.torture("runs three queries over three logs")
 def test_a_restored_log_is_read_from_its_beginning_where_the_user_accepts_it(
     log: LogWriter,
     other_log: LogWriter,
@@ -207,6 +210,7 @@ def test_a_restored_log_is_read_from_its_beginning_where_the_user_accepts_it(
     assert end_of(query)[service.address] == {"0": 7, "epoch": NEW_EPOCH}
 
 
+@pytest.mark.torture("runs two queries over two logs")
 def test_a_batch_that_was_planned_in_a_lost_log_is_passed_over_where_the_user_accepts_it(
     log: LogWriter,
     service: ServiceProcess,
