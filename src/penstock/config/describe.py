@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from penstock.config.address import Address, SocketFile
+from penstock.config.group import explanations
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
@@ -66,8 +67,9 @@ def as_toml(settings: Settings) -> str:
         values = getattr(settings, group)
         lines += ["", f"# {_sentence(values.__doc__)}", f"[{group}]"]
         tables: list[str] = []
-        for name, field in settings_of(group).items():
-            comment = [f"# {line}" for line in _wrapped(field.description or "")]
+        texts = explanations(type(values))
+        for name in settings_of(group):
+            comment = [f"# {line}" for line in _wrapped(texts.get(name, ""))]
             value = getattr(values, name)
             if _is_table_list(value):
                 tables += _table_lines(f"{group}.{name}", comment, value)
@@ -89,9 +91,10 @@ def as_markdown() -> str:
         values = getattr(Settings(), group)
         lines += [f"## {group}", "", _sentence(values.__doc__), ""]
         lines += ["| Setting | Default | Meaning |", "|---|---|---|"]
-        for name, field in settings_of(group).items():
+        texts = explanations(type(values))
+        for name in settings_of(group):
             default = _toml_value(getattr(values, name))
-            lines.append(f"| `{group}.{name}` | `{default}` | {_cell(field)} |")
+            lines.append(f"| `{group}.{name}` | `{default}` | {_cell(texts.get(name, ''))} |")
         for name, field in settings_of(group).items():
             table = _table_of(field)
             if table is not None and not _is_like(table, type(values)):
@@ -111,9 +114,10 @@ def _definitions(path: str, field: FieldInfo, table: type[BaseModel]) -> Iterato
         "| Setting | Default | Meaning |",
         "|---|---|---|",
     )
+    texts = explanations(table)
     for name, inner in table.model_fields.items():
         given = "" if inner.is_required() or inner.default is None else _toml_value(inner.default)
-        yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(inner)} |"
+        yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(texts.get(name, ''))} |"
     for name, inner in table.model_fields.items():
         kind = _table_of(inner)
         if kind is not None and kind is not table:  # the fields of a column are columns
@@ -134,8 +138,8 @@ def _is_like(table: type[BaseModel], group: type[BaseModel]) -> bool:
     return len(set(group.model_fields) & set(table.model_fields)) > 1
 
 
-def _cell(field: FieldInfo) -> str:
-    return " ".join((field.description or "").split()).replace("|", "\\|")
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _is_table_list(value: object) -> bool:

@@ -14,17 +14,7 @@ from pydantic_core import PydanticCustomError
 class Group(BaseModel):
     """The base of all groups: none has unknown settings, or changes after loading."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, use_attribute_docstrings=True, validate_default=True
-    )
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        """Explain the limits that the group inherits from the engine, as the engine does."""
-        for base in cls.__mro__[:-1]:
-            if not issubclass(base, BaseModel):
-                for name, text in _explanations(base).items():
-                    cls.model_fields[name].description = text
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     @field_validator("*", mode="before")
     @classmethod
@@ -36,11 +26,23 @@ class Group(BaseModel):
         return value
 
 
-def _explanations(kind: type) -> dict[str, str]:
-    """Return the text below each attribute of a class, which Python does not keep, by name.
+def explanations(model: type[BaseModel]) -> dict[str, str]:
+    """Return the text below each setting of a group, by name, those of its bases included.
 
-    Nothing where the source text is not installed: only help texts and documents need it.
+    It is read from the source when somebody asks, which only help texts and documents do: to read
+    it for every class would be a fifth of the time that it takes to load the settings. Without the
+    source text, in an installation of compiled files only, there is none.
     """
+    return {
+        name: text
+        for base in reversed(model.__mro__)
+        if base is not object and base is not BaseModel
+        for name, text in _own_explanations(base).items()
+    }
+
+
+def _own_explanations(kind: type) -> dict[str, str]:
+    """Return the text below each attribute of a class, which Python does not keep, by name."""
     try:
         source = inspect.getsource(kind)
     except OSError:
