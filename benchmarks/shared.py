@@ -121,7 +121,7 @@ def _finish(commit: Commit) -> None:
     """What the store would do: bytes leave, and bodies are read."""
     for release in commit.releases:
         release.done()
-    for stored, asked in commit.wanting:
+    for stored, asked in commit.body_requests:
         bodies = {offset: Message("t", b"x" * 64, 1, offset=offset) for offset in asked}
         stored.supply(asked, bodies, _NOW)
 

@@ -13,7 +13,13 @@ from pathlib import Path
 import pytest
 
 from penstock.engine.batch.effects import Commit
-from penstock.engine.batch.records import HeldEntry, Progress, WindowEntry, WindowPage, squares_of
+from penstock.engine.batch.records import (
+    Progress,
+    UnreleasedEntry,
+    WindowEntry,
+    WindowPage,
+    squares_of,
+)
 from penstock.engine.session.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
 from penstock.engine.session.window import AWAIT_PUBREC, PAGE_PLACES
 from penstock.store import records
@@ -182,7 +188,7 @@ def receives(
     data_dir: Path,
     packet_ids: Sequence[int],
     released: Sequence[int] = (),
-    held: Sequence[HeldEntry] = (),
+    held: Sequence[UnreleasedEntry] = (),
 ) -> dict[bytes, bytes]:
     """Let session 1 have received messages with ``packet_ids``; return the pages as stored."""
     commit = Commit(MESSAGES)

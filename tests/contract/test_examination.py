@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import SubscriptionRecord, WillRecord, WindowPage
 from penstock.engine.message import Message
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP
@@ -24,8 +24,8 @@ CHUNKS = 40
 END = ROWS * CHUNKS
 
 
-def queue(*offsets: int, first: int = 1) -> list[Run]:
-    run = Run(first)
+def queue(*offsets: int, first: int = 1) -> list[PackedRun]:
+    run = PackedRun(first)
     for sequence, offset in enumerate(offsets, start=first):
         assert run.add(sequence, offset, 10, (1, False, (), None))
     return [run]

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from penstock.engine.batch.effects import Commit
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,
     Recovered,
@@ -59,7 +59,7 @@ def commit_of(number: int, payloads: random.Random) -> Commit:
     name, key = f"c{number:02}", number + 1
     commit.sessions = [session(name, key)]
     commit.subscriptions = [SubscriptionRecord(key, "a/b", Subscription("a/b", 1))]
-    waiting = Run(2)
+    waiting = PackedRun(2)
     for sequence in range(2, 6):
         assert waiting.add(sequence, number * ROWS + sequence, 700, (1, False, (), None))
     kept = progress(key, head=2, following=6, segment=[waiting])

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pytest
 
 from penstock.engine.batch.effects import Commit
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,
     Progress,
@@ -69,21 +69,21 @@ def progress(
     number: int = 1,
     head: int = 1,
     following: int = 1,
-    segment: list[Run] | None = None,
+    segment: list[PackedRun] | None = None,
     finished: list[int] | None = None,
 ) -> Progress:
     return Progress(number, head, following, [], [], segment or [], finished or [], [], [])
 
 
-def entries(first: int, count: int) -> list[Run]:
-    run = Run(first)
+def entries(first: int, count: int) -> list[PackedRun]:
+    run = PackedRun(first)
     for n in range(first, first + count):
         shared = ("$share/g/t", 1, n % 2 == 0) if n % 3 else None
         assert run.add(n, n + 100, n % 7, (n % 3, n % 2 == 0, (n,), shared))
     return [run]
 
 
-def told(runs: list[Run]) -> list[tuple[object, ...]]:
+def told(runs: list[PackedRun]) -> list[tuple[object, ...]]:
     """What runs hold, however they are cut."""
     return [
         (

@@ -151,7 +151,7 @@ def _check_answers(line: Line) -> None:
     assert farewells == answers[len(answers) - len(farewells) :], "something follows a DISCONNECT"
     assert len(farewells) <= 1, "two farewells"
     if connection.state == CLOSED:
-        assert connection.closed_because
+        assert connection.close_reason
     else:
         assert not farewells
 

@@ -80,7 +80,7 @@ class Device:
         self.connected = False  # CONNACK arrived
         self.online = False  # there is a socket
         self.output = bytearray()  # for the socket
-        self.held_acks: list[Packet] = []  # acknowledgements the application delays
+        self.deferred_acks: list[Packet] = []  # acknowledgements the application delays
         self.outbox: deque[Publish] = deque()  # not sent yet
         self.accepted_wills: list[str] = []  # of connections that ended without DISCONNECT
         self.gone_since_s = 0.0
@@ -110,7 +110,7 @@ class Device:
     @property
     def idle(self) -> bool:
         """Return whether no message or acknowledgement of its own waits."""
-        return not (self.outbox or self._in_flight or self.held_acks or self._inbound)
+        return not (self.outbox or self._in_flight or self.deferred_acks or self._inbound)
 
     # -- the application ---------------------------------------------------------------
 
@@ -154,11 +154,11 @@ class Device:
 
     def flush_acks(self, count: int) -> None:
         """Send ``count`` delayed acknowledgements, in their order."""
-        for packet in self.held_acks[:count]:
+        for packet in self.deferred_acks[:count]:
             if isinstance(packet, Puback | Pubcomp):
                 self._unanswered.discard(packet.packet_id)
             self._send(packet)
-        del self.held_acks[:count]
+        del self.deferred_acks[:count]
 
     # -- connections -------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Device:
             self.gone_since_s = now_s
         self.online = False
         self.connected = False
-        self.held_acks.clear()
+        self.deferred_acks.clear()
         self._unanswered.clear()
         self._asked.clear()
         self._aliases.clear()
@@ -304,9 +304,9 @@ class Device:
             self._acknowledge(Pubrec(packet_id))
 
     def _acknowledge(self, packet: Packet) -> None:
-        self.held_acks.append(packet)
+        self.deferred_acks.append(packet)
         if self._random.random() < 0.7:
-            self.flush_acks(len(self.held_acks))
+            self.flush_acks(len(self.deferred_acks))
 
     def _received(self, packet: Pubrec) -> None:
         outbound = self._in_flight.get(packet.packet_id)

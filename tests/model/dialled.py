@@ -11,9 +11,9 @@ from typing import Final
 
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import CLOSED
-from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import Arrival, Arrivals
+from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.message import Message
 from penstock.engine.wire.link import Link
 from penstock.protocol.decode import Decoder
@@ -27,15 +27,15 @@ from tests.model.endpoint import PACKET_SIZE_BYTES_MAX, Endpoint
 KEEP_ALIVE_S: Final = 60
 
 
-class Dialled(Endpoint, Application):
+class Dialled(Endpoint, ClientCallbacks):
     """The side that dials."""
 
     connection: ClientConnection | None = None
-    waiting: list[Arrival]
+    waiting: list[ReceivedMessage]
 
     def _start(self, now: Now) -> None:
         super()._start(now)
-        self.arrivals = Arrivals()
+        self.arrivals = UnacknowledgedMessages()
         self.waiting = []
         self.connection = None
 
@@ -74,10 +74,10 @@ class Dialled(Endpoint, Application):
             if isinstance(packet, Puback | Pubrec | Pubcomp):
                 self.outward.answered(packet)
         connection.receive(data, now)
-        assert connection.state != CLOSED, connection.closed_because
-        assert not connection.stalled
+        assert connection.state != CLOSED, connection.close_reason
+        assert not connection.reading_paused
 
-    def arrived(self, arrival: Arrival, now: Now) -> None:
+    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
         """Keep a message, to process it later, all in their order."""
         del now
         if not self.waiting:
@@ -132,7 +132,7 @@ class Accepting(Endpoint):
             accepted = dict(packet.properties.user_properties or [])
             answer.properties = Properties(receive_maximum=int(accepted["receive maximum"]))
             answer.properties.maximum_packet_size = int(accepted["size"]) or None
-        link.hold(encode(answer, self.version))
+        link.send_after_commit(encode(answer, self.version))
         receive_maximum, link.max_packet_size_bytes = self._may_send
         self.outward.connected(receive_maximum)
         self.session.attach(link, self.limits, receive_maximum, now)

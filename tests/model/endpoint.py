@@ -157,7 +157,7 @@ class Endpoint:
             self._arrival(packet, link, now)
         elif isinstance(packet, Pubrel):
             code = self.session.release(packet.packet_id)
-            link.hold(encode_ack(PUBCOMP, packet.packet_id, code, self.version))
+            link.send_after_commit(encode_ack(PUBCOMP, packet.packet_id, code, self.version))
         else:
             assert isinstance(packet, Puback | Pubrec | Pubcomp), packet
             self.outward.answered(packet)
@@ -176,7 +176,7 @@ class Endpoint:
             )
         if answer:
             code = QUOTA_EXCEEDED if refused else 0
-            link.hold_ack(encode_ack(answer, packet.packet_id, code, self.version))
+            link.ack_after_commit(encode_ack(answer, packet.packet_id, code, self.version))
 
     def refuses(self, packet: Publish) -> bool:
         """Return whether the application refuses this message, whenever it comes."""
@@ -236,7 +236,7 @@ class Endpoint:
             if not release.link.closed:
                 self.leave(release.link, b"".join(release.pieces), now)
             release.done()
-        for stored, offsets in commit.wanting:
+        for stored, offsets in commit.body_requests:
             assert isinstance(stored, Session)
             if stored.wants(offsets):
                 self.reads.append((stored, offsets))

@@ -107,11 +107,11 @@ class Pressed:
         for sent in self.open.values():
             sent.here = False
 
-    def closed_because(self) -> str:
+    def close_reason(self) -> str:
         """Return why the server closed the connection; empty if it did not."""
         if self.line is None or not self.line.connection.link.closed:
             return ""
-        return self.line.connection.closed_because
+        return self.line.connection.close_reason
 
     # -- publishing --------------------------------------------------------------------
 

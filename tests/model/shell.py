@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.batch.effects import Commit, Stored
+from penstock.engine.batch.effects import Commit, StoredState
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.server.server import Server
@@ -40,7 +40,7 @@ class Pipe:
 class Read:
     """Bodies asked from the log; ``bodies`` is set when they were read."""
 
-    def __init__(self, session: Stored, offsets: list[int]) -> None:
+    def __init__(self, session: StoredState, offsets: list[int]) -> None:
         self.session = session
         self.offsets = offsets
         self.bodies: dict[int, Message] | None = None
@@ -128,6 +128,6 @@ class Shell:
             if pipe is not None and not release.link.closed:
                 pipe.to_device += b"".join(release.pieces)
             release.done()
-        for stored, offsets in commit.wanting:
+        for stored, offsets in commit.body_requests:
             if stored.wants(offsets):
                 self.reads.append(Read(stored, offsets))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.clock import Now
-from penstock.engine.dialling.unacknowledged import Arrivals
+from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
 from tests.model.dialled import Accepting, Dialled
 from tests.model.link import LinkWorld, Make
 from tests.model.seeds import TIMEOUT_S, play_seeds
@@ -57,7 +57,7 @@ class Forgetful(Dialled):
 
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
         self.arrivals.connected(False)
-        self.arrivals = Arrivals()
+        self.arrivals = UnacknowledgedMessages()
         super().attach(receive_maximum, packet_size_max, now)
 
 

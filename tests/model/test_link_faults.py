@@ -55,9 +55,9 @@ class AnswersBeforeTheDisk(Endpoint):
     """Lets everything leave before its commit is written."""
 
     def end_turn(self, now: Now) -> None:
-        for link in self.effects.holding:
-            self.leave(link, b"".join(link.held.take_pieces()), now)
-        self.effects.holding = []
+        for link in self.effects.deferring:
+            self.leave(link, b"".join(link.deferred.take_pieces()), now)
+        self.effects.deferring = []
         super().end_turn(now)
 
 

@@ -174,7 +174,7 @@ class Crowd:
 
     def jam(self, client: Pressed) -> None:
         """The client stops reading, or reads again."""
-        if client.line is not None and not client.closed_because():
+        if client.line is not None and not client.close_reason():
             link = client.line.connection.link
             if link.congested:
                 client.line.connection.writable(self.bench.now)
@@ -252,7 +252,7 @@ class Crowd:
             (
                 client.client_id,
                 client.version,
-                client.line and client.line.connection.stalled,
+                client.line and client.line.connection.reading_paused,
                 {number: vars(sent) for number, sent in client.open.items()},
             )
             for client in self.clients
@@ -274,13 +274,13 @@ class Crowd:
     def check_bounds(self) -> None:
         """Memory has a bound, and nobody is closed who does nothing wrong."""
         for client in self.clients:
-            assert not client.closed_because(), client.closed_because()
+            assert not client.close_reason(), client.close_reason()
             if client.line is not None:
                 connection = client.line.connection
                 waiting = connection.held_back_count
                 assert 0 <= waiting <= 2 * client.window + self.limits.receive_maximum
-                assert connection.held_back_bytes >= 300 * waiting * (waiting > 0) - 100 * waiting
-                assert waiting > 0 or connection.held_back_bytes == 0
+                assert connection.blocked_bytes >= 300 * waiting * (waiting > 0) - 100 * waiting
+                assert waiting > 0 or connection.blocked_bytes == 0
 
     def check_who_waits(self) -> None:
         """Whoever waits for room would be refused where it waits, or waits for something else."""
@@ -306,7 +306,7 @@ class Crowd:
                 session = self.bench.server.registry.sessions[client.client_id]
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
-                    waits_for_itself = waits_for_itself or session.owes_releases
+                    waits_for_itself = waits_for_itself or session.awaits_own_pubrel
                 assert waits_for_itself or effects.is_full(), f"{client.client_id} is forgotten"
 
     def is_blocked(self, line: RoomLine, message: Message) -> bool:

@@ -29,7 +29,7 @@ from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, Engi
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting import drop_counts
 from penstock.engine.routing.registry import LowestOffset
-from penstock.engine.routing.shared_group import ShareGroup
+from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session
 from penstock.engine.session.window import AWAIT_PUBCOMP
@@ -97,7 +97,7 @@ def qos2_in_flight(session: Session) -> int:
     )
 
 
-def in_memory_only(group: ShareGroup) -> int:
+def in_memory_only(group: SharedGroup) -> int:
     """Messages that wait for the group, and that a crash takes."""
     waiting = group.queue._queue.waiting(1_000_000)
     return sum(delivery.sequence == 0 for delivery in waiting)
@@ -495,7 +495,7 @@ class World:
                 assert found is None
 
     @property
-    def groups(self) -> list[ShareGroup]:
+    def groups(self) -> list[SharedGroup]:
         """All groups."""
         return list(self.bench.server.router.sharing.groups.values())
 

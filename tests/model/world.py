@@ -142,8 +142,8 @@ class World:
             if not device.online:
                 self._connect(device, clean=False)
                 busy = True
-            if device.held_acks:
-                device.flush_acks(len(device.held_acks))
+            if device.deferred_acks:
+                device.flush_acks(len(device.deferred_acks))
                 self._collect(device)
                 busy = True
         for pipe in list(shell.pipes.values()):
@@ -357,7 +357,7 @@ class World:
 
     def _to_broker(self, pipe: Pipe, size: int | None) -> bool:
         connection = pipe.connection
-        if connection.stalled or connection.link.closed or not pipe.to_broker:
+        if connection.reading_paused or connection.link.closed or not pipe.to_broker:
             return False
         data = bytes(pipe.to_broker[:size])
         del pipe.to_broker[: len(data)]
@@ -382,7 +382,7 @@ class World:
             self._collect(device)
         elif pipe.closed_by_broker:
             raise AssertionError(
-                f"the broker closed on {device.client_id}: {pipe.connection.closed_because}"
+                f"the broker closed on {device.client_id}: {pipe.connection.close_reason}"
             )
         return bool(data)
 

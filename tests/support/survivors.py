@@ -243,7 +243,7 @@ def judge_stream(found: Counter[Key], survivors: list[Survivor]) -> None:
 def _round(shell: Shell, survivors: list[Survivor], pipes: list[Pipe], now: Now) -> bool:
     moved = False
     for pipe in pipes:
-        if pipe.to_broker and not pipe.connection.stalled:
+        if pipe.to_broker and not pipe.connection.reading_paused:
             data = bytes(pipe.to_broker)
             pipe.to_broker.clear()
             pipe.connection.receive(data, now)
@@ -263,7 +263,7 @@ def _round(shell: Shell, survivors: list[Survivor], pipes: list[Pipe], now: Now)
             pipe.to_device.clear()
             pipe.to_broker += survivor.receive(data)
             moved = True
-        because = pipe.connection.closed_because
+        because = pipe.connection.close_reason
         assert not pipe.closed_by_broker, f"closed on {survivor.client.client_id}: {because}"
     return moved
 

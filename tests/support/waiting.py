@@ -8,7 +8,12 @@ from typing import final
 from penstock.engine.batch.effects import Effects
 from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import DELIVERY_BYTES, IDENTIFIER_BYTES, PACKED_BYTES, Kept
+from penstock.engine.memory.budget import (
+    DELIVERY_BYTES,
+    IDENTIFIER_BYTES,
+    PACKED_BYTES,
+    MemoryBudget,
+)
 from penstock.engine.message import Delivery
 from penstock.engine.server.server import Server
 from penstock.engine.session.backlog import Backlog
@@ -25,7 +30,7 @@ class Counted:
         self.waiting_bytes = 0
         self.qos0_bytes = 0
         self.packed_bytes = 0
-        self.held_back_bytes = 0
+        self.blocked_bytes = 0
         self.unreleased_bytes = 0
         self._bodies: set[int] = set()
         self._qos0_bodies: set[int] = set()
@@ -63,7 +68,7 @@ class Counted:
                 self.waiting_bytes += DELIVERY_BYTES
                 self.body(entry)
         self.queue(session, once)
-        self.held_back_bytes += len(session._inbound) * IDENTIFIER_BYTES
+        self.blocked_bytes += len(session._inbound) * IDENTIFIER_BYTES
         held = session._inbound.held
         if held is not None:
             self.unreleased_bytes += sum(item.size_bytes for item in held._entries.values())
@@ -96,7 +101,7 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
         links: of all sockets that stand; without, what they buffer is not compared.
     """
     effects = server.effects
-    kept = effects.kept
+    budget = effects.budget
     everything = Counted()
     known = [effects.accounts.common, *effects.accounts._by_key.values()]
     accounts = {account: Counted() for account in known}
@@ -108,16 +113,16 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
         everything.queue(queue, True)
         accounts[queue.account].queue(queue, False)
     for client_id, connection in server.connections.items():
-        held_back_bytes = getattr(connection, "held_back_bytes", 0)
-        everything.held_back_bytes += held_back_bytes
+        blocked_bytes = getattr(connection, "blocked_bytes", 0)
+        everything.blocked_bytes += blocked_bytes
         session = server.registry.sessions[client_id]
-        accounts[session.account].held_back_bytes += held_back_bytes
-    assert everything.sums == _sums(kept)
+        accounts[session.account].blocked_bytes += blocked_bytes
+    assert everything.sums == _sums(budget)
     for account, counted in accounts.items():
         assert counted.sums == _sums(account), account.key
     sessions = server.registry.sessions.values()
     fetching = sum(session._fetching_bytes for session in sessions)
-    assert kept.fetching_bytes == fetching + sum(queue._fetching_bytes for queue in queues)
+    assert budget.fetching_bytes == fetching + sum(queue._fetching_bytes for queue in queues)
     if links is not None:
         _check_links(server, list(links), accounts)
 
@@ -126,14 +131,14 @@ def check_session(session: Session, effects: Effects) -> None:
     """Assert the same where there is one session, of either role."""
     counted = Counted()
     counted.session(session, True)
-    assert counted.sums == _sums(effects.kept) == _sums(session.account)
-    assert effects.kept.fetching_bytes == session._fetching_bytes
+    assert counted.sums == _sums(effects.budget) == _sums(session.account)
+    assert effects.budget.fetching_bytes == session._fetching_bytes
 
 
-def _sums(counts: Account | Kept | Counted) -> tuple[int, int, int, int, int]:
+def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int, int]:
     return (
         counts.waiting_bytes,
-        counts.held_back_bytes,
+        counts.blocked_bytes,
         counts.qos0_bytes,
         counts.packed_bytes,
         counts.unreleased_bytes,

@@ -31,7 +31,7 @@ from typing import Final, final
 
 from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.routing.filter_set import FilterSet
-from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topic_cache import TopicCache
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -123,8 +123,8 @@ class ListedPermissions(Permissions):
         self._rules = rules
         self._shared = shared
         self._all: Sequence[CompiledRules] | None = None
-        self._publishes = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
-        self._receives = TopicAnswers(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
+        self._publishes = TopicCache(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
+        self._receives = TopicCache(CACHED_TOPICS_MAX, CACHED_CHARACTERS_MAX)
 
     def may_publish(self, topic: str) -> bool:
         """Return whether a grant to write matches ``topic`` and no deny does."""
@@ -162,7 +162,7 @@ class ListedPermissions(Permissions):
                 self._all = [*self._shared, CompiledRules(self._rules)]
         return self._all
 
-    def _answer(self, answers: TopicAnswers, granted: bool, topic: str) -> int:
+    def _answer(self, answers: TopicCache, granted: bool, topic: str) -> int:
         """Return 1 if it is ``granted`` and no deny matches ``topic``, else 0; the answer is
         cached."""
         denied = granted and any(rules.denied.matches(topic) for rules in self._compiled())

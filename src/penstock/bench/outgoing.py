@@ -86,7 +86,7 @@ class Outgoing:
             return False
         if self._window > 0 and self.sent - self.settled >= self._window:
             return False
-        return self._copies_max == 0 or self._holding_up < self._copies_max
+        return self._copies_max == 0 or self._congested < self._copies_max
 
     @property
     def on_their_way(self) -> int:
@@ -94,7 +94,7 @@ class Outgoing:
         return self.sent * self.fan_out - self.delivered
 
     @property
-    def _holding_up(self) -> int:
+    def _congested(self) -> int:
         return self.on_their_way - self._given_up
 
     def arrived(self, sequence: int) -> None:
@@ -106,7 +106,7 @@ class Outgoing:
 
     def give_up_stuck(self) -> None:
         """Stop waiting for copies that block this publisher if none came since the last call."""
-        if 0 < self._copies_max <= self._holding_up and self.delivered == self._stuck_at:
+        if 0 < self._copies_max <= self._congested and self.delivered == self._stuck_at:
             self._given_up = self.on_their_way
             self._given_up_end = self.sent
         self._stuck_at = self.delivered

@@ -34,14 +34,14 @@ from penstock.config.bridge import Remote
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.batch.records import SubscriptionRecord
 from penstock.engine.clock import Now
-from penstock.engine.dialling.client_callbacks import Application
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
-from penstock.engine.session.consumer_lag import UNKNOWN, Lag
-from penstock.engine.session.poison_message import Stumbling
+from penstock.engine.session.consumer_lag import UNKNOWN, ConsumerLag
+from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.errors import LocalProtocolError
 from penstock.masking import masked
@@ -60,7 +60,7 @@ _AGAIN_S: Final = 0.25  # between two attempts to publish a message that waits f
 
 
 @final
-class Bridge(Application):
+class Bridge(ClientCallbacks):
     """One bridge of a broker.
 
     Args:
@@ -87,7 +87,7 @@ class Bridge(Application):
         self._limits = limits
         self._server = server
         self._driver = driver
-        self._waiting: deque[Arrival] = deque()  # for room here
+        self._waiting: deque[ReceivedMessage] = deque()  # for room here
         self._version = VERSIONS[remote.version]
         self._is_private = remote.try_private and self._version != V5  # the dialect of bridges
         self._outgoing = outgoing(remote)
@@ -110,7 +110,7 @@ class Bridge(Application):
             Backoff(remote.reconnect_s_min, remote.reconnect_s_max, random),
             remote.connect_timeout_s,
         )
-        self._lag = Lag(self._session, server.effects)
+        self._lag = ConsumerLag(self._session, server.effects)
 
     def _open_session(self, name: str, now: Now) -> Session:
         server = self._server
@@ -122,7 +122,7 @@ class Bridge(Application):
         session.identify(None, None)
         session.forwarding = self._outgoing
         if self._remote.ends_at_message_max > 0:
-            session.stumbling = Stumbling(self._remote.ends_at_message_max)
+            session.stumbling = PoisonMessageDetector(self._remote.ends_at_message_max)
         server.router.rejecting = server.router.rejecting or self._limits.rejects
         wanted = local_subscriptions(self._outgoing, self._remote.persist)
         for topic_filter in list(session.subscriptions):
@@ -237,7 +237,7 @@ class Bridge(Application):
 
     # -- messages from the remote broker ---------------------------------------------------
 
-    def arrived(self, arrival: Arrival, now: Now) -> None:
+    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
         """Take a message from the remote broker."""
         self.received += 1
         if self._waiting or not self._publish(arrival, now):
@@ -257,7 +257,7 @@ class Bridge(Application):
         self._server.effects.resume_later(self._dialler.connection)
         self._driver.end_turn_soon()
 
-    def _publish(self, arrival: Arrival, now: Now) -> bool:
+    def _publish(self, arrival: ReceivedMessage, now: Now) -> bool:
         """Publish a message that arrived, and acknowledge it; return False if it must wait."""
         connection = self._dialler.connection
         assert connection is not None

@@ -29,11 +29,11 @@ from penstock.client.room import Room
 from penstock.client.subscriptions import Subscriptions
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.clock import Now
-from penstock.engine.dialling.client_callbacks import Application
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.message import Message
-from penstock.engine.publishing.producers import Numbered
+from penstock.engine.publishing.producers import ProducerSequence
 from penstock.engine.reporting.drop_counts import REASONS, SLOW_CONSUMER
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
@@ -64,7 +64,7 @@ _REFERENCES_MAX: Final = 5  # server references followed before the first connec
 
 
 @final
-class Core(Application):
+class Core(ClientCallbacks):
     """The engine of one client, on the running loop.
 
     Args:
@@ -125,7 +125,7 @@ class Core(Application):
             self._write_acknowledgements,
         )
         self.subscriptions = Subscriptions()
-        self.take_reply: Callable[[Arrival], bool] | None = None  # see ``responses``
+        self.take_reply: Callable[[ReceivedMessage], bool] | None = None  # see ``responses``
         self.end_replies: Callable[[str], None] | None = None
 
         self.session = self._open_session()
@@ -152,7 +152,7 @@ class Core(Application):
         session = registry.open(self.client_id, False, expiry_s, self.limits)
         session.zone = zone
         session.sender = self.publications
-        self.server.drops.heir = self.publications
+        self.server.drops.drop_handler = self.publications
         return session
 
     def _new_dialler(self, urls: list[RemoteUrl], context: ssl.SSLContext | None) -> Dialler:
@@ -346,7 +346,7 @@ class Core(Application):
             message.offset = self._next_offset
             self._next_offset += 1
         if sequence > 0:
-            self.server.producers.published(None, Numbered(_PROGRAM, sequence), now)
+            self.server.producers.published(None, ProducerSequence(_PROGRAM, sequence), now)
         publication = self.publications.add(message.offset, topic)
         self.session.deliver(message, qos, retain, (), False, now)
         if self.inbox.is_full:
@@ -423,7 +423,7 @@ class Core(Application):
 
     # -- receiving -------------------------------------------------------------------------
 
-    def arrived(self, arrival: Arrival, now: Now) -> None:
+    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
         """Take a received message."""
         del now
         if self.take_reply is not None and self.take_reply(arrival):

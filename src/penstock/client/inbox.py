@@ -26,7 +26,7 @@ from penstock.client.message import AGAIN, Message, Settler
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.engine.fifo import Fifo
 from penstock.engine.wire.link import Turn
 from penstock.errors import PenstockError
@@ -81,7 +81,7 @@ class Inbox(Settler):
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, arrival: Arrival) -> None:
+    def put(self, arrival: ReceivedMessage) -> None:
         """Add a received message."""
         message = Message(arrival)
         self._waiting.append(message)

@@ -19,7 +19,7 @@ from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
@@ -69,7 +69,7 @@ class Message:
         "waits",
     )
 
-    def __init__(self, arrival: Arrival) -> None:
+    def __init__(self, arrival: ReceivedMessage) -> None:
         publish = arrival.publish
         self.topic = arrival.topic
         self.payload = publish.payload
@@ -80,7 +80,7 @@ class Message:
         self.attempt = 0
         self.waits = True  # in the inbox, for the first time or again
         self.is_deferred = False  # asking for the next message does not acknowledge it
-        self._arrival: Arrival | None = arrival
+        self._arrival: ReceivedMessage | None = arrival
         self._settler: Settler | None = None
 
     def __repr__(self) -> str:
@@ -133,7 +133,7 @@ class Message:
         return self._arrival is None
 
     @property
-    def arrival(self) -> Arrival | None:
+    def arrival(self) -> ReceivedMessage | None:
         """The engine's record of this message; None once it is settled."""
         return self._arrival
 
@@ -156,7 +156,7 @@ class Message:
         """Forget the settler: no one is told any more how the message is settled."""
         self._settler = None
 
-    def settled(self) -> Arrival | None:
+    def settled(self) -> ReceivedMessage | None:
         """Mark the message as settled, and return the engine's record of it."""
         arrival = self._arrival
         self._arrival = None

@@ -21,7 +21,7 @@ from mypy_extensions import mypyc_attr
 
 from penstock.engine.message import Delivery
 from penstock.engine.reporting import drop_counts
-from penstock.engine.session.outcome import Sender
+from penstock.engine.session.outcome import DeliveryOutcomes
 from penstock.errors import PublishFailed
 from penstock.protocol import reasons
 
@@ -81,7 +81,7 @@ class Publication:
 
 
 @final
-class Publications(Sender):
+class Publications(DeliveryOutcomes):
     """The publications of one client that are on their way."""
 
     def __init__(self) -> None:

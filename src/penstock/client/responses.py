@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from penstock.client.checks import copy_of
 from penstock.client.core import Core
 from penstock.client.message import Message
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.errors import NotConnected
 from penstock.protocol import reasons
 from penstock.protocol.properties import Properties
@@ -70,7 +70,7 @@ class Responses:
         response.add_done_callback(lambda _: self._waiting.pop(correlation, None))
         return asked, response
 
-    def _take(self, arrival: Arrival) -> bool:
+    def _take(self, arrival: ReceivedMessage) -> bool:
         """Take a message if it is a response, and acknowledge it; return whether it was."""
         if arrival.topic != self._topic:
             return False

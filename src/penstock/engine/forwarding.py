@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.message import Message
-from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import SHARE_PREFIX, topic_matches
 from penstock.protocol.kinds import V5
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
@@ -84,7 +84,7 @@ class Forwarding:
         self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
         self._hops_max = hops_max
         self._user_properties = user_properties
-        self._chosen = TopicAnswers(_TOPICS_MAX)
+        self._chosen = TopicCache(_TOPICS_MAX)
         self._first_hop = encode_properties(self._counted(Properties(), 0))
 
     @property

@@ -275,7 +275,7 @@ class Delivery:
             return False
         return stored or self.message is None
 
-    def rest_in_log(self) -> None:
+    def evict_to_log(self) -> None:
         """Let go of the body if the log has it."""
         if self.offset >= 0:
             self.message = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import topic_matches
 
 PRIORITY_MAX: Final = 255
@@ -25,7 +25,7 @@ class TopicPriorities:
 
     def __init__(self, table: dict[str, int]) -> None:
         self._table = table
-        self._answers = TopicAnswers(_CACHED_TOPICS_MAX)
+        self._answers = TopicCache(_CACHED_TOPICS_MAX)
 
     def of(self, topic: str) -> int:
         """Return the priority of ``topic``; 0 when no filter matches it."""

@@ -14,7 +14,7 @@ TOPIC_CHARACTERS_MAX: Final = 4_194_304
 
 
 @final
-class TopicAnswers:
+class TopicCache:
     """One number for each topic asked for lately.
 
     Args:

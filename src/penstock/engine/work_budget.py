@@ -43,7 +43,7 @@ BURST: Final = 5  # shares, for connections that begin in the same turn
 
 
 @final
-class Share:
+class WorkBudget:
     """The work that one connection may do in this turn: ``work_max``, in units."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.batch.effects import Stored
+from penstock.engine.batch.effects import StoredState
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.session.backlog import Backlog
@@ -54,7 +54,7 @@ class BodyReader:
         self._limiter = RepeatLimiter()
         self._is_stopped = False
 
-    def fetch(self, stored: Stored, offsets: list[int]) -> None:
+    def fetch(self, stored: StoredState, offsets: list[int]) -> None:
         """Read the bodies that ``stored`` asked for, if it still wants them."""
         if self._is_stopped or not stored.wants(offsets):
             return
@@ -69,7 +69,7 @@ class BodyReader:
         self._is_stopped = True
 
     def _fetched(
-        self, stored: Stored, offsets: list[int], done: asyncio.Future[dict[int, Message]]
+        self, stored: StoredState, offsets: list[int], done: asyncio.Future[dict[int, Message]]
     ) -> None:
         try:
             bodies = done.result()
@@ -92,10 +92,10 @@ class BodyReader:
             return
         self._supply(stored, offsets, bodies)
 
-    def _read_here(self, stored: Stored, offsets: list[int]) -> None:
+    def _read_here(self, stored: StoredState, offsets: list[int]) -> None:
         if stored.wants(offsets):
             self._supply(stored, offsets, self._read(offsets))
 
-    def _supply(self, stored: Stored, offsets: list[int], bodies: dict[int, Message]) -> None:
+    def _supply(self, stored: StoredState, offsets: list[int], bodies: dict[int, Message]) -> None:
         stored.supply(offsets, bodies, self._now())
         self._supplied()

@@ -24,9 +24,9 @@ from typing import Final, final
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.batch.records import SessionRecord
 from penstock.engine.connection.connection import CONNECTED
-from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import Arrivals
+from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
@@ -91,7 +91,7 @@ class Dialler:
         driver: Driver,
         session: Session,
         limits: EngineLimits,
-        application: Application,
+        application: ClientCallbacks,
         backoff: Backoff,
         connect_timeout_s: float,
         headers: tuple[tuple[str, str], ...] = (),
@@ -107,7 +107,7 @@ class Dialler:
         self.follows_references = False  # of servers to others
         self.elsewhere: RemoteUrl | None = None  # where the next connection goes instead
         self.dials_again = False  # the same address, at once: the application says so
-        self.arrivals = Arrivals()
+        self.arrivals = UnacknowledgedMessages()
         self.connection: ClientConnection | None = None
         self.peer: Peer | None = None
         self._owner = owner
@@ -277,7 +277,7 @@ class Dialler:
         assert connection is not None
         if self.attempt == 0 and self.inherits > 0:
             self.inherits = self.inherits - 1 if connection.inherits else 0
-        self.last_error = connection.closed_because
+        self.last_error = connection.close_reason
         self.reason_code = connection.reason_code
         if self.follows_references and connection.server_reference:
             self._follow(connection.server_reference, connection.reason_code)

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.access.access import Verdict
+from penstock.engine.access.access import AuthResult
 from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import CONNECTED, Connection
@@ -64,7 +64,7 @@ def _expiry_text(expiry_s: int) -> str:
 
 def _refused(peer: Peer) -> str:
     """Return the kind of refusal that ended a connection; repeated log lines are counted by it."""
-    why = peer.connection.closed_because
+    why = peer.connection.close_reason
     kind = why.partition(" (")[0] if why.startswith("CONNECT refused: ") else ""
     return f"refused {peer.wire.listener} {kind}"
 
@@ -234,7 +234,7 @@ class Driver(PeerOwner):
         peer = self._peers.get(link)
         return 0 if peer is None else peer.wire.buffered_bytes()
 
-    def decided(self, link: Link, verdict: Verdict) -> None:
+    def decided(self, link: Link, verdict: AuthResult) -> None:
         """Hand the result of authentication to the client of ``link``, which may be gone."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
@@ -270,7 +270,7 @@ class Driver(PeerOwner):
         if peer.was_connected:
             level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
             name = connection.client_id
-            logger.log(level, "client %s left: %s", name, Sentence(connection.closed_because))
+            logger.log(level, "client %s left: %s", name, Sentence(connection.close_reason))
 
     # -- turns -------------------------------------------------------------------------
 
@@ -363,7 +363,7 @@ class Driver(PeerOwner):
         """Log one line for a connection that we end; for clients never accepted, few lines a
         second."""
         connection = peer.connection
-        if connection.closed_because in ("client disconnected", ""):
+        if connection.close_reason in ("client disconnected", ""):
             return
         peer.close_is_noted = True
         suppressed: int | None = 0
@@ -374,7 +374,7 @@ class Driver(PeerOwner):
                 "closed the connection of %s from %s: %s%s",
                 connection.client_id or "an unknown client",
                 peer.wire.peer,
-                Sentence(connection.closed_because),
+                Sentence(connection.close_reason),
                 f" (and {suppressed} more like this since the last line)" if suppressed else "",
             )
 
@@ -463,7 +463,7 @@ class Driver(PeerOwner):
             if peer is not None and link.draining and link.drained:
                 peer.wire.close()
         self._write_ready()
-        for stored, offsets in commit.wanting:
+        for stored, offsets in commit.body_requests:
             self._bodies.fetch(stored, offsets)
 
     def _fail(self, failure: StoreFailed) -> None:

@@ -45,10 +45,10 @@ class Reading:
         connection = peer.connection
         if peer.is_lost:
             return
-        if connection.hung_up:
+        if connection.peer_closed:
             self._read_the_rest(peer)
             return
-        if not connection.stalled:
+        if not connection.reading_paused:
             if peer.is_paused:
                 peer.is_paused = False
                 self.paused.remove(peer)

@@ -30,8 +30,8 @@ from penstock.auth.external import Answer, AnswersRules, Method
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
-from penstock.engine.access.access import Authenticate, Credentials, Exchange, Verdict
-from penstock.engine.access.login_queue import ShareOptions
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
+from penstock.engine.access.login_queue import LoginQueueOptions
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.services.guarded_exchange import GuardedExchange
@@ -48,7 +48,7 @@ NICENESS: Final = 5
 
 TICK_S: Final = 0.1
 
-Decided = Callable[[Link, Verdict], None]
+Decided = Callable[[Link, AuthResult], None]
 
 
 @final
@@ -113,7 +113,7 @@ class Authentication(Authenticate):
         self._guard.report_to(banned)
         self._outside_guard.report_to(banned)
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         """Return the verdict on a client, or None while it is being checked."""
         users = self._access.users
         username = credentials.username
@@ -124,14 +124,14 @@ class Authentication(Authenticate):
         if users is None or username is None:
             # Without a password file a name proves nothing: its client is anonymous.
             if credentials.anonymous_allowed:
-                return Verdict(reasons.SUCCESS)
-            return Verdict(reasons.NOT_AUTHORIZED, detail="anonymous: listener.allow_anonymous")
+                return AuthResult(reasons.SUCCESS)
+            return AuthResult(reasons.NOT_AUTHORIZED, detail="anonymous: listener.allow_anonymous")
         if credentials.password is None:
-            return Verdict(reasons.BAD_USER_NAME_OR_PASSWORD, detail="no password")
+            return AuthResult(reasons.BAD_USER_NAME_OR_PASSWORD, detail="no password")
         digest = self._verified.key_of(username, credentials.password)
         if self._verified.knows(digest, link, time.monotonic()):
             self._remembered += 1
-            return Verdict(reasons.SUCCESS, username)
+            return AuthResult(reasons.SUCCESS, username)
         decoy = "" if is_listed else self._decoys.line(username)
         work = partial(_verified, users, username, credentials.password, decoy)
         key = (self._guard.lane(credentials.address), digest)
@@ -178,7 +178,7 @@ class Authentication(Authenticate):
         if self._outside is not None:
             self._outside.close()
 
-    def _ask(self, method: Method, credentials: Credentials, link: Link) -> Verdict | None:
+    def _ask(self, method: Method, credentials: Credentials, link: Link) -> AuthResult | None:
         assert self._outside is not None
         username = credentials.username or ""
         shown = self._verified.key_of(username, credentials.password or b"")
@@ -194,7 +194,7 @@ class Authentication(Authenticate):
             self._outside.begin()
 
     def _given_up(self, check: Check) -> None:
-        self._report(check, Verdict(reasons.CONNECTION_RATE_EXCEEDED))
+        self._report(check, AuthResult(reasons.CONNECTION_RATE_EXCEEDED))
 
     def _concluded(
         self, guard: LoginGuard[Check], check: Check, future: asyncio.Future[Answer | None]
@@ -212,7 +212,7 @@ class Authentication(Authenticate):
         address = check.credentials.address
         if answer is None:
             logger.error("a client could not be authenticated: %s", failure)
-            self._report(check, Verdict(reasons.SERVER_UNAVAILABLE))
+            self._report(check, AuthResult(reasons.SERVER_UNAVAILABLE))
         elif answer.reason_code == reasons.SUCCESS:
             guard.succeeds(address, check.name)
             self._report(check, self._admitting(check, answer))
@@ -220,17 +220,17 @@ class Authentication(Authenticate):
             if answer.reason_code == reasons.BAD_USER_NAME_OR_PASSWORD:
                 for _ in check.links:
                     guard.fails(address, check.name)
-            self._report(check, Verdict(answer.reason_code, detail=answer.detail))
+            self._report(check, AuthResult(answer.reason_code, detail=answer.detail))
 
-    def _admitting(self, check: Check, answer: Answer) -> Verdict:
+    def _admitting(self, check: Check, answer: Answer) -> AuthResult:
         access = self._access
         if check.basis is access.users:
             self._verified.remember(check.key[1], check.links[-1], time.monotonic())
-            return Verdict(reasons.SUCCESS, answer.username)
+            return AuthResult(reasons.SUCCESS, answer.username)
         authorize = AnswersRules(access.granted, answer.rules, access.access_list)
-        return Verdict(reasons.SUCCESS, answer.username, authorize, answer.lasts_s)
+        return AuthResult(reasons.SUCCESS, answer.username, authorize, answer.lasts_s)
 
-    def _report(self, check: Check, verdict: Verdict) -> None:
+    def _report(self, check: Check, verdict: AuthResult) -> None:
         for link in check.links:
             if self._decided is not None:
                 self._decided(link, verdict)
@@ -253,7 +253,7 @@ def _verified(users: Users, username: str, password: bytes, decoy: str) -> Answe
 
 
 def _guard(settings: AccessSettings) -> LoginGuard[Check]:
-    options = ShareOptions(
+    options = LoginQueueOptions(
         settings.failures_burst,
         settings.failure_delay_s,
         settings.failure_delay_s_max,

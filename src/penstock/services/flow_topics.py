@@ -24,7 +24,7 @@ from typing import Final, final
 
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import LIMITS
-from penstock.engine.operating.flow import Flow, flow_of
+from penstock.engine.operating.flow import FlowSnapshot, flow_of
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
 from penstock.engine.topics import FLOW_TOPIC, TOPIC_BYTES_MAX
@@ -47,7 +47,7 @@ def topic_level(name: str) -> str:
     return level
 
 
-def as_json(flow: Flow, buffered_bytes: int) -> bytes:
+def as_json(flow: FlowSnapshot, buffered_bytes: int) -> bytes:
     """Return one client's flow as a JSON object; docs/sys_topics.md explains every name."""
     return json.dumps(
         {

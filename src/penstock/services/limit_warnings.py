@@ -21,7 +21,7 @@ from typing import Final, final
 
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.memory.limit_usage import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -58,7 +58,7 @@ class LimitWarnings:
     def __init__(self, effects: Effects, warning_s: float) -> None:
         self._effects = effects
         self._warning_s = warning_s
-        self._watched: list[tuple[float, int, AtLimit, float]] = []  # heap; warned of since
+        self._watched: list[tuple[float, int, LimitUsage, float]] = []  # heap; warned of since
         self._entries = count()
         self._lines = 0
         self._unnamed = 0
@@ -82,7 +82,7 @@ class LimitWarnings:
             _, _, at_limit, warned_s = heappop(self._watched)
             self._look_at(at_limit, warned_s, now_s)
 
-    def _look_at(self, at_limit: AtLimit, warned_s: float, now_s: float) -> None:
+    def _look_at(self, at_limit: LimitUsage, warned_s: float, now_s: float) -> None:
         lasts_s = at_limit.lasts_s(now_s)
         if at_limit.since_s < 0:
             at_limit.watched = False
@@ -110,7 +110,7 @@ class LimitWarnings:
             )
             self._watch(at_limit, now_s + RECHECK_S, at_limit.since_s)
 
-    def _watch(self, at_limit: AtLimit, due_s: float, warned_s: float) -> None:
+    def _watch(self, at_limit: LimitUsage, due_s: float, warned_s: float) -> None:
         heappush(self._watched, (due_s, next(self._entries), at_limit, warned_s))
 
     def _say(self, level: int, message: str, *args: object) -> None:
@@ -123,7 +123,7 @@ class LimitWarnings:
     def _end_interval(self, now_s: float) -> None:
         self._interval_ends_s = now_s + LINES_INTERVAL_S
         self._lines = 0
-        refused = self._effects.kept.sessions_refused
+        refused = self._effects.budget.sessions_refused
         if refused > self._sessions_refused:
             logger.warning(
                 "%d sessions, subscriptions or wills were refused: there is no room for more in"

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeAlias, final
 
 from penstock.auth.external import Answer
-from penstock.engine.access.access import Credentials, Verdict
+from penstock.engine.access.access import AuthResult, Credentials
 from penstock.engine.access.login_queue import Attempt
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
@@ -103,7 +103,7 @@ class Checks:
         """Clients that wait."""
         return self._guard.shares.waiting + self._joined
 
-    def submit(self, check: Check, link: Link) -> Verdict | None:
+    def submit(self, check: Check, link: Link) -> AuthResult | None:
         """Let ``link`` wait for this check, or one like it; return the refusal if it may not."""
         guard = self._guard
         address = check.credentials.address
@@ -114,12 +114,12 @@ class Checks:
             same.links.append(link)
             return None
         if same is not None or not guard.shares.has_room(lane):
-            return Verdict(reasons.SERVER_BUSY)
+            return AuthResult(reasons.SERVER_BUSY)
         check.links.append(link)
         source = guard.source(address)
         if not guard.shares.push(source, lane, check.name, check, time.monotonic()):
             guard.refuses(address, check.name)
-            return Verdict(reasons.CONNECTION_RATE_EXCEEDED)
+            return AuthResult(reasons.CONNECTION_RATE_EXCEEDED)
         self._checks[check.key] = check
         self.begin()
         return None

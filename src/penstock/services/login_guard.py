@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, final
 
-from penstock.engine.access.login_queue import LoginShares, ShareOptions
+from penstock.engine.access.login_queue import LoginQueue, LoginQueueOptions
 from penstock.engine.addresses import source_of
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
@@ -34,8 +34,8 @@ class LoginGuard(Generic[T]):
         exempt: networks that many users share.
     """
 
-    def __init__(self, options: ShareOptions, waiting_max: int, exempt: Sequence[str]) -> None:
-        self.shares: LoginShares[T] = LoginShares(options, waiting_max)
+    def __init__(self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]) -> None:
+        self.shares: LoginQueue[T] = LoginQueue(options, waiting_max)
         self.failed = 0
         self.refused = 0  # without a check: too many failures, or too many wait
         self._options = options

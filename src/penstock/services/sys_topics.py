@@ -171,7 +171,7 @@ class SysTopics:
     def _state(self) -> list[tuple[str, object]]:
         server = self._server
         router = server.router
-        kept = server.effects.kept
+        budget = server.effects.budget
         log = self._store.log_extent()
         stored = log.end - log.earliest + len(router.retained)
         return [
@@ -180,13 +180,13 @@ class SysTopics:
             ("store/messages/bytes", log.size_bytes),
             ("retained messages/count", len(router.retained)),
             ("retained messages/bytes", router.retained.size_bytes),
-            ("sessions/bytes", kept.sessions_bytes),
-            ("sessions/refused", kept.sessions_refused),
+            ("sessions/bytes", budget.sessions_bytes),
+            ("sessions/refused", budget.sessions_refused),
             ("half_received/bytes", server.half_received.size_bytes),
             ("half_received/closed", server.half_received.closed),
-            ("queues/qos0/bytes", kept.qos0_bytes),
-            ("queues/packed/bytes", kept.packed_bytes),
-            ("queues/waiting/bytes", kept.waiting_bytes + kept.held_back_bytes),
+            ("queues/qos0/bytes", budget.qos0_bytes),
+            ("queues/packed/bytes", budget.packed_bytes),
+            ("queues/waiting/bytes", budget.waiting_bytes + budget.blocked_bytes),
             ("unsent/bytes", server.effects.unsent_bytes + server.effects.buffered_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),

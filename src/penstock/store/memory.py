@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final, final
 
 from penstock.engine.batch.effects import Commit
-from penstock.engine.batch.packed_run import Run, join
+from penstock.engine.batch.packed_run import PackedRun, join
 from penstock.engine.batch.records import (
     InboundPage,
     ProducerRecord,
@@ -52,7 +52,7 @@ class MemoryStore:
         self._progress: dict[int, Progress] = {}
         self._pages: dict[int, dict[int, WindowPage]] = {}  # by session, and their numbers
         self._inbound: dict[int, dict[int, int]] = {}  # the same
-        self._segments: dict[int, dict[int, Run]] = {}
+        self._segments: dict[int, dict[int, PackedRun]] = {}
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
         self._producers: dict[str, ProducerRecord] = {}
@@ -70,7 +70,7 @@ class MemoryStore:
             whole = _with_pages(progress, [pages[at] for at in sorted(pages)], inbound)
             recovered.progress[number] = whole
         for number, segments in self._segments.items():
-            runs: list[Run] = []
+            runs: list[PackedRun] = []
             for first in sorted(segments):
                 join(runs, segments[first].copy())  # the session changes what it takes up
             recovered.queues[number] = runs

@@ -14,7 +14,7 @@ from array import array
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import Progress, squares_of
 from penstock.engine.session.inbound import ids_in, pages_of
 from penstock.engine.session.queue import PRIORITY_SHIFT
@@ -189,7 +189,7 @@ class QueueExaminer:
 
     def _take_segment(self, key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])
-        left: list[Run] = []
+        left: list[PackedRun] = []
         is_changed = False
         for run in records.decode_segment(value):
             lane = run.first >> PRIORITY_SHIFT
@@ -218,7 +218,7 @@ class QueueExaminer:
                 "queue", encode_key(number) + encode_key(run.first), records.encode_segment(run)
             )
 
-    def _note_bounds(self, lane: _Lane, run: Run) -> None:
+    def _note_bounds(self, lane: _Lane, run: PackedRun) -> None:
         if lane in self._stored:
             first, end = self._stored[lane]
             self._stored[lane] = (min(first, run.first), max(end, run.end))
@@ -234,9 +234,9 @@ class QueueExaminer:
             return spans[0][0] <= min(offsets) and max(offsets) < spans[0][1]
         return all(self._found.holds(offset) for offset in offsets)
 
-    def _whole_parts(self, number: int, run: Run, passed: int) -> list[Run]:
+    def _whole_parts(self, number: int, run: PackedRun, passed: int) -> list[PackedRun]:
         """``run`` from position ``passed`` on, without those whose bodies are lost."""
-        parts: list[Run] = []
+        parts: list[PackedRun] = []
         for position in range(passed, len(run)):
             offset = run.offsets[position]
             if not self._is_there(number, offset, "the message queue"):
@@ -244,7 +244,7 @@ class QueueExaminer:
             sequence, size = run.first + position, run.sizes[position]
             kind = run.table[run.kinds[position]]
             if not parts or not parts[-1].add(sequence, offset, size, kind):
-                parts.append(Run(sequence))
+                parts.append(PackedRun(sequence))
                 parts[-1].add(sequence, offset, size, kind)
         return parts
 

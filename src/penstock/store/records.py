@@ -12,14 +12,14 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from penstock.engine.batch.packed_run import Kind, Run
+from penstock.engine.batch.packed_run import Kind, PackedRun
 from penstock.engine.batch.records import (
-    HeldEntry,
     LaneEntry,
     ProducerRecord,
     Progress,
     SessionRecord,
     SubscriptionRecord,
+    UnreleasedEntry,
     WillRecord,
     WindowEntry,
     WindowPage,
@@ -70,7 +70,7 @@ class _Progress1(msgspec.Struct, array_like=True):
     inbound: list[int]
     shared: list[_Shared1] = []  # from here on missing in the oldest stores
     lanes: list[LaneEntry] = []
-    held: list[HeldEntry] = []
+    held: list[UnreleasedEntry] = []
     window_sizes: list[int] = []
     sent_below: int = 0
 
@@ -82,7 +82,7 @@ class _Progress2(msgspec.Struct, array_like=True):
     queue_head: int
     next_sequence: int
     lanes: list[LaneEntry]
-    held: list[HeldEntry]
+    held: list[UnreleasedEntry]
     sent_below: int
     window_len: int
     next_place: int
@@ -283,7 +283,7 @@ def decode_inbound(value: bytes) -> int:
     return _inbound.decode(value)[1]
 
 
-def encode_segment(segment: Run) -> bytes:
+def encode_segment(segment: PackedRun) -> bytes:
     """Return the value under (session number, first sequence)."""
     return _encode(
         (
@@ -297,23 +297,23 @@ def encode_segment(segment: Run) -> bytes:
     )
 
 
-def decode_segment(value: bytes) -> list[Run]:
+def decode_segment(value: bytes) -> list[PackedRun]:
     """Inverse of ``encode_segment``; one of layout 1 may take several runs."""
-    runs: list[Run] = []
+    runs: list[PackedRun] = []
     if value[1] == _LAYOUT:  # the first element of the array, a small number
         kept = _segment_1.decode(value)
         shared = {sequence: (name, qos, retain) for sequence, name, qos, retain in kept.shared}
         for sequence, offset, qos, retain, ids in kept.entries:
             kind = (qos, retain, ids, shared.get(sequence))
             if not runs or not runs[-1].add(sequence, offset, 0, kind):
-                runs.append(Run(sequence))
+                runs.append(PackedRun(sequence))
                 runs[-1].add(sequence, offset, 0, kind)
         return runs
     _, first, offsets, sizes, kinds, table = _segment_2.decode(value)
     count = len(kinds)
     if (len(offsets), len(sizes)) != (8 * count, 4 * count) or max(kinds, default=-1) >= len(table):
         raise msgspec.ValidationError("the columns of a queue's segment do not fit together")
-    run = Run(first)
+    run = PackedRun(first)
     run.offsets = _numbers("q", offsets)
     run.sizes = _numbers("I", sizes)
     run.kinds = bytearray(kinds)

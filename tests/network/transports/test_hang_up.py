@@ -62,7 +62,7 @@ def paused(
     return stream, below
 
 
-def heir(limited: Transports, clients: Clients, topic: str) -> RawClient:
+def drop_handler(limited: Transports, clients: Clients, topic: str) -> RawClient:
     client = clients.join(limited.broker, topic.replace("/", "-"), 4)
     client.subscribe(f"{topic}/#")
     return client
@@ -73,7 +73,7 @@ def test_what_was_sent_before_the_end_is_handled(
     limited: Transports, clients: Clients, name: str, how: str
 ) -> None:
     """QoS 0 messages and the DISCONNECT that lay unread: all arrive, and no will does."""
-    heirs = {kind: heir(limited, clients, f"{name}/{kind}") for kind in TRANSPORTS}
+    heirs = {kind: drop_handler(limited, clients, f"{name}/{kind}") for kind in TRANSPORTS}
     opened = []
     for kind in TRANSPORTS:
         topic = f"{name}/{kind}"
@@ -96,7 +96,7 @@ def test_a_connection_that_breaks_is_noticed(
     limited: Transports, clients: Clients, name: str
 ) -> None:
     """Not read for half a minute, and reset: its will is published long before."""
-    heirs = {kind: heir(limited, clients, f"{name}/{kind}") for kind in TRANSPORTS}
+    heirs = {kind: drop_handler(limited, clients, f"{name}/{kind}") for kind in TRANSPORTS}
     for kind in TRANSPORTS:
         _, below = paused(limited, kind, f"{name}{kind}", f"{name}/{kind}", 600_000)
         hang_up(below, "reset")

@@ -9,7 +9,7 @@ import pytest
 from penstock.cli.message_format import NotJson, Received, as_json, parse_format
 from penstock.cli.printing import Printing
 from penstock.client import Message
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties
@@ -30,7 +30,7 @@ def message(
     payload: bytes = b"hello", topic: str = "a/b", properties: Properties | None = None
 ) -> Message:
     publish = Publish(topic, payload, 1, True, True, 7, properties)
-    return Message(Arrival(publish, topic))
+    return Message(ReceivedMessage(publish, topic))
 
 
 def received(payload: bytes = b"hello", properties: Properties | None = None) -> Received:

@@ -170,7 +170,7 @@ class Bench:
         line.send(packet)
         self.commit()
         answer = line.read()
-        assert len(answer) > 0, line.connection.closed_because
+        assert len(answer) > 0, line.connection.close_reason
         connack = answer[0]
         assert isinstance(connack, Connack)
         self._written[line.connection.link] = bytearray(
@@ -236,7 +236,7 @@ class Bench:
             if not release.link.closed:
                 written += b"".join(release.pieces)
             release.done()
-        for stored, asked in commit.wanting:
+        for stored, asked in commit.body_requests:
             stored.supply(asked, self.store.read(asked), self.now)
 
     def commit(self) -> None:

@@ -7,9 +7,9 @@ from typing import Final, final
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import CONNECTED
-from penstock.engine.dialling.client_callbacks import Application
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import Arrival, Arrivals
+from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import Drops
@@ -24,7 +24,7 @@ DONE: Final = 0
 
 
 @final
-class Rig(Application):
+class Rig(ClientCallbacks):
     """A client, its session, and what it writes; each turn is committed at once."""
 
     def __init__(
@@ -41,8 +41,8 @@ class Rig(Application):
         self.drops = Drops()
         expiry_s = NEVER_EXPIRES_S if stored else 0
         self.session = Session("c", 1, expiry_s, self.effects, self.limits, self.drops)
-        self.arrivals = Arrivals()
-        self.came: list[Arrival] = []
+        self.arrivals = UnacknowledgedMessages()
+        self.came: list[ReceivedMessage] = []
         self.told: list[Packet] = []
         self.ends = 0
         self.answer: bytes | None = None
@@ -79,7 +79,7 @@ class Rig(Application):
         if self.subscribes_at_once:
             self.connection.subscribe([Subscription("a", 1)])
 
-    def arrived(self, arrival: Arrival, now: Now) -> None:
+    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
         del now
         self.came.append(arrival)
 
@@ -109,7 +109,7 @@ class Rig(Application):
             for release in commit.releases:
                 data += b"".join(release.pieces) if release.link is self.connection.link else b""
                 release.done()
-            for stored, offsets in commit.wanting:
+            for stored, offsets in commit.body_requests:
                 stored.supply(offsets, self.store.read(offsets), self.now)
         self._listener.feed(data)
         packets: list[Packet] = []

@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from penstock.auth.acl import AccessList, Rule
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import FOR_GOOD
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
@@ -34,8 +34,8 @@ from penstock.protocol.packets import (
 from tests.unit.engine.bench import Bench, Line, publishes
 
 VERSIONS: Final = (3, 4, 5)
-ALICE: Final = Verdict(reasons.SUCCESS, "alice")
-REFUSED: Final = Verdict(reasons.BAD_USER_NAME_OR_PASSWORD)
+ALICE: Final = AuthResult(reasons.SUCCESS, "alice")
+REFUSED: Final = AuthResult(reasons.BAD_USER_NAME_OR_PASSWORD)
 
 
 class Later(Authenticate):
@@ -44,7 +44,7 @@ class Later(Authenticate):
     def __init__(self) -> None:
         self.asked: list[tuple[Credentials, Link]] = []
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         self.asked.append((credentials, link))
         return None
 
@@ -52,9 +52,9 @@ class Later(Authenticate):
 class ByName(Authenticate):
     """Believes every user name."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
-        return Verdict(reasons.SUCCESS, credentials.username)
+        return AuthResult(reasons.SUCCESS, credentials.username)
 
 
 def connect(version: int = 5, **more: object) -> Connect:
@@ -99,12 +99,12 @@ def test_nothing_is_answered_before_the_verdict(version: int) -> None:
 def test_the_log_is_told_who_a_refused_client_says_it_is() -> None:
     bench, _, line = pending()
     line.connection.decided(REFUSED, bench.now)
-    said = line.connection.closed_because
+    said = line.connection.close_reason
     assert said == "CONNECT refused: bad user name or password (client 'c', user 'alice')"
     hostile = Bench(authenticate=Later()).line(5)
     hostile.send(connect(client_id=500 * "x", username=500 * "y"))
     hostile.connection.decided(REFUSED, bench.now)
-    assert len(hostile.connection.closed_because) < 200
+    assert len(hostile.connection.close_reason) < 200
     assert "secret" not in said
 
 
@@ -124,7 +124,7 @@ def test_the_log_is_told_who_a_refused_client_says_it_is() -> None:
 def test_each_version_is_refused_with_its_own_code(code: int, version: int, told: int) -> None:
     """[MQTT-3.1.4-2] [MQTT3-3.1.4-5] [MQTT-3.2.2-7]"""
     bench, _, line = pending(version)
-    line.connection.decided(Verdict(code), bench.now)
+    line.connection.decided(AuthResult(code), bench.now)
     data = bench.take_ready(line)
     assert (data[0], data[2:4]) == (0x20, bytes([0, told]))
     assert line.connection.link.closed
@@ -156,7 +156,7 @@ def test_packets_in_the_same_read_as_connect_wait_too() -> None:
     assert bench.server.effects.next_offset == 0
     line.connection.decided(ALICE, bench.now)
     assert bench.server.effects.next_offset == 1
-    assert line.connection.closed_because == "client disconnected"
+    assert line.connection.close_reason == "client disconnected"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -172,14 +172,14 @@ def test_packets_of_a_refused_client_are_never_handled(version: int) -> None:
 
 def test_a_client_that_waits_is_not_read_from() -> None:
     bench, _, line = pending()
-    before = line.connection.stalled
+    before = line.connection.reading_paused
     line.connection.decided(ALICE, bench.now)
-    assert (before, line.connection.stalled) == (True, False)
+    assert (before, line.connection.reading_paused) == (True, False)
 
 
 def test_who_is_let_in_for_a_time_is_sent_away_then() -> None:
     bench, _, line = pending()
-    line.connection.decided(Verdict(reasons.SUCCESS, "alice", lasts_s=10.0), bench.now)
+    line.connection.decided(AuthResult(reasons.SUCCESS, "alice", lasts_s=10.0), bench.now)
     bench.commit()
     line.read()
     ends_s = bench.now.monotonic_s + 10.0
@@ -247,7 +247,7 @@ def test_what_a_client_left_before_its_verdict_counts_as_if_it_had_stayed(
     bench.commit()
     arrived = [(packet.topic, packet.payload) for packet in publishes(subscriber.read())]
     assert arrived == [("t", b"0"), ("t", b"1")] + ([] if farewell else [("will", b"gone")])
-    assert line.connection.closed_because == ("client disconnected" if farewell else "cut")
+    assert line.connection.close_reason == ("client disconnected" if farewell else "cut")
     assert list(bench.server.connections) == ["watcher"]
 
 
@@ -258,7 +258,7 @@ def test_what_a_client_left_that_is_refused_is_nothing(version: int) -> None:
     line.cut()
     line.connection.decided(REFUSED, bench.now)
     assert bench.server.effects.next_offset == 0
-    assert line.connection.closed_because.startswith("CONNECT refused")
+    assert line.connection.close_reason.startswith("CONNECT refused")
     assert bench.server.registry.sessions == {}
 
 
@@ -283,7 +283,7 @@ def test_a_client_that_left_takes_over_from_nobody(version: int, is_read_still: 
     assert present.read() == []
     assert bench.server.effects.next_offset == 0, "what it left is not published"
     said = "left before it was let in, and its client is connected again"
-    assert left.connection.closed_because == said
+    assert left.connection.close_reason == said
 
 
 def test_a_client_whose_connect_is_read_after_its_end_takes_over_from_nobody() -> None:
@@ -307,7 +307,7 @@ def test_a_client_that_left_no_whole_packet_is_gone_at_once(rest: bytes) -> None
     bench, _, line = pending()
     line.receive(rest)
     line.cut()
-    assert line.connection.closed_because == "cut"
+    assert line.connection.close_reason == "cut"
     line.connection.decided(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
 
@@ -318,7 +318,7 @@ def test_a_client_that_left_waits_no_longer_than_the_connect_timeout() -> None:
     line.cut()
     bench.pass_s(11)
     line.connection.tick(bench.now)
-    assert line.connection.closed_because == "not authenticated within the connect timeout"
+    assert line.connection.close_reason == "not authenticated within the connect timeout"
     line.connection.decided(ALICE, bench.now)
     assert bench.server.registry.sessions == {}
 
@@ -336,7 +336,7 @@ def test_the_rest_of_a_client_above_its_rate_that_left_waits_for_its_verdict_too
     assert len(port.asked) == 1
     line.connection.decided(ALICE, bench.now)
     assert bench.server.effects.next_offset == 1
-    assert line.connection.closed_because == "cut"
+    assert line.connection.close_reason == "cut"
 
 
 def test_a_session_that_expires_meanwhile_is_not_present() -> None:
@@ -679,8 +679,8 @@ def _refused(version: int = 5, *, will: Will | None = None, user: str | None = "
     bench.server.bans.ban("user", "mallory", FOR_GOOD, "guesses")
     line = bench.line(version)
     line.send(connect(version, will=will, username=user))
-    line.connection.decided(Verdict(reasons.SUCCESS, user), bench.now)
-    return line.connection.closed_because
+    line.connection.decided(AuthResult(reasons.SUCCESS, user), bench.now)
+    return line.connection.close_reason
 
 
 def test_the_log_is_told_more_than_the_client() -> None:

@@ -6,10 +6,10 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.limits import SPILL, EngineLimits
 from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import Kept
+from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.session.lane import HEAD_LEN_MAX_AWAY
 from penstock.engine.wire.link import Link
@@ -33,9 +33,9 @@ KIB: Final = 1024
 class ByName(Authenticate):
     """Believes every user name."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
-        return Verdict(reasons.SUCCESS, credentials.username)
+        return AuthResult(reasons.SUCCESS, credentials.username)
 
 
 def bench_of(**limits: float) -> Bench:
@@ -84,7 +84,7 @@ def test_eternal_sessions_of_one_user_leave_room_for_others(version: int) -> Non
     bench = bench_of(v31_client_id_len_max=100)
     count = fill(bench, "hog", version=version)
     assert 10 <= count <= 13
-    assert bench.server.effects.kept.sessions_bytes < 60 * KIB
+    assert bench.server.effects.budget.sessions_bytes < 60 * KIB
     assert connect(bench, "c", "other")[1].reason_code == reasons.SUCCESS
 
 
@@ -133,7 +133,7 @@ def test_a_will_takes_the_place_of_the_one_before_in_its_users_share() -> None:
 
 
 def test_a_share_may_be_used_up_to_its_last_byte() -> None:
-    account = Account("user", Kept(retained_bytes_max=1000), 0.25)
+    account = Account("user", MemoryBudget(retained_bytes_max=1000), 0.25)
     assert account.has_room_for_retained(250)
     assert not account.has_room_for_retained(251)
 
@@ -142,7 +142,7 @@ def test_sessions_of_one_user_have_a_number() -> None:
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40), "hog") == 10
     bench = bench_of(sessions_bytes_max=0, sessions_per_user_max=7)
     assert fill(bench, "hog") == 7
-    assert bench.server.effects.kept.sessions_refused == 1
+    assert bench.server.effects.budget.sessions_refused == 1
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40, share_max=1.0), "hog") == 40
 
 
@@ -164,8 +164,8 @@ def test_an_account_is_known_after_a_restart_and_forgotten_with_its_last_session
     for session in list(bench.server.registry.sessions.values()):
         bench.server.registry.end(session, bench.now)
     assert accounts.count == 0
-    kept = bench.server.effects.kept
-    assert (kept.sessions_bytes, kept.qos0_bytes, kept.packed_bytes) == (0, 0, 0)
+    budget = bench.server.effects.budget
+    assert (budget.sessions_bytes, budget.qos0_bytes, budget.packed_bytes) == (0, 0, 0)
     assert connect(bench, "c", None, "192.0.2.9:2")[1].reason_code == reasons.SUCCESS
 
 
@@ -181,7 +181,7 @@ def test_qos_0_that_waits_for_one_user_leaves_room_for_others() -> None:
     line.cut()
     for number in range(200):
         bench.publish_qos0(f"hog/{number % 10}", bytes(KIB))
-    assert 25 * KIB <= bench.server.effects.kept.qos0_bytes <= 27 * KIB
+    assert 25 * KIB <= bench.server.effects.budget.qos0_bytes <= 27 * KIB
     assert bench.server.drops.counts[drops.MEMORY_FULL] > 170
     bench.publish_qos0("other", bytes(KIB))
     assert bench.server.registry.sessions["c"].queue_length == 1
@@ -212,7 +212,7 @@ def test_what_spills_for_one_user_leaves_room_for_others() -> None:
         publisher.read()
         queue = bench.server.registry.sessions[user].queue_length
         assert queue == HEAD_LEN_MAX_AWAY + 100
-    assert bench.server.effects.kept.packed_bytes == 13 * 200
+    assert bench.server.effects.budget.packed_bytes == 13 * 200
 
 
 def retain(bench: Bench, username: str, count: int, prefix: str = "") -> list[int]:

@@ -4,7 +4,7 @@ from typing import final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import FOR_GOOD, USER
 from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import NEVER_EXPIRES_S
@@ -41,7 +41,7 @@ from tests.unit.engine.bench import Bench, publishes
 class Later(Authenticate):
     """Owes every answer."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return None
 
@@ -145,7 +145,7 @@ def test_whoever_is_let_in_when_it_has_begun_is_refused() -> None:
     line.send(Connect("c"))
     draining = Draining(reasons.SERVER_MOVED, "other", 4.0, bench.now)
     drain(bench.server, draining)
-    line.connection.decided(Verdict(reasons.SUCCESS), bench.now)
+    line.connection.decided(AuthResult(reasons.SUCCESS), bench.now)
     bench.commit()
     (answer,) = line.read()
     assert isinstance(answer, Connack)
@@ -179,7 +179,7 @@ def test_so_many_a_second_are_sent_away(bench: Bench) -> None:
     assert packet.properties.server_reference == "other"
     late, answer = bench.connect(Connect("late", 4, True, 0))
     assert answer.reason_code == reasons.SERVER_UNAVAILABLE  # 3 on the wire
-    assert late.connection.closed_because.startswith("CONNECT refused")
+    assert late.connection.close_reason.startswith("CONNECT refused")
     assert end_drain(bench.server)
     assert not end_drain(bench.server)
     assert told(bench) == ["end_drain"]

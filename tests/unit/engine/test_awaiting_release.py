@@ -8,7 +8,7 @@ from penstock.auth.acl import AccessList, Rule
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting import drop_counts as drops
-from penstock.engine.session.awaiting_release import HeldMessages
+from penstock.engine.session.awaiting_release import AwaitingRelease
 from penstock.protocol.kinds import V5, V31, V311
 from penstock.protocol.packets import (
     Connect,
@@ -39,7 +39,7 @@ def exchange(line: Line, *packets: Packet) -> list[Packet]:
     return line.read()
 
 
-def messages_held(line: Line) -> HeldMessages:
+def messages_held(line: Line) -> AwaitingRelease:
     """What the client's session holds."""
     held = line.session._inbound.held
     assert held is not None
@@ -230,9 +230,9 @@ def test_a_retained_message_is_set_by_its_pubrel() -> None:
     assert held.bench.server.router.retained.get("t") is None
     held.crash()
     exchange(held.line, Pubrel(4))
-    kept = held.bench.server.router.retained.get("t")
-    assert kept is not None
-    assert kept.payload == b"4"
+    budget = held.bench.server.router.retained.get("t")
+    assert budget is not None
+    assert budget.payload == b"4"
 
 
 def test_it_is_dated_by_its_pubrel() -> None:
@@ -355,14 +355,14 @@ def test_memory_has_a_bound_and_the_log_the_rest(durable: bool) -> None:
     line = bench.join("p", V31, durable=durable)
     for number in range(1, 21):
         exchange(line, Publish("t", b"%d" % number + b"." * 40, 2, packet_id=number))
-    kept = messages_held(line)
-    assert 0 < kept.size_bytes <= 500
-    assert len(kept) == 20
+    budget = messages_held(line)
+    assert 0 < budget.size_bytes <= 500
+    assert len(budget) == 20
     exchange(line, *[Pubrel(number) for number in range(1, 21)])
     assert [body.rstrip(b".") for body in payloads(subscriber)] == [
         b"%d" % number for number in range(1, 21)
     ]
-    assert kept.size_bytes == 0
+    assert budget.size_bytes == 0
 
 
 # -- what is never released ----------------------------------------------------------------
@@ -385,7 +385,7 @@ def test_the_timeout_goes_on_while_the_client_is_away(crash: bool) -> None:
     held.bench.pass_s(1)
     held.bench.commit()
     assert (held.not_released, session.lowest_offset()) == (3, -1)
-    assert held.bench.server.effects.kept.unreleased_bytes == 0
+    assert held.bench.server.effects.budget.unreleased_bytes == 0
     assert held.bench.store.recover().progress[session.number].held == []
 
 
@@ -423,17 +423,17 @@ def test_all_that_waits_has_a_bound_by_bytes(durable: bool) -> None:
     body = bytes(100)
     packets = [Publish("t", body, 2, packet_id=number) for number in range(1, 10)]
     assert exchange(line, *packets) == [Pubrec(1), Pubrec(2), Pubrec(3)]
-    kept = bench.server.effects.kept
-    assert kept.unreleased_bytes == 3 * one_bytes
+    budget = bench.server.effects.budget
+    assert budget.unreleased_bytes == 3 * one_bytes
     other = bench.join("other", V31, durable=durable)
     other.send(Publish("t", body, 2, packet_id=1))
-    assert "PUBREL" in (other.connection.closed_because or "")
+    assert "PUBREL" in (other.connection.close_reason or "")
     assert exchange(line, Pubrel(1)) == [Pubcomp(1), Pubrec(4)]
     other = bench.join("other", V5)
     assert exchange(other, Publish("t", body, 2, packet_id=1)) == [Pubrec(1)], "it is not held"
     for number in range(2, 10):
         exchange(line, Pubrel(number))
-    assert kept.unreleased_bytes == 0
+    assert budget.unreleased_bytes == 0
     assert len(payloads(subscriber)) > 0
 
 
@@ -452,11 +452,11 @@ def test_what_is_unreleased_counts_by_user_and_ends_with_its_session() -> None:
         assert exchange(line, *sent) == [Pubrec(1), Pubrec(2), Pubrec(3)]
         lines.append(line)
     bench.restart()
-    kept = bench.server.effects.kept
-    assert kept.unreleased_bytes == 6 * one_bytes
+    budget = bench.server.effects.budget
+    assert budget.unreleased_bytes == 6 * one_bytes
     for session in list(bench.server.registry.sessions.values()):
         bench.server.registry.end(session, bench.now)
-    assert kept.unreleased_bytes == 0
+    assert budget.unreleased_bytes == 0
 
 
 def test_no_room_for_what_was_held_back_ends_its_connection_and_nobody_elses() -> None:
@@ -471,6 +471,6 @@ def test_no_room_for_what_was_held_back_ends_its_connection_and_nobody_elses() -
     line.send(Pubrel(1), message(2))  # the first body is only in the log, so the second waits
     assert line.connection.held_back_count == 1
     bench.commit()
-    assert "PUBREL" in line.connection.closed_because
+    assert "PUBREL" in line.connection.close_reason
     other.send(Pubrel(1))
     assert exchange(bench.join("p", V31, durable=True), Pubrel(1)) == [Pubcomp(1)]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import (
     ADDRESS,
     BANS_MAX,
@@ -168,9 +168,9 @@ def test_who_is_banned_is_not_let_in(version: int, kind: str, value: str) -> Non
 class Renaming(Authenticate):
     """Finds out that everybody is Alice."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
-        return Verdict(reasons.SUCCESS, "alice")
+        return AuthResult(reasons.SUCCESS, "alice")
 
 
 def test_whoever_turns_out_to_be_banned_is_not_let_in() -> None:

@@ -51,8 +51,8 @@ def test_qos_0_in_all_queues_together_has_a_bound() -> None:
     for number in range(20):
         for _ in range(10):
             publisher.send(Publish(f"t{number}", BODY))
-    kept = bench.server.effects.kept
-    assert 50 * KIB <= kept.qos0_bytes < 52 * KIB
+    budget = bench.server.effects.budget
+    assert 50 * KIB <= budget.qos0_bytes < 52 * KIB
     waiting = sum(session.queue_length for session in bench.server.registry.sessions.values())
     assert bench.server.drops.counts[drops.MEMORY_FULL] == 200 - waiting > 0
 
@@ -63,12 +63,12 @@ def test_what_waits_in_many_queues_weighs_once() -> None:
     bench.publish_qos0("t", BODY)
     waiting = [session.queue_length for session in bench.server.registry.sessions.values()]
     assert waiting == [1] * 20
-    kept = bench.server.effects.kept
-    assert kept.qos0_bytes < 7 * KIB
+    budget = bench.server.effects.budget
+    assert budget.qos0_bytes < 7 * KIB
     for number in range(20):
-        assert kept.qos0_bytes > KIB, "it waits somewhere"
+        assert budget.qos0_bytes > KIB, "it waits somewhere"
         bench.join(f"s{number}", durable=True)
-    assert kept.qos0_bytes == 0
+    assert budget.qos0_bytes == 0
 
 
 def test_what_the_log_has_weighs_little() -> None:
@@ -96,19 +96,19 @@ def test_room_comes_back(way: str, streams: tuple[str, ...]) -> None:
     limits = EngineLimits(max_mqueue_len=3)
     narrow = EngineLimits(max_mqueue_len=1, zone="narrow")
     bench = Bench(limits, streams, zones={"narrow": narrow})
-    kept = bench.server.effects.kept
+    budget = bench.server.effects.budget
     topic_filter = "$share/g/t" if way == "taken over" else "t"
     away(bench, 1, topic_filter)
     for _ in range(3):
         bench.publish_qos0("t", BODY)
     bench.commit()
-    full_bytes = kept.qos0_bytes
+    full_bytes = budget.qos0_bytes
     assert full_bytes >= 3 * 256
     if way == "displaced":
         for _ in range(10):
             bench.publish_qos0("t", BODY)
         bench.commit()
-        assert kept.qos0_bytes == full_bytes
+        assert budget.qos0_bytes == full_bytes
     elif way == "taken over":
         other = bench.join("other")
         other.send(Subscribe(1, [Subscription(topic_filter, 0)]))
@@ -122,7 +122,7 @@ def test_room_comes_back(way: str, streams: tuple[str, ...]) -> None:
     else:
         bench.join("s0", durable=True)
     bench.commit()
-    assert kept.qos0_bytes == 0
+    assert budget.qos0_bytes == 0
 
 
 # -- queues that spill ---------------------------------------------------------------------
@@ -143,16 +143,16 @@ def test_spill_without_limits_bounds_what_the_log_does_not_hold() -> None:
 def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
     limits = EngineLimits(max_mqueue_len=10, mqueue_overflow=SPILL, spilled_bytes_max=13 * 100)
     pair = Pair(limits)
-    kept = pair.bench.server.effects.kept
+    budget = pair.bench.server.effects.budget
     pair.line.cut()
     pair.publish(*numbered(HEAD_LEN_MAX_AWAY + 120))
     pair.bench.commit()
-    assert kept.packed_bytes == 13 * 100
+    assert budget.packed_bytes == 13 * 100
     assert pair.bench.server.drops.counts[drops.MEMORY_FULL] == 20
     if crash:
         pair.bench.restart()
-        kept = pair.bench.server.effects.kept
-        assert kept.packed_bytes == 13 * (HEAD_LEN_MAX_AWAY + 100), "all of it is taken up"
+        budget = pair.bench.server.effects.budget
+        assert budget.packed_bytes == 13 * (HEAD_LEN_MAX_AWAY + 100), "all of it is taken up"
     line = pair.rejoin()
     received: list[bytes] = []
     while messages := publishes(line.read()):
@@ -165,7 +165,7 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
             )
         pair.bench.commit()
     assert received == numbered(HEAD_LEN_MAX_AWAY + 100)
-    assert kept.packed_bytes == 0
+    assert budget.packed_bytes == 0
 
 
 def test_a_session_that_ends_gives_its_packed_queue_back() -> None:
@@ -173,14 +173,14 @@ def test_a_session_that_ends_gives_its_packed_queue_back() -> None:
     pair.line.cut()
     pair.publish(*numbered(3000))
     pair.bench.commit()
-    kept = pair.bench.server.effects.kept
-    assert kept.packed_bytes == 13 * (3000 - HEAD_LEN_MAX_AWAY)
+    budget = pair.bench.server.effects.budget
+    assert budget.packed_bytes == 13 * (3000 - HEAD_LEN_MAX_AWAY)
     line = pair.rejoin()
     for message in publishes(line.read()):
         line.send(Puback(message.packet_id))
     line.cut()
     pair.bench.join("s", clean=True)
-    assert kept.packed_bytes == 0
+    assert budget.packed_bytes == 0
 
 
 # -- sessions --------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def test_sessions_that_are_left_behind_have_a_bound() -> None:
     assert codes == [0] * 5 + [reasons.QUOTA_EXCEEDED] * 2
     assert connect_code(bench, "old", 4) == reasons.SERVER_UNAVAILABLE
     assert connect_code(bench, "c0") == 0, "whoever has one keeps it"
-    assert bench.server.effects.kept.sessions_refused == 3
+    assert bench.server.effects.budget.sessions_refused == 3
 
 
 def test_wills_count_also_while_they_are_delayed() -> None:
@@ -247,13 +247,13 @@ def test_what_is_counted_is_the_same_after_a_restart_and_goes_with_its_sessions(
     bench.commit()
     line.cut()
     bench.commit()
-    before = bench.server.effects.kept.sessions_bytes
+    before = bench.server.effects.budget.sessions_bytes
     assert before > 4 * KIB + KIB
     bench.restart()
-    assert bench.server.effects.kept.sessions_bytes == before
+    assert bench.server.effects.budget.sessions_bytes == before
     bench.join("c", 5, clean=True).cut()
     bench.commit()
-    assert bench.server.effects.kept.sessions_bytes == 0
+    assert bench.server.effects.budget.sessions_bytes == 0
 
 
 # -- retained messages -------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from penstock.engine.dialling.unacknowledged import LEFT
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting.drop_counts import ENDED_AT
-from penstock.engine.session.poison_message import Stumbling
+from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.window import InFlightWindow
 from penstock.errors import LocalProtocolError
 from penstock.protocol import reasons
@@ -75,7 +75,7 @@ def test_a_refusal_ends_it_with_the_servers_words() -> None:
     rig.says(Connack(0x87, False, Properties(reason_string="not you")))
     assert rig.connection.state == CLOSED
     assert rig.connection.reason_code == 0x87
-    assert rig.connection.closed_because == "the server refused: not authorized: not you"
+    assert rig.connection.close_reason == "the server refused: not authorized: not you"
     assert (rig.ends, rig.told) == (1, [])
 
 
@@ -84,7 +84,7 @@ def test_a_server_that_does_not_answer_is_given_up() -> None:
     assert rig.connection.deadline_s() == 110.0
     rig.now_s = 110.0
     rig.connection.tick(rig.now)
-    assert rig.connection.closed_because == "no CONNACK within the connect timeout"
+    assert rig.connection.close_reason == "no CONNACK within the connect timeout"
 
 
 @pytest.mark.parametrize(("clean", "known"), [(True, True), (False, False)])
@@ -121,7 +121,7 @@ def test_a_server_that_fails_to_authenticate_itself_is_left() -> None:
     rig.connect.properties = Properties(authentication_method="M")
     rig.dial()
     rig.says(Auth(0x18, Properties(authentication_method="M")))
-    assert rig.connection.closed_because == "the server did not authenticate itself"
+    assert rig.connection.close_reason == "the server did not authenticate itself"
 
 
 def test_auth_without_a_method_is_an_error() -> None:
@@ -205,7 +205,7 @@ def test_topic_aliases_of_the_server_are_resolved() -> None:
     assert [arrival.topic for arrival in rig.came] == ["t", "t"]
     assert [arrival.publish.properties for arrival in rig.came] == [None, None]
     rig.says(Publish("u", b"3", properties=Properties(topic_alias=2)))
-    assert rig.connection.closed_because == "topic alias 2 is above the maximum"
+    assert rig.connection.close_reason == "topic alias 2 is above the maximum"
 
 
 def test_a_topic_alias_beside_other_properties_is_taken_out_of_them() -> None:
@@ -402,7 +402,7 @@ def test_an_older_connection_brings_nothing_any_more() -> None:
     rig.dial()
     rig.says(Connack(0, True))
     old.receive(encode(Publish("t", b"late", 1, packet_id=5), 5), rig.now)
-    assert old.closed_because == "another connection took the session over"
+    assert old.close_reason == "another connection took the session over"
     assert rig.came == []
 
 
@@ -481,13 +481,13 @@ def test_it_is_not_read_while_the_application_has_no_room() -> None:
     rig.connection.application_is_full = True
     both = encode(Publish("t", b"0"), 5) + encode(Publish("t", b"1"), 5)
     rig.connection.receive(both, rig.now)
-    assert (len(rig.came), rig.connection.stalled) == (1, True)
+    assert (len(rig.came), rig.connection.reading_paused) == (1, True)
     rig.now_s += 1000  # our own silence is not the server's
     rig.connection.tick(rig.now)
     assert rig.connection.state == CONNECTED
     rig.connection.application_is_full = False
     rig.connection.resume(rig.now)
-    assert (len(rig.came), rig.connection.stalled) == (2, False)
+    assert (len(rig.came), rig.connection.reading_paused) == (2, False)
 
 
 # -- subscriptions -------------------------------------------------------------------------
@@ -566,7 +566,7 @@ def test_a_silent_server_is_given_up() -> None:
     rig.connection.tick(rig.now)
     rig.now_s = 190.0
     rig.connection.tick(rig.now)
-    assert rig.connection.closed_because == "the server said nothing for 1.5 x keep alive"
+    assert rig.connection.close_reason == "the server said nothing for 1.5 x keep alive"
     assert rig.session.link is None
 
 
@@ -605,8 +605,8 @@ def test_a_disconnect_of_the_server_says_why() -> None:
     rig = opened()
     rig.says(Disconnect(0x8B, Properties(reason_string="bye")))
     assert rig.connection.reason_code == 0x8B
-    assert rig.connection.closed_because.startswith("the server disconnected: ")
-    assert rig.connection.closed_because.endswith(": bye")
+    assert rig.connection.close_reason.startswith("the server disconnected: ")
+    assert rig.connection.close_reason.endswith(": bye")
     assert rig.ends == 1
 
 
@@ -625,7 +625,7 @@ def test_a_server_that_has_reasons_of_its_own_does_not_end_at_a_message(
     code: int, counts: bool
 ) -> None:
     rig = opened()
-    rig.session.stumbling = Stumbling(2)
+    rig.session.stumbling = PoisonMessageDetector(2)
     rig.publish(b"x", 1)
     for _ in range(2):
         rig.says(Disconnect(code))
@@ -639,7 +639,7 @@ def test_a_server_that_has_reasons_of_its_own_does_not_end_at_a_message(
 @pytest.mark.parametrize("ours", [False, True])
 def test_only_the_server_ends_a_connection_at_a_message(ours: bool) -> None:
     rig = opened()
-    rig.session.stumbling = Stumbling(1)
+    rig.session.stumbling = PoisonMessageDetector(1)
     rig.publish(b"x", 1)
     if ours:
         rig.connection.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard", rig.now)

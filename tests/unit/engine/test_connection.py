@@ -20,5 +20,5 @@ def test_a_reason_is_told_in_a_sentence_however_long_its_cause() -> None:
     assert told.startswith("not a topic name: '///")
     assert told.endswith("/…'")
     assert len(told) <= REASON_CHARACTERS_MAX
-    assert line.connection.closed_because == told
+    assert line.connection.close_reason == told
     assert bench.server.connections == {}

@@ -137,7 +137,7 @@ def test_a_session_leaves_no_more_than_can_wait_and_the_others_are_counted(
 ) -> None:
     count = dead_letters.PENDING_MAX
     bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), dead_letters=TOPIC)
-    bench.server.drops.heir = None
+    bench.server.drops.drop_handler = None
     letter_box = dead_letters.DeadLetters(
         TOPIC, with_qos0, bench.server.router, bench.server.effects, bench.server.drops
     )

@@ -9,10 +9,10 @@ from penstock.engine.access.access import (
     FAILURE,
     SUCCESS,
     Authenticate,
+    AuthResult,
     Credentials,
     Exchange,
     Step,
-    Verdict,
 )
 from penstock.engine.limits import EngineLimits
 from penstock.engine.wire.link import Link
@@ -62,9 +62,9 @@ class Methods(Authenticate):
     def __init__(self) -> None:
         self.offered = True
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
-        return Verdict(reasons.SUCCESS)
+        return AuthResult(reasons.SUCCESS)
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         del credentials

@@ -3,8 +3,8 @@
 import pytest
 
 from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
-from penstock.engine.operating.flow import Flow, LimitUse, flow_of
+from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
+from penstock.engine.operating.flow import FlowSnapshot, LimitUsageSnapshot, flow_of
 from penstock.engine.reporting.drop_counts import NO_PERMISSION, QUEUE_FULL, SLOW_CONSUMER
 from penstock.protocol.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from tests.unit.engine.bench import Bench
@@ -18,13 +18,13 @@ def pair() -> Pair:
     return Pair(LIMITS)
 
 
-def flow(bench: Bench, client_id: str = "s") -> Flow:
+def flow(bench: Bench, client_id: str = "s") -> FlowSnapshot:
     seen = flow_of(bench.server, client_id, bench.now)
     assert seen is not None
     return seen
 
 
-def use(bench: Bench, limit: int, client_id: str = "s") -> LimitUse:
+def use(bench: Bench, limit: int, client_id: str = "s") -> LimitUsageSnapshot:
     return flow(bench, client_id).limits[limit]
 
 
@@ -234,7 +234,7 @@ def test_there_is_no_flow_without_a_session(pair: Pair) -> None:
 
 def test_each_limit_is_noted_once_while_it_is_watched() -> None:
     bench = Bench(LIMITS)
-    at_limit = AtLimit("s", WINDOW)
+    at_limit = LimitUsage("s", WINDOW)
     for _ in range(3):
         bench.server.effects.reach(at_limit, bench.now)
         at_limit.left(bench.now.monotonic_s)

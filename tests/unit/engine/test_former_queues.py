@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from penstock.engine.batch.effects import Commit
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import LaneEntry, Progress, WindowEntry, WindowPage
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message, Shared
@@ -41,7 +41,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
     shared: list[int] = []
     offset = commit.base_offset
     lanes = (0, 5, 1 << SLOT_SHIFT, (1 << SLOT_SHIFT) + 5, 2 << SLOT_SHIFT)
-    runs: dict[tuple[str, int], list[Run]] = {}
+    runs: dict[tuple[str, int], list[PackedRun]] = {}
     nexts: dict[tuple[str, int], int] = {}
     window: dict[str, list[WindowEntry]] = {client_id: [] for client_id in CLIENTS}
     for _ in range(random.choice((5, 60, 400))):
@@ -64,7 +64,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
             shared.append(offset)
         some = runs.setdefault(key, [])
         if not some or random.random() < 0.1 or not some[-1].put(delivery):
-            some.append(Run(sequence))
+            some.append(PackedRun(sequence))
             some[-1].put(delivery)
         offset += 1
     for number, client_id in enumerate(CLIENTS):

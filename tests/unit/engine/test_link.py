@@ -29,10 +29,10 @@ def test_held_bytes_wait_for_their_commit_and_keep_their_order() -> None:
     """[MQTT-4.6.0-2]"""
     effects = Effects(0)
     link = opened_link(effects)
-    link.hold(b"1")
-    link.hold_ack(b"2")
+    link.send_after_commit(b"1")
+    link.ack_after_commit(b"2")
     first = effects.seal()
-    link.hold(b"3")
+    link.send_after_commit(b"3")
     second = effects.seal()
     assert b"".join(link.take_ready()) == b""
     assert [b"".join(release.pieces) for release in first.releases] == [b"12"]
@@ -55,7 +55,7 @@ def test_nothing_passes_the_connack() -> None:
     """[MQTT-3.2.0-1]"""
     effects = Effects(0)
     link = Link(effects)
-    link.hold(b"connack")
+    link.send_after_commit(b"connack")
     link.send(b"1")
     assert effects.ready == []
     assert [b"".join(release.pieces) for release in effects.seal().releases] == [b"connack1"]
@@ -64,7 +64,7 @@ def test_nothing_passes_the_connack() -> None:
 def test_a_farewell_passes_everything() -> None:
     effects = Effects(0)
     link = Link(effects)
-    link.hold(b"connack")
+    link.send_after_commit(b"connack")
     link.send_last(b"bye")
     assert link.take_ready() == [b"bye"]
 

@@ -11,24 +11,24 @@ from penstock.engine.access.login_queue import (
     REMEMBERED_MAX,
     TRUSTED_TURNS,
     Attempt,
-    LoginShares,
+    LoginQueue,
+    LoginQueueOptions,
     Records,
-    ShareOptions,
 )
 
 ATTACKER = "198.51.100.9"
 HONEST = "192.0.2.1"
 
 
-def shares(options: ShareOptions | None = None, waiting_max: int = 1000) -> LoginShares[str]:
-    return LoginShares(options or ShareOptions(), waiting_max)
+def shares(options: LoginQueueOptions | None = None, waiting_max: int = 1000) -> LoginQueue[str]:
+    return LoginQueue(options or LoginQueueOptions(), waiting_max)
 
 
-def push(queue: LoginShares[str], source: str, name: str, now_s: float = 0.0) -> bool:
+def push(queue: LoginQueue[str], source: str, name: str, now_s: float = 0.0) -> bool:
     return queue.push(source, source, name, f"{source} {name}", now_s)
 
 
-def popped(queue: LoginShares[str], now_s: float) -> Attempt[str]:
+def popped(queue: LoginQueue[str], now_s: float) -> Attempt[str]:
     attempt = queue.pop(now_s)
     assert attempt is not None
     return attempt
@@ -68,7 +68,7 @@ def test_a_source_takes_no_more_places_than_are_free() -> None:
 
 
 def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -> None:
-    records = Records(ShareOptions(burst=2, delay_s=1.0, delay_s_max=5.0))
+    records = Records(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=5.0))
     waits = []
     for _ in range(6):
         records.fails("a", 0.0)
@@ -80,7 +80,7 @@ def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -
 
 def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
     """What was not seen for longest is forgotten first."""
-    records = Records(ShareOptions(burst=0))
+    records = Records(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
         records.fails(str(number), 0.0)
     assert len(records) == REMEMBERED_MAX
@@ -90,7 +90,7 @@ def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
 
 
 def test_who_was_right_is_remembered_within_a_bound() -> None:
-    queue = shares(ShareOptions(burst=0))
+    queue = shares(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
         queue.succeeded(f"source {number}", "alice")
     for number in (0, 1):
@@ -100,7 +100,7 @@ def test_who_was_right_is_remembered_within_a_bound() -> None:
 
 
 def test_above_the_burst_one_check_runs_at_a_time() -> None:
-    queue = shares(ShareOptions(burst=2))
+    queue = shares(LoginQueueOptions(burst=2))
     for number in range(10):
         push(queue, ATTACKER, f"guess {number}")
     running = []
@@ -119,7 +119,7 @@ def test_above_the_burst_one_check_runs_at_a_time() -> None:
 
 
 def test_an_attempt_that_is_not_due_in_time_is_given_up() -> None:
-    queue = shares(ShareOptions(burst=0, delay_s=HELD_S_MAX - 1.0, delay_s_max=100.0))
+    queue = shares(LoginQueueOptions(burst=0, delay_s=HELD_S_MAX - 1.0, delay_s_max=100.0))
     queue.failed(ATTACKER, "a", 0.0)
     assert push(queue, ATTACKER, "b", 0.0)
     assert queue.wake_s() == pytest.approx(HELD_S_MAX - 1.0)
@@ -132,7 +132,7 @@ def test_an_attempt_that_is_not_due_in_time_is_given_up() -> None:
 
 @pytest.mark.parametrize(("failures", "banned"), [(4, False), (5, True)])
 def test_a_source_is_to_be_banned_after_so_many_failures(failures: int, banned: bool) -> None:
-    queue = shares(ShareOptions(ban_failures=5, within_s=10.0))
+    queue = shares(LoginQueueOptions(ban_failures=5, within_s=10.0))
     results = [queue.failed(ATTACKER, f"{n}", 1.0) for n in range(failures)]
     assert results[-1] is banned
     assert not any(results[:-1])
@@ -140,19 +140,19 @@ def test_a_source_is_to_be_banned_after_so_many_failures(failures: int, banned: 
 
 
 def test_failures_that_are_too_far_apart_ban_nobody() -> None:
-    queue = shares(ShareOptions(ban_failures=5, within_s=10.0))
+    queue = shares(LoginQueueOptions(ban_failures=5, within_s=10.0))
     assert not any(queue.failed(ATTACKER, "a", 3.0 * n) for n in range(100))
 
 
 def test_a_source_that_many_share_is_not_banned() -> None:
-    queue = shares(ShareOptions(ban_failures=1))
+    queue = shares(LoginQueueOptions(ban_failures=1))
     assert not queue.failed("", "alice", 0.0)
 
 
 def test_what_others_guess_does_not_lock_a_user_out() -> None:
     """A name's delay is for those who guessed; from elsewhere, or from where it was right, it
     does not hold."""
-    queue = shares(ShareOptions(burst=1))
+    queue = shares(LoginQueueOptions(burst=1))
     for number in range(100):
         queue.failed(f"198.51.100.{number}", "alice", 0.0)
     assert queue.due_s("198.51.100.7", "alice", 0.0) > 0.0
@@ -165,7 +165,7 @@ def test_what_others_guess_does_not_lock_a_user_out() -> None:
 
 def test_clients_that_say_no_name_share_none() -> None:
     """Tokens say who somebody is: wrong ones must not delay all others without a name."""
-    queue = shares(ShareOptions(burst=0))
+    queue = shares(LoginQueueOptions(burst=0))
     for _ in range(10):
         queue.failed("", "", 0.0)
         queue.failed(ATTACKER, "", 0.0)
@@ -206,7 +206,7 @@ def test_every_attempt_comes_out_once(
     acts: list[tuple[str, object, object]], burst: int, waiting_max: int
 ) -> None:
     """Pushed is popped, given up or still there; and in the end all are out."""
-    queue: LoginShares[int] = LoginShares(ShareOptions(burst=burst, delay_s=2.0), waiting_max)
+    queue: LoginQueue[int] = LoginQueue(LoginQueueOptions(burst=burst, delay_s=2.0), waiting_max)
     out: Counter[int] = Counter()
     running: list[Attempt[int]] = []
     pushed = 0

@@ -62,7 +62,7 @@ def test_a_will_is_dated_when_it_is_published() -> None:
 def test_a_body_is_let_go_only_if_the_log_has_it() -> None:
     body = Message("t", b"x")
     in_log, elsewhere = Delivery(body, 5, 1), Delivery(body, -1, 0)
-    in_log.rest_in_log()
-    elsewhere.rest_in_log()
+    in_log.evict_to_log()
+    elsewhere.evict_to_log()
     assert in_log.message is None
     assert elsewhere.message is body

@@ -10,7 +10,7 @@ from penstock.engine.connection.connection import CONNECTED
 from penstock.engine.limits import DROP_OLDEST, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting.drop_counts import EXPIRED, PACKET_TOO_LARGE, RETENTION
-from penstock.engine.session.outcome import Sender
+from penstock.engine.session.outcome import DeliveryOutcomes
 from penstock.protocol.packets import Connack, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties
 from tests.unit.engine.dialled_rig import Rig
@@ -19,7 +19,7 @@ TOO_SMALL = Properties(maximum_packet_size=20)
 
 
 @final
-class Told(Sender):
+class Told(DeliveryOutcomes):
     def __init__(self) -> None:
         self.acks: list[tuple[int, int]] = []
         self.refusals: list[tuple[int, int]] = []
@@ -41,7 +41,7 @@ def opened(properties: Properties | None = None) -> tuple[Rig, Told]:
     rig = Rig()
     told = Told()
     rig.session.sender = told
-    rig.drops.heir = told
+    rig.drops.drop_handler = told
     rig.says(Connack(0, True, properties))
     return rig, told
 
@@ -138,7 +138,7 @@ def test_what_is_dropped_for_another_is_told() -> None:
     rig = Rig(limits=EngineLimits(max_inflight=1, max_mqueue_len=1, mqueue_overflow=DROP_OLDEST))
     told = Told()
     rig.session.sender = told
-    rig.drops.heir = told
+    rig.drops.drop_handler = told
     rig.says(Connack(0, True))
     for payload in (b"0", b"1", b"2"):
         rig.publish(payload, 1)

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.batch.records import SessionRecord
 from penstock.engine.options import EventOptions, ServerOptions
 from penstock.engine.reporting.drop_counts import SESSION_ENDED
@@ -24,9 +24,9 @@ USERS: Final = ("alice", "mallory", None)
 class ByName(Authenticate):
     """Believes every user name."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
-        return Verdict(reasons.SUCCESS, credentials.username)
+        return AuthResult(reasons.SUCCESS, credentials.username)
 
 
 def connect(
@@ -151,7 +151,7 @@ def test_the_refusal_and_its_event_say_why() -> None:
     line, connack = bench.connect(connect("mallory", True))
     assert connack.properties is not None
     assert connack.properties.reason_string == why
-    assert why in (line.connection.closed_because or "")
+    assert why in (line.connection.close_reason or "")
     (event,) = events.take(REFUSED)
     assert (event["client"], event["reason"]) == ("c", why)
 

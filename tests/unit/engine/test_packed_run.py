@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import RUN_LEN_MAX, Kind, Run, join
+from penstock.engine.batch.packed_run import RUN_LEN_MAX, Kind, PackedRun, join
 
 KINDS = st.builds(
     lambda qos, retain, ids: (qos, retain, tuple(ids), None),
@@ -14,7 +14,7 @@ KINDS = st.builds(
 Row = tuple[int, int, Kind]
 
 
-def rows_of(runs: list[Run]) -> list[tuple[int, int, int, Kind]]:
+def rows_of(runs: list[PackedRun]) -> list[tuple[int, int, int, Kind]]:
     """Sequence, offset, size and kind of each."""
     return [
         (run.first + at, run.offsets[at], run.sizes[at], run.table[run.kinds[at]])
@@ -23,8 +23,8 @@ def rows_of(runs: list[Run]) -> list[tuple[int, int, int, Kind]]:
     ]
 
 
-def run_of(first: int, rows: list[Row]) -> Run:
-    run = Run(first)
+def run_of(first: int, rows: list[Row]) -> PackedRun:
+    run = PackedRun(first)
     for at, (offset, size, kind) in enumerate(rows):
         assert run.add(first + at, offset, size, kind)
     return run
@@ -40,7 +40,7 @@ def run_of(first: int, rows: list[Row]) -> Run:
     )
 )
 def test_nothing_changes_but_the_number_of_runs(pieces: list[tuple[int, list[Row]]]) -> None:
-    joined: list[Run] = []
+    joined: list[PackedRun] = []
     sequence, gaps = 1, 0
     expected: list[tuple[int, int, int, Kind]] = []
     for number, (gap, rows) in enumerate(pieces):
@@ -54,7 +54,7 @@ def test_nothing_changes_but_the_number_of_runs(pieces: list[tuple[int, list[Row
     assert len(joined) == gaps
 
 
-def different(first: int, count: int) -> Run:
+def different(first: int, count: int) -> PackedRun:
     """A run of which no two deliveries are of one kind."""
     rows: list[Row] = [(at, 1, (1, False, (first + at,), None)) for at in range(count)]
     return run_of(first, rows)
@@ -62,7 +62,7 @@ def different(first: int, count: int) -> Run:
 
 def test_what_does_not_fit_stays_a_run_of_its_own() -> None:
     full = run_of(1, [(at, 1, (1, False, (), None)) for at in range(RUN_LEN_MAX)])
-    runs: list[Run] = []
+    runs: list[PackedRun] = []
     join(runs, full)
     join(runs, different(RUN_LEN_MAX + 1, 200))
     join(runs, different(RUN_LEN_MAX + 201, 100))

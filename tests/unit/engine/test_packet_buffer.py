@@ -1,6 +1,6 @@
 """Packets that leave together: their order and number, however large they are."""
 
-from penstock.engine.wire.packet_buffer import Frames
+from penstock.engine.wire.packet_buffer import PacketBuffer
 from penstock.protocol.encode import encode_ack, encode_publish
 from penstock.protocol.kinds import PUBACK, PUBREL, V5
 
@@ -8,7 +8,7 @@ LARGE = b"x" * 10_000
 
 
 def test_small_and_large_ones_keep_their_order() -> None:
-    frames = Frames()
+    frames = PacketBuffer()
     expected = b""
     for payload in (b"a", LARGE, b"b", LARGE, LARGE, b"c"):
         size_bytes = frames.add_publish(b"t", payload, 1, False, False, 7, V5, b"", 0)
@@ -20,7 +20,7 @@ def test_small_and_large_ones_keep_their_order() -> None:
         acks = encode_ack(PUBREL, 0x0102, 0, V5) + encode_ack(PUBACK, 0xFFFE, 0, V5)
         expected += frame + acks + LARGE
     assert (frames.count, frames.size_bytes()) == (24, len(expected))
-    others = Frames()
+    others = PacketBuffer()
     others.add(b"first")
     others.add_all(frames)
     assert (frames.count, b"".join(frames.take_pieces())) == (0, b"")
@@ -30,7 +30,7 @@ def test_small_and_large_ones_keep_their_order() -> None:
 
 
 def test_one_that_is_too_large_leaves_no_trace() -> None:
-    frames = Frames()
+    frames = PacketBuffer()
     frames.add(b"before")
     for payload in (b"x" * 100, LARGE):
         size_bytes = frames.add_publish(b"t", payload, 0, False, False, 0, V5, b"", 100)
@@ -40,7 +40,7 @@ def test_one_that_is_too_large_leaves_no_trace() -> None:
 
 def test_a_very_large_payload_is_a_piece_of_its_own_and_no_copy() -> None:
     payload = bytes(1_000_000)
-    frames, others = Frames(), Frames()
+    frames, others = PacketBuffer(), PacketBuffer()
     for _ in range(2):
         frames.add(b"before", 1)
         frames.add_publish(b"t", payload, 0, False, False, 0, V5, b"", 0)

@@ -30,7 +30,7 @@ def begun(rig: Bench, *names: str) -> list[Line]:
 
 
 def is_read(line: Line) -> bool:
-    return not line.connection.stalled
+    return not line.connection.reading_paused
 
 
 def is_closed(line: Line) -> bool:

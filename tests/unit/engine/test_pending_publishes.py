@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.access.access import Permissions
 from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.publishing.pending_publishes import HeldBack
+from penstock.engine.publishing.pending_publishes import PendingPublishes
 from penstock.engine.reporting import drop_counts as drops
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
@@ -152,7 +152,7 @@ def test_what_is_held_back_of_mqtt_5_counts() -> None:
     line = released_before(Bench(limits))
     line.send(message(1), message(2))
     assert line.connection.inbound_unacknowledged == 2
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     limit = line.connection.inbound_limit
     assert limit is not None
     assert limit.times == 1
@@ -177,14 +177,14 @@ def test_what_is_held_back_of_mqtt_5_keeps_its_order_and_its_size() -> None:
         Puback(2, reasons.PAYLOAD_FORMAT_INVALID),
         Puback(3),
     ]
-    assert line.connection.held_back_count == line.connection.held_back_bytes == 0
+    assert line.connection.held_back_count == line.connection.blocked_bytes == 0
 
 
 def test_properties_count_among_the_bytes() -> None:
-    held_back = HeldBack(EngineLimits(write_buffer_bytes_max=10_000))
+    held_back = PendingPublishes(EngineLimits(write_buffer_bytes_max=10_000))
     properties = Properties(user_properties=[("key", "x" * 10_000)])
     held_back.put(Publish("t", b"", 1, packet_id=1, properties=properties))
-    assert held_back.is_much()
+    assert held_back.above_soft_limit()
 
 
 # -- who is read on, and who is not -------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_who_released_everything_is_not_read_on() -> None:
     bench.commit()
     line.send(Pubrel(1), *[message(number) for number in range(2, 6)], message(0, 0))
     bench.commit()
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     received = come_back(bench)
     received.remove(b"0")  # QoS 0 does not wait for the window
     assert received[2:] == [b"1", b"2", b"3", b"4", b"5"]
@@ -215,7 +215,7 @@ def test_pubrels_that_make_no_room_are_not_waited_for() -> None:
     line = bench.join("p", 4)
     line.send(*[message(number, 2) for number in range(1, 5)], message(0, 0))
     bench.commit()
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     assert bench.server.drops.counts[drops.QUEUE_FULL] == 0
 
 
@@ -233,9 +233,9 @@ def test_who_is_slow_to_acknowledge_waits_and_is_not_closed() -> None:
     away(bench, 2)
     for number in range(1, 12):
         line.send(large(number))
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     assert not line.connection.link.closed
-    assert line.connection.held_back_bytes < 5 * 400_000
+    assert line.connection.blocked_bytes < 5 * 400_000
     received = come_back(bench)
     line.send(Puback(command.packet_id))
     assert len(received) == 13
@@ -253,7 +253,7 @@ def test_a_held_back_client_that_is_sent_something_may_answer() -> None:
     other = bench.join("other", 4)
     line.send(*[message(number) for number in range(1, 5)])
     bench.commit()
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     for number in range(1, 20):
         other.send(message(number, 1, "commands"))
         bench.commit()
@@ -283,7 +283,7 @@ def test_who_holds_all_back_is_read_on_once_its_own_queue_is_full() -> None:
         line.send(Publish("t", b"x" * 400, 1, packet_id=number))
     line.send(Puback(own.packet_id))
     bench.commit()
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     bench.publish("own", b"2")
     assert line.session.queue_length == 1
     bench.pass_s(0.25)
@@ -316,7 +316,7 @@ def test_a_new_message_with_the_identifier_of_a_repeated_one() -> None:
             line.send(Pubrel(1))
             received += [b"new"]
         assert received == [b"early 0", b"1", b"2", b"new"]
-        assert line.connection.held_back_bytes == 0
+        assert line.connection.blocked_bytes == 0
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -339,7 +339,7 @@ def test_what_is_refused_takes_a_place_like_any_other(version: int) -> None:
 
 def test_repeated_ones_that_are_replaced_are_not_searched_for() -> None:
     """Each was, among all that waits: a client could make the broker look at millions."""
-    held_back = HeldBack(EngineLimits())
+    held_back = PendingPublishes(EngineLimits())
     for number in range(1, 1001):
         assert not held_back.has(message(number, dup=True))
         held_back.put(message(number, dup=True))

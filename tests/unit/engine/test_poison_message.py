@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.engine.message import Delivery, Message
-from penstock.engine.session.poison_message import Stumbling
+from penstock.engine.session.poison_message import PoisonMessageDetector
 
 
 def delivery(offset: int) -> Delivery:
@@ -12,14 +12,14 @@ def delivery(offset: int) -> Delivery:
 
 
 def test_the_third_connection_in_a_row_that_ends_at_a_message_sets_it_aside() -> None:
-    stumbling = Stumbling(3)
+    stumbling = PoisonMessageDetector(3)
     suspect = delivery(1)
     assert [stumbling.ended_at(suspect) for _ in range(3)] == [False, False, True]
     assert [stumbling.ended_at(suspect) for _ in range(2)] == [False, False]
 
 
 def test_another_message_begins_anew() -> None:
-    stumbling = Stumbling(2)
+    stumbling = PoisonMessageDetector(2)
     first, second = delivery(1), delivery(2)
     assert not stumbling.ended_at(first)
     assert not stumbling.ended_at(second)
@@ -28,7 +28,7 @@ def test_another_message_begins_anew() -> None:
 
 
 def test_a_connection_on_which_nothing_was_sent_says_nothing() -> None:
-    stumbling = Stumbling(2)
+    stumbling = PoisonMessageDetector(2)
     suspect = delivery(1)
     assert not stumbling.ended_at(suspect)
     assert not stumbling.ended_at(None)
@@ -36,7 +36,7 @@ def test_a_connection_on_which_nothing_was_sent_says_nothing() -> None:
 
 
 def test_the_last_trial_is_of_the_message_alone_until_something_is_acknowledged() -> None:
-    stumbling = Stumbling(3)
+    stumbling = PoisonMessageDetector(3)
     suspect = delivery(1)
     assert stumbling.begin(32) == 32
     stumbling.ended_at(suspect)
@@ -48,6 +48,6 @@ def test_the_last_trial_is_of_the_message_alone_until_something_is_acknowledged(
 
 
 def test_one_end_may_be_enough() -> None:
-    stumbling = Stumbling(1)
+    stumbling = PoisonMessageDetector(1)
     assert stumbling.begin(32) == 32
     assert stumbling.ended_at(delivery(1))

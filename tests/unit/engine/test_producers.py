@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.options import ServerOptions
 from penstock.engine.publishing.producers import (
@@ -191,9 +191,9 @@ def test_the_number_moves_in_the_commit_of_the_message() -> None:
 
 
 class ByName(Authenticate):
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del link
-        return Verdict(0, credentials.username)
+        return AuthResult(0, credentials.username)
 
 
 def test_a_name_belongs_to_its_user() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.limits import (
     DROP_NEWEST,
     DROP_OLDEST,
@@ -172,7 +172,7 @@ def test_what_is_restored_into_a_lane_that_was_looked_at_is_found() -> None:
     queue.push(delivery("a", 1, 5), number)
     assert name(queue.pop()) == "a"
     assert queue.head() is None
-    run = Run(number << PRIORITY_SHIFT)
+    run = PackedRun(number << PRIORITY_SHIFT)
     assert run.add(run.first, 7, 1, (1, False, (), None))
     queue.restore(run, 0)
     head = queue.head()
@@ -314,7 +314,7 @@ def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
     assert all(item.message is not None for item in queue.waiting(10))
     for _ in range(2):
         queue.pop()
-    queue.rest_in_log()
+    queue.evict_to_log()
     assert queue.lowest_offset(True) == 6
     assert (len(queue), queue.qos0_count) == (2, 1)
 

@@ -201,7 +201,7 @@ def test_disconnect_may_ask_for_more_than_is_granted(longest_s: int) -> None:
     line.send(Disconnect(0, Properties(session_expiry_interval=100)))
     bench.commit()
     assert line.read() == []
-    assert line.connection.closed_because == "client disconnected"
+    assert line.connection.close_reason == "client disconnected"
     assert len(bench.server.registry.sessions) == (1 if longest_s > 0 else 0)
     bench.pass_s(longest_s)
     assert bench.server.registry.sessions == {}

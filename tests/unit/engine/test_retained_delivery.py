@@ -82,9 +82,9 @@ def test_one_turn_visits_a_bounded_part() -> None:
     bench = bench_with(10 * PORTION, 0)
     line = bench.join("c", 4)
     subscribe(line, qos=0)
-    assert 0 < line.connection.link.held_qos0 <= PORTION
+    assert 0 < line.connection.link.deferred_qos0 <= PORTION
     bench.server.resume(bench.now)
-    assert PORTION < line.connection.link.held_qos0 <= 2 * PORTION
+    assert PORTION < line.connection.link.deferred_qos0 <= 2 * PORTION
 
 
 def test_a_client_that_does_not_read_costs_no_more_than_its_buffer() -> None:

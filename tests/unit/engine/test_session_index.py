@@ -8,7 +8,7 @@ from penstock.engine.batch.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session
-from penstock.engine.session.session_index import CHUNK_MAX, SessionOrder
+from penstock.engine.session.session_index import CHUNK_MAX, SessionIndex
 
 
 def session(number: int) -> Session:
@@ -17,7 +17,7 @@ def session(number: int) -> Session:
 
 @given(st.integers(0, 3 * CHUNK_MAX), st.data())
 def test_what_is_left_is_found_in_order(count: int, data: st.DataObject) -> None:
-    order = SessionOrder()
+    order = SessionIndex()
     made = [SESSIONS[number] for number in range(count)]
     for one in made:
         order.add(one)
@@ -38,7 +38,7 @@ def test_what_is_left_is_found_in_order(count: int, data: st.DataObject) -> None
 
 
 def test_a_walk_goes_on_where_its_last_session_was() -> None:
-    order = SessionOrder()
+    order = SessionIndex()
     for one in SESSIONS[:10]:
         order.add(one)
     cursor = order.after(0, 4)[-1].number
@@ -49,7 +49,7 @@ def test_a_walk_goes_on_where_its_last_session_was() -> None:
 
 @pytest.mark.parametrize("step", [1, -1])
 def test_few_survivors_take_few_chunks(step: int) -> None:
-    order = SessionOrder()
+    order = SessionIndex()
     for one in SESSIONS:
         order.add(one)
     for one in SESSIONS[::step]:

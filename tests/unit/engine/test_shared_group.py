@@ -13,7 +13,7 @@ from penstock.engine.message import Message
 from penstock.engine.options import ROUND_ROBIN
 from penstock.engine.reporting import drop_counts
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.routing.shared_group import Dice, Member, ShareGroup
+from penstock.engine.routing.shared_group import Member, SharedGroup, Xorshift32
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.unit.engine.bench import Bench, publishes
@@ -37,8 +37,8 @@ class Watched(list[Member]):
         return super().__getitem__(position)  # type: ignore[return-value]
 
 
-def group_of(first: Session, strategy: int = ROUND_ROBIN) -> ShareGroup:
-    return ShareGroup(SHARED, strategy, Dice(1), Effects(0), Drops(), first)
+def group_of(first: Session, strategy: int = ROUND_ROBIN) -> SharedGroup:
+    return SharedGroup(SHARED, strategy, Xorshift32(1), Effects(0), Drops(), first)
 
 
 def session(number: int, stored: bool = True) -> Session:

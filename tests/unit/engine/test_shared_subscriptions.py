@@ -9,7 +9,7 @@ import pytest
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting import drop_counts
-from penstock.engine.routing.shared_group import Dice
+from penstock.engine.routing.shared_group import Xorshift32
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
@@ -98,7 +98,7 @@ def test_random_is_repeatable_and_reaches_all() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2**40 + 5])
 def test_the_dice_are_fair(seed: int) -> None:
-    dice = Dice(seed)
+    dice = Xorshift32(seed)
     counts: Counter[int] = Counter()
     for _ in range(10_000):
         counts[dice.below(5)] += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.engine.limits import REJECT, EngineLimits
-from penstock.engine.publishing.producers import Numbered
+from penstock.engine.publishing.producers import ProducerSequence
 from penstock.engine.publishing.staged_rows import BATCH_MAX, ROWS_MAX, SHARE, Row
 from penstock.engine.work_budget import WORK_OF_A_PACKET
 from penstock.protocol.packets import Puback, Publish
@@ -120,4 +120,6 @@ def test_sinks_are_as_many_as_one_user_may_have_producers() -> None:
     sinks.publish("s", 0, "spark", rows(1), 0, bench.now)
     assert sinks.has_room("s")
     assert not sinks.has_room("other")
-    assert bench.server.producers.judge("user", Numbered("s", 1), "c", "t") == 0  # its own count
+    assert (
+        bench.server.producers.judge("user", ProducerSequence("s", 1), "c", "t") == 0
+    )  # its own count

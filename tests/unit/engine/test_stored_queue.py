@@ -7,7 +7,7 @@ from typing import final
 
 import pytest
 
-from penstock.engine.batch.packed_run import Run, join
+from penstock.engine.batch.packed_run import PackedRun, join
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
@@ -26,7 +26,7 @@ class World:
         self.random = Random(seed)
         self.queue = MessageQueue(EngineLimits(max_mqueue_len=0), True)
         self.stored = StoredQueue()
-        self.segments: dict[int, Run] = {}
+        self.segments: dict[int, PackedRun] = {}
         self.heads: dict[int, tuple[int, int]] = {}
         self.waiting: set[int] = set()  # offsets
         self.offset = 0
@@ -82,7 +82,7 @@ class World:
         self.commit()
         self.queue = MessageQueue(EngineLimits(max_mqueue_len=0), True)
         self.stored = StoredQueue()
-        runs: list[Run] = []
+        runs: list[PackedRun] = []
         ends: dict[int, int] = {}
         for first in sorted(self.segments):
             join(runs, self.segments[first].copy())

@@ -1,17 +1,17 @@
 """Answers by topic: remembered within bounds."""
 
-from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TopicAnswers
+from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TopicCache
 
 
 def test_an_answer_is_remembered() -> None:
-    answers = TopicAnswers(10)
+    answers = TopicCache(10)
     answers.put("a", 1)
     answers.put("b", 0)
     assert answers.known == {"a": 1, "b": 0}
 
 
 def test_it_is_bounded_by_topics() -> None:
-    answers = TopicAnswers(10)
+    answers = TopicCache(10)
     for number in range(100):
         answers.put(str(number), number)
         assert answers.known[str(number)] == number
@@ -19,20 +19,20 @@ def test_it_is_bounded_by_topics() -> None:
 
 
 def test_it_is_bounded_by_characters() -> None:
-    answers = TopicAnswers(1000, 5000)
+    answers = TopicCache(1000, 5000)
     for number in range(1000):
         answers.put(f"{number:0900}", number)
         assert sum(map(len, answers.known)) <= 5000
 
 
 def test_a_long_topic_is_not_remembered() -> None:
-    answers = TopicAnswers(10)
+    answers = TopicCache(10)
     answers.put("x" * LONG_TOPIC_CHARACTERS, 1)
     assert answers.known == {}
 
 
 def test_nothing_is_left_when_it_is_cleared() -> None:
-    answers = TopicAnswers(10, 100)
+    answers = TopicCache(10, 100)
     for _ in range(5):
         answers.put("x" * 60, 1)
         answers.clear()

@@ -13,11 +13,11 @@ from penstock.engine.batch.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.match_cache import Grant
-from penstock.engine.routing.shared_group import Dice, ShareGroup
+from penstock.engine.routing.shared_group import SharedGroup, Xorshift32
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import topic_matches
-from penstock.engine.work_budget import Share
+from penstock.engine.work_budget import WorkBudget
 from penstock.protocol.packets import Subscription
 
 TOPICS = ["a", "a/b", "a/b/c", "/", "a/", "b", "b/a", "$x", "$x/a", "a/$x"]
@@ -63,12 +63,12 @@ def test_a_group_leaves_a_filter_without_a_look_at_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One client may have thousands on one filter, and leave them in any order."""
-    if not isfunction(ShareGroup.put):
+    if not isfunction(SharedGroup.put):
         pytest.skip("comparisons of compiled objects cannot be counted")
     trie = SubscriptionTrie()
     one = session("one")
     groups = [
-        ShareGroup(f"$share/{number}/a/b", 0, Dice(1), Effects(0), Drops(), one)
+        SharedGroup(f"$share/{number}/a/b", 0, Xorshift32(1), Effects(0), Drops(), one)
         for number in range(100)
     ]
     for group in groups:
@@ -79,8 +79,8 @@ def test_a_group_leaves_a_filter_without_a_look_at_the_others(
         compared.append(other)
         return one is other
 
-    monkeypatch.setattr(ShareGroup, "__hash__", object.__hash__)
-    monkeypatch.setattr(ShareGroup, "__eq__", is_equal)
+    monkeypatch.setattr(SharedGroup, "__hash__", object.__hash__)
+    monkeypatch.setattr(SharedGroup, "__eq__", is_equal)
     for group in reversed(groups[1:]):
         trie.remove_group(group)
     assert trie.match("a/b").groups == groups[:1]
@@ -167,7 +167,7 @@ def test_an_identifier_that_several_subscriptions_share_is_there_once() -> None:
 
 
 def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> None:
-    share = Share()
+    share = WorkBudget()
     trie, one = SubscriptionTrie(share), session("one")
     for levels in itertools.product("a+", repeat=5):
         trie.add(one, "/".join(levels), entry("/".join(levels), 0))
@@ -178,7 +178,7 @@ def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> Non
 
 
 def test_the_walk_counts_whom_it_collects_under_a_hash_too() -> None:
-    share = Share()
+    share = WorkBudget()
     trie = SubscriptionTrie(share)
     for number in range(100):
         trie.add(session(str(number)), "a/#", entry("a/#", 0))

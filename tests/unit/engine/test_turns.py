@@ -19,7 +19,7 @@ from penstock.engine.work_budget import (
     WORK_OF_A_PACKET,
     WORK_PER_TURN_MAX,
     WORK_PER_TURN_MIN,
-    Share,
+    WorkBudget,
 )
 from penstock.protocol import reasons
 from penstock.protocol.encode import encode
@@ -62,11 +62,14 @@ def test_a_turn_handles_a_bounded_number_of_packets() -> None:
     arrive(line, *[Pingreq()] * count)
     connection = line.connection
     for_bytes = 2 * count // BYTES_OF_A_UNIT // WORK_OF_A_PACKET
-    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX - for_bytes, True)
+    assert (len(line.read()), connection.reading_paused) == (PACKETS_PER_TURN_MAX - for_bytes, True)
     bench.server.resume(bench.now)
-    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX, True)
+    assert (len(line.read()), connection.reading_paused) == (PACKETS_PER_TURN_MAX, True)
     bench.turns()
-    assert (len(line.read()), connection.stalled) == (PACKETS_PER_TURN_MAX + for_bytes, False)
+    assert (len(line.read()), connection.reading_paused) == (
+        PACKETS_PER_TURN_MAX + for_bytes,
+        False,
+    )
 
 
 def test_a_message_for_many_counts_as_many() -> None:
@@ -75,10 +78,10 @@ def test_a_message_for_many_counts_as_many() -> None:
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
     arrive(line, *[Publish("t", b"x")] * 100)
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     assert line.connection.work < WORK_PER_TURN_MAX + 2 * 200
     bench.turns()
-    assert not line.connection.stalled
+    assert not line.connection.reading_paused
 
 
 def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
@@ -92,7 +95,7 @@ def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
     answered = [len(line.read()) for line in greedy]
     assert answered == [PACKETS_PER_TURN_MAX // 10] * 10
     bench.turns()
-    assert not any(line.connection.stalled for line in greedy)
+    assert not any(line.connection.reading_paused for line in greedy)
     arrive(greedy[0], *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     bench.server.resume(bench.now)
     assert bench.server.effects.share.work_max == WORK_PER_TURN_MAX
@@ -113,7 +116,7 @@ def test_many_who_begin_in_one_turn_have_little_each() -> None:
     share.turn_took(0.0)
     late = bench.join("late", 4)
     arrive(late, *[Pingreq()] * (SHARE_MIN // WORK_OF_A_PACKET))
-    assert not late.connection.stalled
+    assert not late.connection.reading_paused
 
 
 def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
@@ -144,7 +147,7 @@ def test_what_is_sent_counts_by_its_bytes() -> None:
 
 
 def test_a_share_follows_how_long_it_took() -> None:
-    share = Share()
+    share = WorkBudget()
     for _ in range(20):
         share.turn_took(2 * SLICE_S)
     share.next_turn()
@@ -170,9 +173,9 @@ def test_bytes_count_and_not_only_packets() -> None:
     payload = bytes(WORK_PER_TURN_MAX * BYTES_OF_A_UNIT // 2)
     arrive(line, *[Publish("t", payload)] * 4)
     connection = line.connection
-    assert (connection.link.counters.publish_received, connection.stalled) == (1, True)
+    assert (connection.link.counters.publish_received, connection.reading_paused) == (1, True)
     bench.turns()
-    assert (connection.link.counters.publish_received, connection.stalled) == (4, False)
+    assert (connection.link.counters.publish_received, connection.reading_paused) == (4, False)
     assert connection.work < WORK_PER_TURN_MAX + WORK_OF_A_PACKET
 
 
@@ -181,7 +184,10 @@ def test_user_properties_count_and_a_packet_of_too_many_is_refused() -> None:
     line = bench.join("p", 5)
     allowed = [("", "")] * USER_PROPERTIES_MAX
     arrive(line, *[Publish("t", b"", properties=Properties(user_properties=allowed))] * 3)
-    assert (line.connection.link.counters.publish_received, line.connection.stalled) == (1, True)
+    assert (line.connection.link.counters.publish_received, line.connection.reading_paused) == (
+        1,
+        True,
+    )
     bench.turns()
     assert line.connection.link.counters.publish_received == 3
     too_many = [*allowed, ("", "")]
@@ -201,20 +207,20 @@ def test_a_walk_of_the_trie_counts_as_what_it_visits() -> None:
     line = bench.join("p", 4)
     topic = "/".join("a" * 11)
     arrive(line, *[Publish(f"{topic}/{number}", b"x") for number in range(20)])
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     assert line.connection.work < WORK_PER_TURN_MAX + 2 * 2**12
     assert 0 < len(publishes(subscriber.read())) < 5
     bench.turns()
-    assert not line.connection.stalled
+    assert not line.connection.reading_paused
 
 
 def test_a_message_retained_counts_its_levels() -> None:
     bench = Bench()
     line = bench.join("p", 4)
     arrive(line, *[Publish("/".join(["a"] * 100), b"x", retain=True)] * 100)
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     bench.turns()
-    assert not line.connection.stalled
+    assert not line.connection.reading_paused
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -250,7 +256,7 @@ def test_others_have_their_turn_in_between() -> None:
     arrive(greedy, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     arrive(modest, Pingreq())
     assert modest.read() == [Pingresp()]
-    assert greedy.connection.stalled
+    assert greedy.connection.reading_paused
 
 
 def test_what_came_before_the_socket_ended_still_counts() -> None:
@@ -262,7 +268,7 @@ def test_what_came_before_the_socket_ended_still_counts() -> None:
     line.cut()
     bench.commit()
     assert [m.payload for m in publishes(subscriber.read())] == [b"x"] * 3 * PACKETS_PER_TURN_MAX
-    assert line.connection.closed_because == "client disconnected"
+    assert line.connection.close_reason == "client disconnected"
 
 
 def test_a_mistake_in_a_later_turn_is_answered() -> None:
@@ -297,11 +303,11 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
     link = line.connection.link
     link.wire_full()
     for _ in range(100):
-        if not line.connection.stalled:
+        if not line.connection.reading_paused:
             line.send(*[packet] * 500)
         bench.commit()
         bench.take_ready(line)
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     assert limit <= link.pending_bytes + link.unwritten_bytes < limit + 100
     line.connection.writable(bench.now)
     bench.turns()
@@ -309,7 +315,7 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
     for _ in range(100):
         bench.commit()
         bench.take_ready(line)
-    assert not line.connection.stalled
+    assert not line.connection.reading_paused
 
 
 def test_every_packet_is_answered_once_the_client_reads() -> None:
@@ -365,10 +371,10 @@ def test_reading_pauses_while_much_waits_for_a_commit() -> None:
     publisher = bench.join("p", 5)
     publisher.send(*[Publish("t", bytes(10_000), 0) for _ in range(100)])
     effects = bench.server.effects
-    assert publisher.connection.stalled is True
+    assert publisher.connection.reading_paused is True
     assert 100_000 <= effects.size_bytes + effects.unsent_bytes < 111_000
     bench.commit()
-    assert (publisher.connection.stalled, effects.unsent_bytes) == (False, 0)
+    assert (publisher.connection.reading_paused, effects.unsent_bytes) == (False, 0)
 
 
 def test_nothing_stays_counted_when_connections_end() -> None:
@@ -393,7 +399,7 @@ def test_decoding_stops_in_the_middle_of_a_read(version: int, qos: int) -> None:
     bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
     line = bench.join("c", version)
     line.send(*[Publish("t", b"x", qos, packet_id=n) for n in range(1, 100)])
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     bench.finish(bench.seal())
     assert len(line.read()) == MAXIMUM
 
@@ -409,7 +415,7 @@ def test_and_goes_on_after_each_commit(version: int, qos: int) -> None:
     assert line.read() == [answer(n) for n in range(1, 100)]
     if qos == 2:
         line.send(*[Pubrel(n) for n in range(1, 100)])
-        assert line.connection.stalled
+        assert line.connection.reading_paused
         bench.commit()
         assert line.read() == [Pubcomp(n) for n in range(1, 100)]
 
@@ -419,7 +425,7 @@ def test_mqtt_5_is_told_when_it_truly_exceeds_the_receive_maximum() -> None:
     bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
     line = bench.join("c", 5)
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, MAXIMUM + 1)], Pingreq())
-    assert not line.connection.stalled
+    assert not line.connection.reading_paused
     assert line.read() == [Pingresp()]
     line.send(Publish("t", b"x", 1, packet_id=9))
     assert line.connection.link.closed
@@ -433,19 +439,19 @@ def test_our_pause_is_not_the_clients_silence() -> None:
     bench = Bench(EngineLimits(receive_maximum=MAXIMUM))
     line = bench.join("c", 4, keep_alive_s=10)
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 10)])
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     for _ in range(10):
         bench.pass_s(14.0)
         line.connection.tick(bench.now)
     assert not line.connection.link.closed
     bench.commit()
-    assert (line.connection.stalled, line.connection.state) == (False, CONNECTED)
+    assert (line.connection.reading_paused, line.connection.state) == (False, CONNECTED)
     bench.pass_s(14.0)
     line.connection.tick(bench.now)
     assert line.connection.state == CONNECTED, "it had no time to be heard"
     bench.pass_s(2.0)
     line.connection.tick(bench.now)
-    assert line.connection.closed_because == "nothing heard for 1.5 x keep alive"
+    assert line.connection.close_reason == "nothing heard for 1.5 x keep alive"
 
 
 # -- QoS 0 behind what waits -----------------------------------------------------------------
@@ -495,7 +501,7 @@ def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
     for publisher in publishers:
         publisher.connection.receive(data, bench.now)
     assert subscriber.connection.link.pending_bytes < 50_000 + len(data) + 1000
-    assert sum(publisher.connection.stalled for publisher in publishers) >= 17
+    assert sum(publisher.connection.reading_paused for publisher in publishers) >= 17
     bench.commit()
     assert len(publishes(subscriber.read())) == 20
 
@@ -522,14 +528,14 @@ def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
     for number in range(1, 4):
         arrive(small, Publish("t", b"x", 1, packet_id=number))
     bench.turns()
-    assert (greedy.connection.stalled, small.connection.stalled) == (True, False)
+    assert (greedy.connection.reading_paused, small.connection.reading_paused) == (True, False)
     assert logged_by(bench) == ["greedy"] * 3 + ["small"] * 3
     bench.turns()
     assert logged_by(bench) == ["greedy"] * 3
     bench.turns()
     assert logged_by(bench) == ["greedy"] * 3
     bench.turns()
-    assert not greedy.connection.stalled
+    assert not greedy.connection.reading_paused
     assert len([one for one in greedy.read() if isinstance(one, Puback)]) == 9
 
 
@@ -550,7 +556,7 @@ def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
     for turn in (order[:4], order[4:8], order[8:]):
         assert sorted(turn) == ["c0", "c1", "c2", "c3"]
     bench.turns()
-    assert not any(line.connection.stalled for line in lines)
+    assert not any(line.connection.reading_paused for line in lines)
 
 
 def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> None:
@@ -560,7 +566,7 @@ def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> Non
     bench.commit()
     for number in range(1, 100):
         arrive(line, Publish("t", bytes(10_000), 1, packet_id=number))
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     assert 200_000 <= bench.server.effects.size_bytes < 220_000
 
 
@@ -601,7 +607,7 @@ def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> No
     effects.batch_bytes_max = 100_000
     line = bench.join("c", 5)
     arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     effects.store_cannot_write("the disk is full")
     bench.turns()
     arrive(line, *[Publish("t", bytes(100_000), 0) for _ in range(3)])
@@ -621,14 +627,17 @@ def test_a_large_subscribe_is_handled_in_portions_and_answered_once() -> None:
     arrive(line, Subscribe(1, [Subscription(one, 1) for one in FILTERS]), Pingreq())
     first = len(line.session.subscriptions)
     assert PORTION - len(FILTERS) // 60 <= first < PORTION  # the bytes of the packet count too
-    assert line.connection.stalled
+    assert line.connection.reading_paused
     bench.server.resume(bench.now)
     assert len(line.session.subscriptions) == first + PORTION
     bench.turns()
     bench.commit()
     suback = next(packet for packet in line.read() if isinstance(packet, Suback))
     assert (suback.packet_id, suback.reason_codes) == (1, [1] * len(FILTERS))
-    assert (len(line.session.subscriptions), line.connection.stalled) == (len(FILTERS), False)
+    assert (len(line.session.subscriptions), line.connection.reading_paused) == (
+        len(FILTERS),
+        False,
+    )
 
 
 def test_a_large_unsubscribe_is_handled_in_portions() -> None:

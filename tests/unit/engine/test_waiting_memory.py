@@ -73,17 +73,17 @@ def bench_of(waiting_bytes_max: int = 0, unsent_bytes_max: int = 0, **more: int 
 
 def test_a_large_body_counts_once_and_is_given_back_with_the_last() -> None:
     bench = bench_of()
-    kept = bench.server.effects.kept
+    budget = bench.server.effects.budget
     lines = [receiver(bench, f"c{number}", expiry_s=0) for number in range(10)]
     publish(bench, "t")
-    assert len(LARGE) < kept.waiting_bytes - 10 * DELIVERY_BYTES < len(LARGE) + KIB
+    assert len(LARGE) < budget.waiting_bytes - 10 * DELIVERY_BYTES < len(LARGE) + KIB
     account = lines[0].session.account
-    assert account.waiting_bytes == kept.waiting_bytes
+    assert account.waiting_bytes == budget.waiting_bytes
     for line in lines[:9]:
         assert acknowledge_all(bench, line) == 1
-    assert len(LARGE) < kept.waiting_bytes < len(LARGE) + KIB
+    assert len(LARGE) < budget.waiting_bytes < len(LARGE) + KIB
     lines[9].cut()
-    assert kept.waiting_bytes == account.waiting_bytes == 0
+    assert budget.waiting_bytes == account.waiting_bytes == 0
 
 
 def test_what_the_log_has_rests_there_and_still_comes_in_order() -> None:
@@ -92,8 +92,8 @@ def test_what_the_log_has_rests_there_and_still_comes_in_order() -> None:
     bodies = [bytes([number]) * 100 * KIB for number in range(40)]
     for body in bodies:
         publish(bench, "t", body)
-    kept = bench.server.effects.kept
-    assert kept.waiting_bytes < 700 * KIB, "half of the share, and what is on its way"
+    budget = bench.server.effects.budget
+    assert budget.waiting_bytes < 700 * KIB, "half of the share, and what is on its way"
     assert bench.server.drops.counts[drops.MEMORY_FULL] == 0
     got: list[bytes] = []
     while packets := publishes(line.read()):
@@ -101,9 +101,9 @@ def test_what_the_log_has_rests_there_and_still_comes_in_order() -> None:
         line.send(*[Puback(packet.packet_id) for packet in packets])
         bench.commit()
         check_waiting(bench.server)
-        assert kept.waiting_bytes < 1000 * KIB
+        assert budget.waiting_bytes < 1000 * KIB
     assert got == bodies
-    assert kept.waiting_bytes == kept.fetching_bytes == 0
+    assert budget.waiting_bytes == budget.fetching_bytes == 0
 
 
 def test_beyond_its_share_a_user_loses_messages_and_others_do_not() -> None:
@@ -112,7 +112,7 @@ def test_beyond_its_share_a_user_loses_messages_and_others_do_not() -> None:
     other = receiver(bench, "other", "other", "u", expiry_s=0)
     for _ in range(40):
         publish(bench, "t")
-    assert 1000 * KIB < bench.server.effects.kept.waiting_bytes < 1200 * KIB
+    assert 1000 * KIB < bench.server.effects.budget.waiting_bytes < 1200 * KIB
     dropped = bench.server.drops.counts[drops.MEMORY_FULL]
     assert dropped == bench.server.drops.of("greedy")[drops.MEMORY_FULL] == 30
     publish(bench, "u", count=5)
@@ -124,18 +124,18 @@ def test_places_count_without_bodies_and_while_the_client_is_away_are_packed() -
     bench = bench_of(max_mqueue_len=0, max_inflight=1)
     line = receiver(bench, "c")
     publish(bench, "t", b"", 501)
-    kept = bench.server.effects.kept
-    assert kept.waiting_bytes > 501 * DELIVERY_BYTES
+    budget = bench.server.effects.budget
+    assert budget.waiting_bytes > 501 * DELIVERY_BYTES
     line.cut()
-    assert kept.waiting_bytes < 20 * DELIVERY_BYTES
-    assert kept.packed_bytes == 13 * 492
+    assert budget.waiting_bytes < 20 * DELIVERY_BYTES
+    assert budget.packed_bytes == 13 * 492
     again, _ = bench.connect(
         Connect(
             "c", clean_start=False, username="greedy", properties=Properties(receive_maximum=100)
         )
     )
     assert acknowledge_all(bench, again) == 501
-    assert kept.waiting_bytes == kept.packed_bytes == 0
+    assert budget.waiting_bytes == budget.packed_bytes == 0
 
 
 @pytest.mark.parametrize("version", [4, 5])
@@ -153,7 +153,7 @@ def test_a_queue_that_refuses_does_so_for_want_of_memory(version: int) -> None:
     assert acknowledge_all(bench, line) == (3 if version == 4 else 2)
     bench.commit()
     assert len(publisher.read()) == (1 if version == 4 else 0)
-    assert bench.server.effects.kept.waiting_bytes == 0
+    assert bench.server.effects.budget.waiting_bytes == 0
 
 
 def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_re
     assert (len(codes), len(refused)) == (15, 5)
     publisher.send(*[Pubrel(number) for number in range(1, 11)])
     bench.commit()
-    assert bench.server.effects.kept.held_back_bytes == 0
+    assert bench.server.effects.budget.blocked_bytes == 0
 
 
 def test_large_messages_wait_until_there_is_room_for_what_is_sent() -> None:
@@ -234,14 +234,14 @@ def test_full_queues_that_are_asked_for_at_once_are_read_a_few_at_a_time() -> No
             Connect(f"c{number}", clean_start=False, username=f"user{number}", properties=wish)
         )
     bench.turns()
-    wanting = bench.server.effects.wanting
-    assert [len(asked) for _, asked in wanting] == [2, 2], "of 100 KiB each"
+    body_requests = bench.server.effects.body_requests
+    assert [len(asked) for _, asked in body_requests] == [2, 2], "of 100 KiB each"
     for _ in range(10):
         bench.commit()
         bench.pass_s(0.25)
     for line in lines:
         assert acknowledge_all(bench, line) == 20
-    assert bench.server.effects.kept.fetching_bytes == 0
+    assert bench.server.effects.budget.fetching_bytes == 0
 
 
 def test_a_message_that_is_larger_than_the_bound_finds_room_when_half_of_it_is_free() -> None:
@@ -272,7 +272,7 @@ def test_a_publisher_that_waits_for_memory_goes_on_whoever_gives_it_back(topic: 
     bench.pass_s(0.25)
     bench.commit()
     assert len(publisher.read()) == 1
-    assert bench.server.effects.kept.waiting_bytes > len(LARGE)
+    assert bench.server.effects.budget.waiting_bytes > len(LARGE)
 
 
 @pytest.mark.parametrize("topic", ["t", "$share/g/t"])

@@ -13,7 +13,7 @@ from typing import final
 
 import pytest
 
-from penstock.engine.access.access import Authenticate, Credentials, Verdict
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import CLOSED
@@ -88,7 +88,7 @@ class SlowStore:
 class Later(Authenticate):
     """Owes every answer."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         del credentials, link
         return None
 
@@ -105,7 +105,7 @@ class WireInMemory:
         self.closed = False
         self.reading = True
         self.unwritten = 0
-        self.hung_up = STANDING
+        self.peer_closed = STANDING
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -126,7 +126,7 @@ class WireInMemory:
         return self.unwritten
 
     def hang_up(self) -> int:
-        return self.hung_up
+        return self.peer_closed
 
 
 @final
@@ -292,7 +292,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     peer.lost("connection closed by the peer")
     assert list(rig.driver._peers.values()) == [peer]
     if decided:
-        rig.driver.decided(peer.connection.link, Verdict(reasons.SUCCESS, "alice"))
+        rig.driver.decided(peer.connection.link, AuthResult(reasons.SUCCESS, "alice"))
         assert rig.server.effects.next_offset == 1
     await until(lambda: not rig.driver._peers)
     assert peer.connection.state == CLOSED

@@ -60,7 +60,10 @@ def test_two():
     """Two [H]."""
     assert "[I]"
 '''
-    found = {text: (owner, wanting) for text, owner, wanting in cited_texts(ast.parse(source))}
+    found = {
+        text: (owner, body_requests)
+        for text, owner, body_requests in cited_texts(ast.parse(source))
+    }
     cited = {text: where for text, where in found.items() if "[" in text}
     assert cited == {
         "case [B]": ("", False),

@@ -17,8 +17,8 @@ from penstock.auth.external import Answer
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
-from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, Credentials, Step, Verdict
-from penstock.engine.access.login_queue import ShareOptions
+from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, AuthResult, Credentials, Step
+from penstock.engine.access.login_queue import LoginQueueOptions
 from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.authentication import NICENESS, Authentication
@@ -69,12 +69,12 @@ class Logins:
         self.authentication = Authentication(
             access(), settings or AccessSettings(), b"s" * 32, method
         )
-        self.verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
+        self.verdicts: asyncio.Queue[AuthResult] = asyncio.Queue()
         self.authentication.report_to(
             lambda _, verdict: self.verdicts.put_nowait(verdict), lambda *_: None
         )
 
-    def judge(self, name: str, password: str, link: Link | None = None) -> Verdict | None:
+    def judge(self, name: str, password: str, link: Link | None = None) -> AuthResult | None:
         """What is known at once of a client that shows this."""
         credentials = Credentials("c", name, password.encode(), True, HERE)
         return self.authentication.judge(credentials, link or Link(Turn()))
@@ -215,7 +215,7 @@ async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -
 
 def test_who_was_right_by_scram_does_not_wait_for_what_others_guess() -> None:
     here, elsewhere = "127.0.0.1:1", "192.0.2.9:1"
-    options = ShareOptions(burst=0, delay_s=3600.0, delay_s_max=3600.0)
+    options = LoginQueueOptions(burst=0, delay_s=3600.0, delay_s_max=3600.0)
     guard: LoginGuard[Check] = LoginGuard(options, 10, ("127.0.0.0/8",))
     run = GuardedExchange(rfc_exchange(), guard, here)
     assert [run.step(said).outcome for said in (FIRST, FINAL)] == [CONTINUE, SUCCESS]
@@ -234,7 +234,7 @@ async def test_threads_that_check_let_the_loop_go_first() -> None:
         loop.call_soon_threadsafe(over.set_result, niceness)
         return Answer(reasons.SUCCESS)
 
-    guard: LoginGuard[Check] = LoginGuard(ShareOptions(), 10, ())
+    guard: LoginGuard[Check] = LoginGuard(LoginQueueOptions(), 10, ())
     checks = Checks("checks", guard, 10, 1, before + NICENESS, lambda *_: None, lambda _: None)
     credentials = Credentials("c", "alice", b"right", True, HERE)
     assert checks.submit(Check(("c", b""), credentials, work, None), Link(Turn())) is None

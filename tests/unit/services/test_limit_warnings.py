@@ -5,7 +5,7 @@ import logging
 import pytest
 
 from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.protocol.packets import Connect, Puback
 from penstock.services.limit_warnings import LINES_INTERVAL_S, LINES_MAX, RECHECK_S, LimitWarnings
 from tests.unit.engine.bench import Bench, publishes
@@ -32,10 +32,10 @@ class Watched:
         self._caplog.clear()
         return lines
 
-    def reach(self, at_limit: AtLimit) -> None:
+    def reach(self, at_limit: LimitUsage) -> None:
         self.bench.server.effects.reach(at_limit, self.bench.now)
 
-    def leave(self, at_limit: AtLimit) -> None:
+    def leave(self, at_limit: LimitUsage) -> None:
         at_limit.left(self.bench.now.monotonic_s)
 
 
@@ -67,19 +67,19 @@ def test_a_slow_subscriber_is_named_and_then_its_recovery(
     [(WINDOW, "max_inflight"), (WRITE_BUFFER, "network"), (INBOUND, "receive_maximum")],
 )
 def test_every_line_says_what_to_do(watched: Watched, limit: int, remedy: str) -> None:
-    watched.reach(AtLimit("s", limit))
+    watched.reach(LimitUsage("s", limit))
     assert watched.pass_s(0) == []
     (line,) = watched.pass_s(WARNING_S)
     assert remedy in line
 
 
 def test_a_full_queue_has_its_own_lines_from_what_it_drops(watched: Watched) -> None:
-    watched.reach(AtLimit("s", QUEUE))
+    watched.reach(LimitUsage("s", QUEUE))
     assert watched.pass_s(0) + watched.pass_s(1000) == []
 
 
 def test_flow_control_at_work_is_no_news(watched: Watched) -> None:
-    at_limit = AtLimit("s", WINDOW)
+    at_limit = LimitUsage("s", WINDOW)
     for _ in range(10):
         watched.reach(at_limit)
         assert watched.pass_s(WARNING_S - 1) == []
@@ -89,7 +89,7 @@ def test_flow_control_at_work_is_no_news(watched: Watched) -> None:
 
 
 def test_after_its_recovery_a_client_is_watched_anew(watched: Watched) -> None:
-    at_limit = AtLimit("s", WINDOW)
+    at_limit = LimitUsage("s", WINDOW)
     for _ in range(2):
         watched.reach(at_limit)
         watched.pass_s(0)
@@ -100,7 +100,7 @@ def test_after_its_recovery_a_client_is_watched_anew(watched: Watched) -> None:
 
 
 def test_an_instant_below_the_limit_is_no_recovery(watched: Watched) -> None:
-    at_limit = AtLimit("s", WINDOW)
+    at_limit = LimitUsage("s", WINDOW)
     watched.reach(at_limit)
     watched.pass_s(0)
     watched.pass_s(WARNING_S)
@@ -113,7 +113,7 @@ def test_an_instant_below_the_limit_is_no_recovery(watched: Watched) -> None:
 
 def test_a_crowd_is_a_number(watched: Watched) -> None:
     for number in range(LINES_MAX + 5):
-        watched.reach(AtLimit(f"c{number}", WINDOW))
+        watched.reach(LimitUsage(f"c{number}", WINDOW))
     watched.pass_s(0)
     assert len(watched.pass_s(WARNING_S)) == LINES_MAX
     assert watched.pass_s(LINES_INTERVAL_S) == [
@@ -123,7 +123,7 @@ def test_a_crowd_is_a_number(watched: Watched) -> None:
 
 def test_zero_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched(caplog, Bench(), warning_s=0)
-    at_limit = AtLimit("s", WINDOW)
+    at_limit = LimitUsage("s", WINDOW)
     watched.reach(at_limit)
     assert watched.pass_s(0) + watched.pass_s(1000) == []
     assert not at_limit.watched, "nobody holds on to it"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import Kind, Run
+from penstock.engine.batch.packed_run import Kind, PackedRun
 from penstock.engine.batch.records import (
     Progress,
     SessionRecord,
@@ -145,7 +145,7 @@ def test_pages_of_inbound_packet_identifiers(packet_ids: set[int]) -> None:
     assert ids_in(read) == sorted(packet_ids)
 
 
-def told(run: Run) -> list[tuple[object, ...]]:
+def told(run: PackedRun) -> list[tuple[object, ...]]:
     return [
         (
             item.sequence,
@@ -162,7 +162,7 @@ def told(run: Run) -> list[tuple[object, ...]]:
 
 @given(NUMBER, st.lists(st.tuples(NUMBER, SIZE, KIND), min_size=1, max_size=5))
 def test_segments(first: int, deliveries: list[tuple[int, int, Kind]]) -> None:
-    segment = Run(first)
+    segment = PackedRun(first)
     for number, (offset, size_bytes, kind) in enumerate(deliveries):
         assert segment.add(first + number, offset, size_bytes, kind)
     (read,) = records.decode_segment(records.encode_segment(segment))
@@ -233,9 +233,11 @@ def test_a_will_of_an_older_store_has_no_user_name() -> None:
     ],
     ids=["an offset too many", "a size too few", "a kind too many", "kinds that nobody knows"],
 )
-def test_a_segment_whose_columns_do_not_fit_is_refused(damage: Callable[[Run], object]) -> None:
+def test_a_segment_whose_columns_do_not_fit_is_refused(
+    damage: Callable[[PackedRun], object],
+) -> None:
     """Taken as it is, every later message of the queue would be another one."""
-    run = Run(1)
+    run = PackedRun(1)
     assert run.add(1, 40, 10, (1, False, (), None))
     damage(run)
     with pytest.raises(msgspec.ValidationError, match="do not fit together"):

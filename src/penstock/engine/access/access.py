@@ -61,7 +61,7 @@ class Credentials:
 
 
 @final
-class Verdict:
+class AuthResult:
     """The answer of ``Authenticate`` to a CONNECT.
 
     Args:
@@ -160,14 +160,14 @@ class Permissions:
 class Authenticate:
     """The port that checks credentials."""
 
-    def judge(self, credentials: Credentials, link: Link) -> Verdict | None:
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
         """Return the verdict on a CONNECT, or None if it takes time.
 
         With None, the implementation calls ``ServerConnection.decided`` later; ``link`` identifies
         the connection then. A link that closed meanwhile needs no answer.
         """
         del credentials, link
-        return Verdict(reasons.SUCCESS)
+        return AuthResult(reasons.SUCCESS)
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         """Start a run of an authentication method; return it, or None when there is no such

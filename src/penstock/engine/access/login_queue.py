@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 @final
-class ShareOptions:
+class LoginQueueOptions:
     """The settings of the delays and bans after failed logins.
 
     Args:
@@ -94,7 +94,7 @@ class Records:
     """The recent failures of sources, or of names, by key; the key not used for longest is
     first."""
 
-    def __init__(self, options: ShareOptions) -> None:
+    def __init__(self, options: LoginQueueOptions) -> None:
         self._options = options
         self._records: dict[str, _Record] = {}
         self._failures_max = max(options.ban_failures, options.burst + _DOUBLINGS_MAX)
@@ -225,7 +225,7 @@ class _Lanes(Generic[T]):
 
 
 @final
-class LoginShares(Generic[T]):
+class LoginQueue(Generic[T]):
     """All password checks of one broker that wait, and the recent failures of sources and names.
 
     Args:
@@ -233,7 +233,7 @@ class LoginShares(Generic[T]):
         waiting_max: attempts that wait or are under check at the same time.
     """
 
-    def __init__(self, options: ShareOptions, waiting_max: int) -> None:
+    def __init__(self, options: LoginQueueOptions, waiting_max: int) -> None:
         self.waiting = 0
         self.given_up: list[T] = []  # not due in time; the caller takes and refuses them
         self._options = options

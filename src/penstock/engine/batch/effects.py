@@ -38,16 +38,16 @@ from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.batch.timers import Timed, Timers
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Accounts
-from penstock.engine.memory.budget import Kept
-from penstock.engine.memory.limit_usage import AtLimit
+from penstock.engine.memory.budget import MemoryBudget
+from penstock.engine.memory.limit_usage import LimitUsage
 from penstock.engine.message import Message
 from penstock.engine.reporting.events import Events
-from penstock.engine.wire.link import Release, Resumable, Turn
+from penstock.engine.wire.link import DeferredPackets, Resumable, Turn
 
 NO_LIMIT_BYTES: Final = 2**62
 
 
-class Stored(Timed):
+class StoredState(Timed):
     """State with a durable form; marked in ``Effects.changed`` when it moved."""
 
     def snapshot(self) -> Progress | None:
@@ -55,14 +55,14 @@ class Stored(Timed):
         return None
 
     def wants(self, asked: list[int]) -> bool:
-        """Return whether the bodies it asked for, see ``Effects.wanting``, are still needed."""
+        """Return whether the bodies it asked for (``Effects.body_requests``) are still needed."""
         return len(asked) == 0
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Bodies from the log, by offset; one that was asked for and is missing is gone."""
 
 
-class Feeder:
+class GroupSource:
     """The port by which a session takes what waits for a group: see ``shared_group``."""
 
     def goes_before(self, rank: int, offset: int) -> bool:
@@ -70,7 +70,7 @@ class Feeder:
         del rank, offset
         return False
 
-    def feed(self, taker: Stored, now: Now) -> bool:
+    def feed(self, taker: StoredState, now: Now) -> bool:
         """Give ``taker`` the first message it may take; whether it took one."""
         del taker, now
         return False
@@ -79,13 +79,13 @@ class Feeder:
         """Hand out what waits to connected members with room."""
 
 
-class Presence:
+class MemberConnections:
     """The port by which ``shared_subscriptions`` hears who of the members is connected."""
 
-    def came(self, session: Stored, now: Now) -> None:
+    def came(self, session: StoredState, now: Now) -> None:
         """``session`` is connected, and takes what waits."""
 
-    def left(self, session: Stored, now: Now) -> None:
+    def left(self, session: StoredState, now: Now) -> None:
         """The connection of ``session`` is gone."""
 
 
@@ -110,9 +110,9 @@ class Commit:
         self.retained: list[tuple[str, Message | None]] = []
         self.wills: list[tuple[str, WillRecord | None]] = []
         self.producers: list[tuple[str, ProducerRecord | None]] = []
-        self.releases: list[Release] = []
+        self.releases: list[DeferredPackets] = []
         # who asks for which log offsets: bodies that may be read once this is durable
-        self.wanting: list[tuple[Stored, list[int]]] = []
+        self.body_requests: list[tuple[StoredState, list[int]]] = []
 
     @property
     def appended(self) -> int:
@@ -151,12 +151,12 @@ class Effects(Turn):
     """
 
     def __init__(
-        self, next_offset: int, kept: Kept | None = None, accounts: Accounts | None = None
+        self, next_offset: int, budget: MemoryBudget | None = None, accounts: Accounts | None = None
     ) -> None:
         super().__init__()
-        self.kept = kept or Kept()
-        self.accounts = accounts or Accounts(self.kept)
-        self.buffers_bytes_max = self.kept.unsent_bytes_max
+        self.budget = budget or MemoryBudget()
+        self.accounts = accounts or Accounts(self.budget)
+        self.buffers_bytes_max = self.budget.unsent_bytes_max
         self.next_offset = next_offset
         self.size_bytes = 0  # of the messages that wait for a commit
         self.waiting_bytes_max = NO_LIMIT_BYTES  # of both, above which reading pauses
@@ -173,14 +173,14 @@ class Effects(Turn):
         self.told_lines = ToldLines(self)
         self.store_line = RoomLine(self.told_lines)  # publishers that wait until it can
         self.has_places = False  # queues that reject were asked for what is being published
-        self.feeders: dict[str, Feeder] = {}  # groups in whose queues something waits, by name
-        self.presence = Presence()
+        self.feeders: dict[str, GroupSource] = {}  # groups in whose queues something waits, by name
+        self.presence = MemberConnections()
         self.next_number = 1  # of a session, or of the queue of a group
         self.events: Events | None = None  # None: nobody wants any
         self.timers = Timers()
-        self.reached: list[AtLimit] = []  # limits that clients reached, for who watches them
-        self.changed: list[Stored] = []
-        self.wanting: list[tuple[Stored, list[int]]] = []
+        self.reached: list[LimitUsage] = []  # limits that clients reached, for who watches them
+        self.changed: list[StoredState] = []
+        self.body_requests: list[tuple[StoredState, list[int]]] = []
         self._unread: dict[Resumable, None] = {}  # go on with the next tick
         self._blocked: list[Resumable] = []  # by a full batch; go on once it is sealed
         self._passed_over: list[Resumable] = []  # likewise, and before those who were in it
@@ -255,7 +255,7 @@ class Effects(Turn):
         """The same, before those who had their turn in the batch that is sealed then."""
         self._passed_over.append(user)
 
-    def reach(self, at_limit: AtLimit, now: Now) -> None:
+    def reach(self, at_limit: LimitUsage, now: Now) -> None:
         """A client reached a limit, or still is at it."""
         if at_limit.reached(now.monotonic_s) and not at_limit.watched:
             at_limit.watched = True
@@ -334,9 +334,9 @@ class Effects(Turn):
         was acknowledged is at worst sent again after a crash.
         """
         return bool(
-            self.holding
+            self.deferring
             or self.next_offset != self._base_offset
-            or self.wanting
+            or self.body_requests
             or self._sessions
             or self._ended
             or self._subscriptions
@@ -374,17 +374,17 @@ class Effects(Turn):
         commit.producers = list(self._producers.items())
         commit.clock = self._clock
         self._clock = None
-        for link in self.holding:
+        for link in self.deferring:
             commit.releases.append(link.seal())
-        commit.wanting = self.wanting
-        self.wanting = []
+        commit.body_requests = self.body_requests
+        self.body_requests = []
         if commit.writes:
             self.counters.commits += 1
         self._base_offset = self.next_offset
         self._messages = []
         self.size_bytes = 0
         self.changed = []
-        self.holding = []
+        self.deferring = []
         if self._sessions:
             self._sessions = {}
         if self._ended:

@@ -29,7 +29,7 @@ _SIZE_MAX: Final = 0xFFFFFFFF
 
 
 @final
-class Run:
+class PackedRun:
     """Deliveries with the sequences ``first``, ``first`` + 1, … of one session.
 
     Args:
@@ -79,9 +79,9 @@ class Run:
         kind = (delivery.qos, delivery.retain, delivery.subscription_ids, shared)
         return self.add(delivery.sequence, delivery.offset, delivery.size_bytes, kind)
 
-    def copy(self) -> Run:
+    def copy(self) -> PackedRun:
         """Return the same deliveries, for another owner."""
-        other = Run(self.first)
+        other = PackedRun(self.first)
         other.offsets = self.offsets[:]
         other.sizes = self.sizes[:]
         other.kinds = self.kinds[:]
@@ -107,7 +107,7 @@ class Run:
         return sum(self.sizes[position:])
 
 
-def join(runs: list[Run], run: Run) -> None:
+def join(runs: list[PackedRun], run: PackedRun) -> None:
     """Append ``run`` to ``runs``; merge it into the last one if it follows on it and fits.
 
     A run that is appended whole belongs to ``runs`` from then on, and later runs may be merged into

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, TypeAlias, final
 
-from penstock.engine.batch.packed_run import Run, SharedKind
+from penstock.engine.batch.packed_run import PackedRun, SharedKind
 from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Message
@@ -27,7 +27,7 @@ WindowEntry: TypeAlias = tuple[
 # (number, queue head, next sequence) of a lane of the queue but the first, see ``queue``
 LaneEntry: TypeAlias = tuple[int, int, int]
 # a QoS 2 message of ``awaiting_release``: (packet identifier, log offset, bytes)
-HeldEntry: TypeAlias = tuple[int, int, int]
+UnreleasedEntry: TypeAlias = tuple[int, int, int]
 
 # of the record of a group's queue, before the name of the shared subscription: no client
 # identifier has it [MQTT-1.5.4-2]
@@ -157,10 +157,10 @@ class Progress:
         next_sequence: int,
         pages: list[WindowPage],
         inbound: list[InboundPage],
-        segments: list[Run],
+        segments: list[PackedRun],
         finished_segments: list[int],
         lanes: list[LaneEntry],
-        held: list[HeldEntry],
+        held: list[UnreleasedEntry],
         sent_below: int = 0,
         window_len: int = -1,
         next_place: int = 0,
@@ -235,7 +235,7 @@ class Recovered:
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
         self.progress: dict[int, Progress] = {}  # by session number, each with its whole window
-        self.queues: dict[int, list[Run]] = {}  # by session number, ascending sequence
+        self.queues: dict[int, list[PackedRun]] = {}  # by session number, ascending sequence
         self.segments: dict[int, list[int]] = {}  # by session number: their first sequences
         self.retained: list[Message] = []
         self.wills: dict[str, WillRecord] = {}

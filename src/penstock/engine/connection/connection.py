@@ -15,16 +15,17 @@ bytes are written.
 
 While a peer makes more than it takes, or more than its share, its packets are not decoded::
 
-      READING ── a turn's share of work is done ──────────────▶ STALLED ── next turn ─▶ READING
-              ── too much waits (``must_wait``) ──────────────▶ STALLED ── room again ─▶ READING
+      READING ── a turn's share of work is done ───────────────▶ PAUSED ── next turn ─▶ READING
+              ── too much waits (``must_wait``) ───────────────▶ PAUSED ── room again ─▶ READING
 
-Received bytes stay undecoded, the shell stops reading while ``stalled`` is set, and the silence
-that follows does not count against keep alive. Until it is CONNECTED the connect timeout applies
-all the same; a connection that awaits its verdict is stalled too. The shell must detect that a
-stalled peer hung up; it reads the rest then, and calls ``lost``. Packets that came before the end
-still count: they are decoded then, or, when whole packets wait for the verdict, after that.
-But a connection that is gone takes over no session: if its client is connected again when it would
-be let in, it ends as if refused, and what it left is dropped; none of that was acknowledged::
+Received bytes stay undecoded, the shell stops reading while ``reading_paused`` is set, and the
+silence that follows does not count against keep alive. Until it is CONNECTED the connect timeout
+applies all the same; reading is paused as well while a connection awaits its verdict. The shell
+must detect that such a peer hung up; it reads the rest then, and calls ``lost``. Packets that came
+before the end still count: they are decoded then, or, when whole packets wait for the verdict,
+after that. But a connection that is gone takes over no session: if its client is connected again
+when it would be let in, it ends as if refused, and what it left is dropped; none of that was
+acknowledged::
 
       AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── let in ─▶ decoded ─▶ CLOSED
                                   ╰── refused, connected again, connect timeout ─────────▲
@@ -79,14 +80,14 @@ class Connection(Resumable):
         super().__init__()
         self.link = link
         link.user = self
-        self.stalled = False  # packets wait undecoded: the shell must not read
-        self.resume_at_s = 0.0  # stalled until then, monotonic seconds; 0 = until ``resume``
-        self.hung_up = False  # the peer sends no more: what it left is handled to its end
-        self.may_refill = False  # an acknowledgement made room in the window: ``refill`` is due
-        self.expects_rest = False  # ``rest_to_come`` is called when the packet is whole
+        self.reading_paused = False  # packets wait undecoded: the shell must not read
+        self.resume_at_s = 0.0  # paused until then, monotonic seconds; 0 = until ``resume``
+        self.peer_closed = False  # the peer sends no more: what it left is handled to its end
+        self.refill_due = False  # an acknowledgement made room in the window: ``refill`` is due
+        self.expects_more = False  # ``packet_incomplete`` is called when the packet is whole
         self.state = AWAIT_CONNECT
-        self.closed_because = ""  # one sentence for the log, set when the state is CLOSED
-        self.closed_here = False  # by this side, and not by the peer or the network
+        self.close_reason = ""  # one sentence for the log, set when the state is CLOSED
+        self.closed_locally = False  # by this side, and not by the peer or the network
         self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
         self._decoder = decoder
         self._keep_alive = keep_alive
@@ -120,11 +121,11 @@ class Connection(Resumable):
                 return
         try:
             self._decoder.feed(data)
-            if self.hung_up:
+            if self.peer_closed:
                 self._decode(now, True)
-            elif not self.stalled:
-                if self.others_made_enough():
-                    self.stalled = True
+            elif not self.reading_paused:
+                if self.broker_is_saturated():
+                    self.reading_paused = True
                 else:
                     self._decode(now, False)
         except RemoteProtocolError as error:
@@ -137,14 +138,14 @@ class Connection(Resumable):
         self._decode_rest(now)
 
     def _decode_rest(self, now: Now) -> None:
-        if self.state in (CLOSED, AWAIT_VERDICT) or not self.stalled:
+        if self.state in (CLOSED, AWAIT_VERDICT) or not self.reading_paused:
             return
         if self.state == CONNECTED:
             self._keep_alive.heard(now.monotonic_s)
-        self.stalled = False
+        self.reading_paused = False
         try:
             if self.must_wait():
-                self.stalled = True
+                self.reading_paused = True
             else:
                 self._decode(now, False)
         except RemoteProtocolError as error:
@@ -155,7 +156,7 @@ class Connection(Resumable):
         self._handle_packets(now, to_the_end)
         if self._share.logged_bytes > self._logged_before:
             self._count_logged()
-        if self.may_refill:
+        if self.refill_due:
             self._refill(now)
 
     def _count_logged(self) -> None:
@@ -169,7 +170,7 @@ class Connection(Resumable):
         if self._logged_bytes > MUCH_BYTES:
             self._much_in = share.batch
 
-    def leaves_room(self, effects: Effects) -> bool:
+    def must_yield_batch(self, effects: Effects) -> bool:
         """Return whether the open batch is full and this connection must wait, so that the rest is
         for others.
 
@@ -190,7 +191,7 @@ class Connection(Resumable):
         return False
 
     def _refill(self, now: Now) -> None:
-        self.may_refill = False
+        self.refill_due = False
         self.refill(now)
 
     def refill(self, now: Now) -> None:
@@ -212,7 +213,7 @@ class Connection(Resumable):
             if ack != 0:
                 counters.packets_received += 1
                 self._keep_alive.heard(now.monotonic_s)
-                if self.may_refill and ack >> 16 == PUBREL:  # which may publish
+                if self.refill_due and ack >> 16 == PUBREL:  # which may publish
                     self._refill(now)
                 self.acknowledged(ack >> 16, ack & 0xFFFF, reasons.SUCCESS, now)
             else:
@@ -220,30 +221,30 @@ class Connection(Resumable):
                 if packet is None:
                     size_bytes = decoder.incomplete_bytes()
                     if size_bytes > 0:
-                        self.rest_to_come(size_bytes, now)
+                        self.packet_incomplete(size_bytes, now)
                     return
-                if self.expects_rest:
-                    self.rest_to_come(0, now)
+                if self.expects_more:
+                    self.packet_incomplete(0, now)
                 counters.packets_received += 1
                 if self.state == CONNECTED:  # before, the connect timeout stands
                     self._keep_alive.heard(now.monotonic_s)
-                if self.may_refill:  # whatever comes now finds the room that there is
+                if self.refill_due:  # whatever comes now finds the room that there is
                     self._refill(now)
                 self.handle(packet, now)
             if self.link.closed:
                 return
             share.spent += WORK_OF_A_PACKET
             if self.state == AWAIT_VERDICT:  # ``decided`` goes on
-                self.stalled = True
+                self.reading_paused = True
                 return
             if not to_the_end and (share.spent >= spent_max or self.must_wait()):
-                self.stalled = True
+                self.reading_paused = True
                 if share.spent >= spent_max:
                     share.used_up += 1
                     self.wait_for_turn()
                 return
 
-    def rest_to_come(self, size_bytes: int, now: Now) -> None:
+    def packet_incomplete(self, size_bytes: int, now: Now) -> None:
         """Note that a packet of ``size_bytes`` has arrived in part; 0: it has arrived whole."""
 
     def must_wait(self) -> bool:
@@ -251,7 +252,7 @@ class Connection(Resumable):
         ``resume``."""
         return False
 
-    def others_made_enough(self) -> bool:
+    def broker_is_saturated(self) -> bool:
         """Return whether all connections together are at a limit before this one begins; if so,
         arrange for ``resume``."""
         return False
@@ -278,7 +279,7 @@ class Connection(Resumable):
         if self.state == CLOSED:
             return
         because = because[:REASON_CHARACTERS_MAX]
-        self.closed_here = True
+        self.closed_locally = True
         self.closing_code = reason_code
         if self.state == CONNECTED and self.link.version == V5 and self.link.opened:
             farewell = Disconnect(reason_code, Properties(reason_string=because))
@@ -295,7 +296,7 @@ class Connection(Resumable):
     def hang_up(self, now: Now) -> None:
         """Decode all that waits: the peer hung up while it was not read. The shell reads the rest,
         then calls ``lost``."""
-        self.hung_up = True
+        self.peer_closed = True
         self._logged_before = self._share.logged_bytes
         if self.state not in (CLOSED, AWAIT_VERDICT):
             try:
@@ -309,9 +310,9 @@ class Connection(Resumable):
 
         Where packets wait for the verdict it does not end here, but with that, or its deadline.
         """
-        self.hung_up = True
+        self.peer_closed = True
         self._logged_before = self._share.logged_bytes
-        if self.stalled and self.state not in (CLOSED, AWAIT_VERDICT):
+        if self.reading_paused and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
             except RemoteProtocolError as error:
@@ -335,7 +336,7 @@ class Connection(Resumable):
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
-        if self.stalled and self.state == CONNECTED:  # it may have sent much: we do not read
+        if self.reading_paused and self.state == CONNECTED:  # it may have sent much: we do not read
             self._keep_alive.heard(now.monotonic_s)
         elif self.state == AWAIT_CONNECT:
             self._end(False, "no CONNECT within the connect timeout", now)
@@ -350,7 +351,7 @@ class Connection(Resumable):
             return
         was_connected = self.state == CONNECTED
         self.state = CLOSED
-        self.closed_because = because
+        self.close_reason = because
         self.link.shut(answered)
         self.link.user = None
         self._decoder.forget()

@@ -24,7 +24,7 @@ from penstock.protocol.properties import Properties
 
 
 @final
-class Handshake:
+class EnhancedAuthentication:
     """The authentication method of one connection, and the exchange under way.
 
     Args:

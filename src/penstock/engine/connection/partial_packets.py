@@ -20,7 +20,7 @@ from penstock.engine.wire.link import Turn
 
 
 @final
-class HalfReceived:
+class PartialPacketBudget:
     """The budget of one broker for packets that have arrived in part.
 
     Args:
@@ -73,13 +73,13 @@ class HalfReceived:
     def overdue(self, now_s: float) -> list[Connection]:
         """Return the connections past their deadline while others wait; the caller closes them.
 
-        A connection that the broker itself does not read (``stalled``) is not among them.
+        A connection that the broker itself does not read (``reading_paused``) is not among them.
         """
         if not self._line:
             return []
         late: list[Connection] = []
         for user, (_, deadline_s) in self._held.items():
-            if 0.0 < deadline_s <= now_s and not user.stalled:
+            if 0.0 < deadline_s <= now_s and not user.reading_paused:
                 late.append(user)
         self.closed += len(late)
         return late

@@ -12,19 +12,19 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from penstock.engine.clock import Now
-from penstock.engine.dialling.unacknowledged import Arrival
+from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.protocol.packets import Connack, Packet
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Application:
+class ClientCallbacks:
     """The user of a dialled connection, as the connection sees it."""
 
     def connected(self, connack: Connack, now: Now) -> None:
         """The server accepted our CONNECT. What is sent from here leaves before what is sent
         again."""
 
-    def arrived(self, arrival: Arrival, now: Now) -> None:
+    def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
         """Take a message. At QoS 1 and 2 it waits for ``ClientConnection.settle``, now or later."""
 
     def answered(self, packet: Packet, now: Now) -> None:
@@ -39,4 +39,4 @@ class Application:
         """The window or the socket may have room again: send what waits."""
 
     def ended(self, now: Now) -> None:
-        """The connection ended; ``closed_because`` says why."""
+        """The connection ended; ``close_reason`` says why."""

@@ -26,8 +26,8 @@ for one and a half intervals, not even PINGRESP, is ended.
 If the session is *inherited* from a former program, the packet identifiers that it may have left on
 the server are released first (``packet_id_cleanup``).
 
-Messages from the server go to the ``Application``, which settles them when it has processed them
-(``client_inbound``).
+Messages from the server go to the ``ClientCallbacks``, which settles them when it has processed
+them (``client_inbound``).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from penstock.engine.clock import Now
 from penstock.engine.connection.connection import CLOSED, CONNECTED, Connection
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
-from penstock.engine.dialling.client_callbacks import Application
-from penstock.engine.dialling.client_inbound import Receiving
-from penstock.engine.dialling.packet_id_cleanup import Inherited
-from penstock.engine.dialling.unacknowledged import Arrival, Arrivals
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
+from penstock.engine.dialling.client_inbound import ClientInbound
+from penstock.engine.dialling.packet_id_cleanup import PacketIdCleanup
+from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.session.session import Session
 from penstock.engine.wire.aliases import OutboundAliases
@@ -108,10 +108,10 @@ class ClientConnection(Connection):
         self,
         effects: Effects,
         session: Session,
-        arrivals: Arrivals,
+        arrivals: UnacknowledgedMessages,
         connect: Connect,
         limits: EngineLimits,
-        application: Application,
+        application: ClientCallbacks,
         is_known: bool,
         now: Now,
         inherits: bool = False,
@@ -139,12 +139,14 @@ class ClientConnection(Connection):
         self._application = application
         self._is_known = is_known
         self.inherits = inherits
-        self._inherited = Inherited()
-        self._receiving = Receiving(session, self.link, arrivals, application, asked)
+        self._inherited = PacketIdCleanup()
+        self._receiving = ClientInbound(session, self.link, arrivals, application, asked)
         self._window = PACKET_IDENTIFIERS  # the server's Receive Maximum
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
-        self.link.hold(encode(connect, connect.version))  # not before the disk has the session
+        self.link.send_after_commit(
+            encode(connect, connect.version)
+        )  # not before the disk has the session
 
     # -- the table -----------------------------------------------------------------------
 
@@ -182,7 +184,7 @@ class ClientConnection(Connection):
             if self._inherited.released(packet_id):
                 self._all_released(now)
         elif self._session.acknowledge(packet_type, packet_id, reason_code, now):
-            self.may_refill = True
+            self.refill_due = True
 
     def refill(self, now: Now) -> None:
         """Send what waits in the queue: acknowledgements made room in the window."""
@@ -273,7 +275,7 @@ class ClientConnection(Connection):
         level would: with return code 1, by hanging up, or with an answer it has for others."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
-        return self.hung_up
+        return self.peer_closed
 
     # -- messages from the server --------------------------------------------------------
 
@@ -285,14 +287,14 @@ class ClientConnection(Connection):
         if publish.qos > 0 and self.state == CONNECTED:
             self._receiving.acknowledge_settled()
 
-    def settle(self, arrival: Arrival, code: int, now: Now) -> None:
+    def settle(self, arrival: ReceivedMessage, code: int, now: Now) -> None:
         """Settle ``arrival``: acknowledge it on the current connection, or on the next one.
 
         Its acknowledgement leaves when all earlier ones are settled too; where its connection is
         over, when the message comes again.
 
         Args:
-            arrival: as ``Application.arrived`` got it, on this connection or an earlier one.
+            arrival: as ``ClientCallbacks.arrived`` got it, on this connection or an earlier one.
             code: a reason code, of 0x80 or more to refuse it (before MQTT 5 nothing can be refused:
                 it is acknowledged), or ``LEFT`` to leave it to the server, as if it had not
                 come: the next connection brings it again. Until then it keeps its place in the
@@ -313,7 +315,7 @@ class ClientConnection(Connection):
         self, subscriptions: list[Subscription], properties: Properties | None = None
     ) -> int:
         """Send SUBSCRIBE; return its packet identifier, 0 if none is free. SUBACK goes to
-        ``Application.answered``.
+        ``ClientCallbacks.answered``.
 
         It leaves with the commit: before that, the loss of a session is not on disk.
 
@@ -343,7 +345,7 @@ class ClientConnection(Connection):
         except Exception:
             self._session.answered(packet_id)
             raise
-        self.link.hold(encoded)
+        self.link.send_after_commit(encoded)
 
     # -- when packets must wait ------------------------------------------------------------
 
@@ -357,13 +359,13 @@ class ClientConnection(Connection):
         if self._effects.is_full():
             self._effects.resume_when_sealed(self)
             return True
-        return self.leaves_room(self._effects) or self.application_is_full
+        return self.must_yield_batch(self._effects) or self.application_is_full
 
-    def others_made_enough(self) -> bool:
+    def broker_is_saturated(self) -> bool:
         """Return whether so much waits for commits and sockets that no connection's packets are
         decoded."""
         if not self._effects.is_full():
-            return self.leaves_room(self._effects)
+            return self.must_yield_batch(self._effects)
         self._effects.resume_when_sealed(self)
         return True
 
@@ -405,7 +407,7 @@ class ClientConnection(Connection):
         silent_s = super().deadline_s()
         if silent_s == NO_DEADLINE:
             return
-        if self.stalled and self.state == CONNECTED:  # it may have sent much: we do not read
+        if self.reading_paused and self.state == CONNECTED:  # it may have sent much: we do not read
             self._keep_alive.heard(now.monotonic_s)
         elif silent_s <= now.monotonic_s:
             if self.state == CONNECTED:
@@ -424,7 +426,7 @@ class ClientConnection(Connection):
         """Publish a retained QoS 0 message past the session: the state that a bridge announces."""
         retain = self.link.retain_available
         said = Publish(topic, payload, 0, retain)
-        self.link.hold_qos0(encode(said, self.link.version))
+        self.link.qos0_after_commit(encode(said, self.link.version))
 
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
         """Leave: send what is acknowledged in this turn, then DISCONNECT."""
@@ -432,7 +434,9 @@ class ClientConnection(Connection):
             if self.says_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
                 self.say(self.says_at_end[0], self.says_at_end[1])
             # as QoS 0, so that it overtakes none of that either
-            self.link.hold_qos0(encode(Disconnect(reasons.SUCCESS, properties), self.link.version))
+            self.link.qos0_after_commit(
+                encode(Disconnect(reasons.SUCCESS, properties), self.link.version)
+            )
             self._end(False, "disconnected", now, answered=True)
         else:
             self._end(False, "given up", now)
@@ -471,7 +475,7 @@ class ClientConnection(Connection):
         ours, after it had let us in."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code not in _INNOCENT
-        return self.hung_up
+        return self.peer_closed
 
 
 def _told(code: int, properties: Properties | None) -> str:

@@ -16,8 +16,8 @@ from typing import final
 
 from penstock.engine.clock import Now
 from penstock.engine.connection.reason_strings import quoted
-from penstock.engine.dialling.client_callbacks import Application
-from penstock.engine.dialling.unacknowledged import LEFT, Arrival, Arrivals
+from penstock.engine.dialling.client_callbacks import ClientCallbacks
+from penstock.engine.dialling.unacknowledged import LEFT, ReceivedMessage, UnacknowledgedMessages
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.session.session import Session
 from penstock.engine.topics import is_topic_name
@@ -32,7 +32,7 @@ from penstock.protocol.properties import Properties
 
 
 @final
-class Receiving:
+class ClientInbound:
     """The messages that one connection receives.
 
     Args:
@@ -47,8 +47,8 @@ class Receiving:
         self,
         session: Session,
         link: Link,
-        arrivals: Arrivals,
-        application: Application,
+        arrivals: UnacknowledgedMessages,
+        application: ClientCallbacks,
         asked: Properties,
     ) -> None:
         self._session = session
@@ -89,7 +89,7 @@ class Receiving:
         counters.publish_received += 1
         counters.publish_bytes_received += len(publish.payload)
         if publish.qos == 0:
-            self._application.arrived(Arrival(publish, topic), now)
+            self._application.arrived(ReceivedMessage(publish, topic), now)
         elif publish.qos == 2 and self._is_repeat(publish):
             self._session.receive(publish, now)
             self._arrivals.came_again(publish, topic)
@@ -122,7 +122,7 @@ class Receiving:
                 f"more than {self._receive_maximum} QoS 1 and 2 messages unacknowledged",
             )
 
-    def settle(self, arrival: Arrival, code: int, now: Now) -> None:
+    def settle(self, arrival: ReceivedMessage, code: int, now: Now) -> None:
         """Set the acknowledgement of a QoS 1 or 2 message; see ``ClientConnection.settle``."""
         publish = arrival.publish
         kind = PUBACK if publish.qos == 1 else PUBREC
@@ -143,14 +143,14 @@ class Receiving:
             publish = arrival.publish
             kind = PUBACK if publish.qos == 1 else PUBREC
             if arrival.code == reasons.SUCCESS:
-                self._link.hold_plain_ack(kind, publish.packet_id)
+                self._link.ack_plain_after_commit(kind, publish.packet_id)
             else:
                 encoded = encode_ack(kind, publish.packet_id, arrival.code, self._link.version)
-                self._link.hold_ack(encoded)
+                self._link.ack_after_commit(encoded)
             arrival = self._arrivals.next_settled()
 
     def released(self, packet_id: int) -> None:
         """Handle a PUBREL: forget the packet identifier and send PUBCOMP."""
         self._arrivals.released(packet_id)
         code = self._session.release(packet_id)
-        self._link.hold_ack(encode_ack(PUBCOMP, packet_id, code, self._link.version))
+        self._link.ack_after_commit(encode_ack(PUBCOMP, packet_id, code, self._link.version))

@@ -26,7 +26,7 @@ _IDENTIFIERS_TO_ASK_WITH: Final = 1000  # for SUBSCRIBE and UNSUBSCRIBE, beside 
 
 
 @final
-class Inherited:
+class PacketIdCleanup:
     """The packet identifiers of a former program that are released on one connection."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Inherited:
         self._unreleased = set(range(1, last_id + 1))
         self.until_s = now.monotonic_s + limits.connect_timeout_s
         for packet_id in range(1, last_id + 1):
-            link.hold(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
+            link.send_after_commit(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
 
     def released(self, packet_id: int) -> bool:
         """Take a PUBCOMP; return whether it was the last one missing."""

@@ -33,7 +33,7 @@ LEFT: Final = -2  # not to be acknowledged on this connection
 
 @mypyc_attr(acyclic=True)
 @final
-class Arrival:
+class ReceivedMessage:
     """One QoS 1 or 2 message from the server.
 
     Args:
@@ -45,8 +45,10 @@ class Arrival:
         self.publish = publish
         self.topic = topic
         self.code = OPEN  # or ``LEFT``, or the reason code of its acknowledgement
-        self.connection = 0  # number of the connection that acknowledges it, see ``Arrivals``
-        self.is_known = True  # ``Arrivals`` has it under its packet identifier
+        self.connection = (
+            0  # number of the connection that acknowledges it, see ``UnacknowledgedMessages``
+        )
+        self.is_known = True  # ``UnacknowledgedMessages`` has it under its packet identifier
 
     def is_again(self, publish: Publish, topic: str) -> bool:
         """Return whether ``publish`` is this message again: DUP, same QoS, topic and payload."""
@@ -60,14 +62,16 @@ class Arrival:
 
 
 @final
-class Arrivals:
+class UnacknowledgedMessages:
     """The arrivals of one session, over all its connections."""
 
     def __init__(self) -> None:
         self.connection = 0  # number of the current one; earlier ones may deliver nothing more
-        self._open: dict[int, Arrival] = {}  # by packet identifier
+        self._open: dict[int, ReceivedMessage] = {}  # by packet identifier
         self._repeats: set[int] = set()  # packet identifiers of repeats in the line
-        self._line: Fifo[Arrival] = Fifo()  # arrivals of the current connection, not acknowledged
+        self._line: Fifo[ReceivedMessage] = (
+            Fifo()
+        )  # arrivals of the current connection, not acknowledged
 
     def __len__(self) -> int:
         """Return how many came on the current connection and are not acknowledged yet."""
@@ -85,7 +89,7 @@ class Arrivals:
         self.connection += 1
         return self.connection
 
-    def came(self, publish: Publish, topic: str) -> Arrival | None:
+    def came(self, publish: Publish, topic: str) -> ReceivedMessage | None:
         """Take a PUBLISH of QoS 1 or 2; return the arrival to hand over, or None for a known
         repeat."""
         known = self._open.get(publish.packet_id)
@@ -95,7 +99,7 @@ class Arrivals:
             return None
         if known is not None:
             known.is_known = False
-        arrival = Arrival(publish, topic)
+        arrival = ReceivedMessage(publish, topic)
         self._open[publish.packet_id] = arrival
         self._join(arrival)
         return arrival
@@ -110,7 +114,7 @@ class Arrivals:
             self._forget(known)  # settled, while there was no connection
         if publish.packet_id not in self._repeats:
             self._repeats.add(publish.packet_id)
-            again = Arrival(publish, topic)
+            again = ReceivedMessage(publish, topic)
             again.code = reasons.SUCCESS
             again.is_known = False
             self._join(again)
@@ -127,15 +131,15 @@ class Arrivals:
             self._forget(known)
         self._repeats.discard(packet_id)
 
-    def _forget(self, arrival: Arrival) -> None:
+    def _forget(self, arrival: ReceivedMessage) -> None:
         arrival.is_known = False
         del self._open[arrival.publish.packet_id]
 
-    def _join(self, arrival: Arrival) -> None:
+    def _join(self, arrival: ReceivedMessage) -> None:
         arrival.connection = self.connection
         self._line.append(arrival)
 
-    def settle(self, arrival: Arrival, code: int) -> bool:
+    def settle(self, arrival: ReceivedMessage, code: int) -> bool:
         """Set how ``arrival`` is acknowledged; return whether it was still known and open."""
         if arrival.code != OPEN or not arrival.is_known:
             return False
@@ -144,7 +148,7 @@ class Arrivals:
             self._forget(arrival)
         return True
 
-    def next_settled(self) -> Arrival | None:
+    def next_settled(self) -> ReceivedMessage | None:
         """Remove and return the first arrival in line if it is settled, else None.
 
         Arrivals that the server gave up are skipped.

@@ -19,7 +19,7 @@ from typing import Final, final
 
 from penstock.engine.addresses import source_of
 from penstock.engine.limits import SMALL_BYTES
-from penstock.engine.memory.budget import DELIVERY_BYTES, PACKED_BYTES, Kept
+from penstock.engine.memory.budget import DELIVERY_BYTES, PACKED_BYTES, MemoryBudget
 from penstock.engine.message import Delivery, Holder, Message
 
 NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
@@ -40,13 +40,13 @@ class Account(Holder):
     def __init__(
         self,
         key: str,
-        kept: Kept,
+        budget: MemoryBudget,
         share: float = 1.0,
         sessions_max: int = 0,
         known: dict[str, Account] | None = None,
     ) -> None:
         self.key = key
-        self.kept = kept
+        self.budget = budget
         self.sessions = 0
         self.groups = 0  # whose queues count here
         self.sessions_bytes = 0
@@ -55,43 +55,43 @@ class Account(Holder):
         self.unreleased_bytes = 0
         self.retained_bytes = 0
         self.waiting_bytes = 0
-        self.held_back_bytes = 0  # of its publishers: ``pending_publishes``, ``inbound``
+        self.blocked_bytes = 0  # of its publishers: ``pending_publishes``, ``inbound``
         self.buffered_bytes = 0  # of its links, above what each has; see ``link``
         self._known = known
         self._sessions_max = sessions_max
-        self._sessions_bytes_max = _part(kept.sessions_bytes_max, share)
-        self._qos0_bytes_max = _part(kept.qos0_bytes_max, share)
-        self._spilled_bytes_max = _part(kept.spilled_bytes_max, share)
-        self._retained_bytes_max = _part(kept.retained_bytes_max, share)
-        self._unreleased_bytes_max = _part(kept.unreleased_bytes_max, share)
-        self._waiting_bytes_max = _part(kept.waiting_bytes_max, share) or kept.waiting_bytes_max
-        self._unsent_bytes_max = _part(kept.unsent_bytes_max, share)
+        self._sessions_bytes_max = _part(budget.sessions_bytes_max, share)
+        self._qos0_bytes_max = _part(budget.qos0_bytes_max, share)
+        self._spilled_bytes_max = _part(budget.spilled_bytes_max, share)
+        self._retained_bytes_max = _part(budget.retained_bytes_max, share)
+        self._unreleased_bytes_max = _part(budget.unreleased_bytes_max, share)
+        self._waiting_bytes_max = _part(budget.waiting_bytes_max, share) or budget.waiting_bytes_max
+        self._unsent_bytes_max = _part(budget.unsent_bytes_max, share)
 
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
 
     def has_room_for_qos0(self) -> bool:
         """Return whether one more QoS 0 message may wait in a queue of this user."""
-        return self.kept.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
+        return self.budget.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
         """A QoS 0 delivery joined a queue; here its message counts in every queue it waits in."""
         self.qos0_bytes += _waiting_bytes(delivery)
-        self.kept.add_qos0(delivery)
+        self.budget.add_qos0(delivery)
 
     def remove_qos0(self, delivery: Delivery) -> None:
         """It left its queue."""
         self.qos0_bytes -= _waiting_bytes(delivery)
-        self.kept.remove_qos0(delivery)
+        self.budget.remove_qos0(delivery)
 
     def has_room_to_pack(self) -> bool:
         """Return whether one more delivery may be packed."""
         is_full = 0 < self._spilled_bytes_max <= self.packed_bytes
-        return self.kept.has_room_to_pack() and not is_full
+        return self.budget.has_room_to_pack() and not is_full
 
     def pack(self, deliveries: int) -> None:
         """So many more are packed; fewer if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
-        self.kept.pack(deliveries)
+        self.budget.pack(deliveries)
 
     # -- QoS 1 and 2 in queues and windows --------------------------------------------------
 
@@ -101,34 +101,34 @@ class Account(Holder):
         What publishers hold back takes no more than half of it: that waits for this room itself.
         """
         bound = self._waiting_bytes_max
-        if 0 < bound <= self.waiting_bytes + min(self.held_back_bytes, bound // 2):
+        if 0 < bound <= self.waiting_bytes + min(self.blocked_bytes, bound // 2):
             return False
-        kept = self.kept
-        bound = kept.waiting_bytes_max
-        return not 0 < bound <= kept.waiting_bytes + min(kept.held_back_bytes, bound // 2)
+        budget = self.budget
+        bound = budget.waiting_bytes_max
+        return not 0 < bound <= budget.waiting_bytes + min(budget.blocked_bytes, bound // 2)
 
-    def has_room_to_hold_back(self) -> bool:
+    def has_room_to_block(self) -> bool:
         """Return whether publishers of this user may hold back more: half of what may wait, if
         that is free."""
-        held = self.held_back_bytes
+        held = self.blocked_bytes
         if 0 < self._waiting_bytes_max <= held + max(held, self.waiting_bytes):
             return False
-        kept = self.kept
-        held = kept.held_back_bytes
-        return not 0 < kept.waiting_bytes_max <= held + max(held, kept.waiting_bytes)
+        budget = self.budget
+        held = budget.blocked_bytes
+        return not 0 < budget.waiting_bytes_max <= held + max(held, budget.waiting_bytes)
 
-    def hold_back(self, grows_bytes: int) -> None:
+    def count_blocked(self, grows_bytes: int) -> None:
         """So many more bytes of messages wait for room in a queue, or of identifiers for PUBREL;
         fewer if negative."""
-        self.held_back_bytes += grows_bytes
-        self.kept.held_back_bytes += grows_bytes
+        self.blocked_bytes += grows_bytes
+        self.budget.blocked_bytes += grows_bytes
 
     def has_room_for_bodies(self) -> bool:
         """Return whether no more than half of that is taken; else what the log has rests there."""
         if 0 < self._waiting_bytes_max <= 2 * self.waiting_bytes:
             return False
-        kept = self.kept
-        return not 0 < kept.waiting_bytes_max <= 2 * kept.waiting_bytes
+        budget = self.budget
+        return not 0 < budget.waiting_bytes_max <= 2 * budget.waiting_bytes
 
     def add_waiting(self, delivery: Delivery) -> None:
         """A QoS 1 or 2 delivery, whose ``size_bytes`` are known, joined a queue or a window."""
@@ -163,7 +163,7 @@ class Account(Holder):
     def count_waiting(self, grows_bytes: int) -> None:
         """So many more bytes wait; fewer if negative."""
         self.waiting_bytes += grows_bytes
-        self.kept.waiting_bytes += grows_bytes
+        self.budget.waiting_bytes += grows_bytes
 
     def _add_large(self, message: Message, size_bytes: int) -> None:
         """One more delivery has this body, which counts once here and once in all."""
@@ -171,7 +171,7 @@ class Account(Holder):
         if holders is None:
             holders = message.holders = {}
         if not holders:
-            self.kept.waiting_bytes += size_bytes
+            self.budget.waiting_bytes += size_bytes
         count = holders.get(self, 0)
         if count == 0:
             self.waiting_bytes += size_bytes
@@ -187,7 +187,7 @@ class Account(Holder):
         del holders[self]
         self.waiting_bytes -= size_bytes
         if not holders:
-            self.kept.waiting_bytes -= size_bytes
+            self.budget.waiting_bytes -= size_bytes
 
     # -- what was written for clients that do not read --------------------------------------
 
@@ -201,12 +201,12 @@ class Account(Holder):
     def has_room_for_unreleased(self) -> bool:
         """Return whether one more message of this user may wait for its PUBREL."""
         is_full = 0 < self._unreleased_bytes_max <= self.unreleased_bytes
-        return not is_full and self.kept.has_room_for_unreleased()
+        return not is_full and self.budget.has_room_for_unreleased()
 
     def count_unreleased(self, grows_bytes: int) -> None:
         """So many more bytes of messages wait for their PUBREL; fewer if negative."""
         self.unreleased_bytes += grows_bytes
-        self.kept.unreleased_bytes += grows_bytes
+        self.budget.unreleased_bytes += grows_bytes
 
     # -- retained messages -----------------------------------------------------------------
 
@@ -224,7 +224,7 @@ class Account(Holder):
     def has_room_for_another_session(self) -> bool:
         """Return whether there may be one more session; if not, it is counted."""
         if 0 < self._sessions_max <= self.sessions:
-            self.kept.sessions_refused += 1
+            self.budget.sessions_refused += 1
             return False
         return self.has_room_for_sessions()
 
@@ -235,14 +235,14 @@ class Account(Holder):
             given_up_bytes: of what it takes the place of.
         """
         if 0 < self._sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
-            self.kept.sessions_refused += 1
+            self.budget.sessions_refused += 1
             return False
-        return self.kept.has_room_for_sessions(given_up_bytes)
+        return self.budget.has_room_for_sessions(given_up_bytes)
 
     def count_session(self, client_id: str, step: int) -> None:
         """A session began (``step`` 1) or ended (-1)."""
         self.sessions += step
-        self.sessions_bytes += self.kept.count_session(client_id, step)
+        self.sessions_bytes += self.budget.count_session(client_id, step)
         self._settle()
 
     def count_group(self, step: int) -> None:
@@ -252,11 +252,11 @@ class Account(Holder):
 
     def count_subscription(self, topic_filter: str, step: int) -> None:
         """A subscription was made (``step`` 1) or ended (-1)."""
-        self.sessions_bytes += self.kept.count_subscription(topic_filter, step)
+        self.sessions_bytes += self.budget.count_subscription(topic_filter, step)
 
     def count_will(self, size_bytes: int, step: int) -> None:
         """A will of this size was armed (``step`` 1) or is gone (-1)."""
-        self.sessions_bytes += self.kept.count_will(size_bytes, step)
+        self.sessions_bytes += self.budget.count_will(size_bytes, step)
 
     def _settle(self) -> None:
         """Be known while there is something to count; what is retained outlives sessions, and so
@@ -279,9 +279,9 @@ class Accounts:
         sessions_max: sessions of one user; 0 = no bound.
     """
 
-    def __init__(self, kept: Kept, share: float = 1.0, sessions_max: int = 0) -> None:
-        self.common = Account("", kept)
-        self._kept = kept
+    def __init__(self, budget: MemoryBudget, share: float = 1.0, sessions_max: int = 0) -> None:
+        self.common = Account("", budget)
+        self._budget = budget
         self._share = share
         self._sessions_max = sessions_max
         self._by_key: dict[str, Account] = {}
@@ -304,7 +304,7 @@ class Accounts:
             return self.common
         account = self._by_key.get(key)
         if account is None:
-            account = Account(key, self._kept, self._share, self._sessions_max, self._by_key)
+            account = Account(key, self._budget, self._share, self._sessions_max, self._by_key)
         return account
 
 

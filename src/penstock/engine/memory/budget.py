@@ -44,7 +44,7 @@ def will_bytes(size_bytes: int) -> int:
 
 
 @final
-class Kept:
+class MemoryBudget:
     """The memory counts of one broker.
 
     Args:
@@ -80,7 +80,7 @@ class Kept:
         self.unreleased_bytes_max = unreleased_bytes_max
         self.retained_bytes_max = retained_bytes_max  # ``retained`` counts the bytes itself
         self.waiting_bytes = 0
-        self.held_back_bytes = 0  # of publishers: ``pending_publishes``, ``inbound``
+        self.blocked_bytes = 0  # of publishers: ``pending_publishes``, ``inbound``
         self.fetching_bytes = 0  # bodies that are being read from the log
         self.waiting_bytes_max = waiting_bytes_max
         self.unsent_bytes_max = unsent_bytes_max

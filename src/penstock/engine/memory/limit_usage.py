@@ -24,7 +24,7 @@ NOT_AT_LIMIT: Final = -1.0
 
 
 @final
-class AtLimit:
+class LimitUsage:
     """One limit of one client; times are seconds of the monotonic clock.
 
     Args:

@@ -11,18 +11,18 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.memory.limit_usage import INBOUND, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
 
 
 @final
-class LimitUse:
+class LimitUsageSnapshot:
     """The use of one limit: ``times`` reached, ``total_s`` in all, ``lasts_s`` since it was
     reached last."""
 
-    def __init__(self, at_limit: AtLimit | None, now_s: float) -> None:
+    def __init__(self, at_limit: LimitUsage | None, now_s: float) -> None:
         self.times = 0
         self.total_s = 0.0
         self.lasts_s = 0.0
@@ -35,7 +35,7 @@ class LimitUse:
 
 
 @final
-class Flow:
+class FlowSnapshot:
     """The messages that flow to and from one client at one moment.
 
     A session without a connection keeps the window of its last one; there is nothing inbound.
@@ -71,10 +71,10 @@ class Flow:
         self.pending_bytes = 0  # made for the client, and not handed to its socket yet
         self.drops = drops
         now_s = now.monotonic_s
-        self.limits: list[LimitUse] = []
+        self.limits: list[LimitUsageSnapshot] = []
         for limit in (WINDOW, WRITE_BUFFER, QUEUE):
-            self.limits.append(LimitUse(session.at_limit(limit), now_s))
-        inbound: AtLimit | None = None
+            self.limits.append(LimitUsageSnapshot(session.at_limit(limit), now_s))
+        inbound: LimitUsage | None = None
         if connection is not None:
             self.version = connection.version
             self.client_receive_maximum = connection.receive_maximum
@@ -82,17 +82,17 @@ class Flow:
             self.receive_maximum = connection.limits.receive_maximum
             self.pending_bytes = connection.link.pending_bytes
             inbound = connection.inbound_limit
-        self.limits.append(LimitUse(inbound, now_s))
+        self.limits.append(LimitUsageSnapshot(inbound, now_s))
         assert len(self.limits) == INBOUND + 1
 
 
-def flow_of(server: Server, client_id: str, now: Now) -> Flow | None:
+def flow_of(server: Server, client_id: str, now: Now) -> FlowSnapshot | None:
     """Return the flow of one client; None when it has no session."""
     session = server.registry.sessions.get(client_id)
     if session is None:
         return None
     connection = server.connections.get(client_id)
-    return Flow(
+    return FlowSnapshot(
         session,
         connection if isinstance(connection, ServerConnection) else None,
         server.drops.of(client_id),

@@ -43,7 +43,7 @@ class _Waiting:
 
 
 @final
-class HeldBack:
+class PendingPublishes:
     """The messages of one client that wait for room.
 
     Args:
@@ -67,7 +67,7 @@ class HeldBack:
         """Return how many of them are of QoS 1 or 2."""
         return 0 if self._by_id is None else len(self._by_id)
 
-    def is_much(self) -> bool:
+    def above_soft_limit(self) -> bool:
         """Return whether the soft limit is exceeded: the client is read only for what may make
         room."""
         if self.count >= self._count_much or self.size_bytes >= self._bytes_much:
@@ -77,9 +77,9 @@ class HeldBack:
     def lacks_memory(self) -> bool:
         """Return whether the memory for waiting messages, this user's or the broker's, is used
         up."""
-        return self._account is not None and not self._account.has_room_to_hold_back()
+        return self._account is not None and not self._account.has_room_to_block()
 
-    def is_all(self) -> bool:
+    def at_hard_limit(self) -> bool:
         """Return whether the hard limit is reached: as many bytes wait as a client may have in
         flight."""
         return self.size_bytes >= self._bytes_all
@@ -99,7 +99,7 @@ class HeldBack:
         size_bytes = _size_bytes(packet)
         self.size_bytes += size_bytes
         if account is not None:
-            account.hold_back(size_bytes)
+            account.count_blocked(size_bytes)
 
     def has(self, packet: Publish) -> bool:
         """Return whether ``packet`` repeats one that waits already (v3.1 §4.1).
@@ -144,7 +144,7 @@ class HeldBack:
         size_bytes = _size_bytes(packet)
         self.size_bytes -= size_bytes
         if self._account is not None:
-            self._account.hold_back(-size_bytes)
+            self._account.count_blocked(-size_bytes)
         by_id = self._by_id
         if by_id is not None and packet.qos > 0 and by_id.get(packet.packet_id) is waiting:
             del by_id[packet.packet_id]

@@ -45,7 +45,7 @@ NO_ROOM: Final = 3  # 0x97
 
 
 @final
-class Numbered:
+class ProducerSequence:
     """The producer and number of a PUBLISH; ``mistake`` is a sentence if they are not valid."""
 
     def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
@@ -54,7 +54,7 @@ class Numbered:
         self.mistake = mistake
 
 
-def numbered(properties: Properties | None) -> Numbered | None:
+def numbered(properties: Properties | None) -> ProducerSequence | None:
     """Return the producer's name and number in these properties; None where there are none."""
     if properties is None or properties.user_properties is None:
         return None
@@ -63,13 +63,17 @@ def numbered(properties: Properties | None) -> Numbered | None:
     if not names and not sequences:
         return None
     if len(names) != 1 or len(sequences) != 1:
-        return Numbered("", 0, f"{PRODUCER} and {SEQUENCE} must stand in it once each")
+        return ProducerSequence("", 0, f"{PRODUCER} and {SEQUENCE} must stand in it once each")
     name, digits = names[0], sequences[0]
     if not _is_name(name):
-        return Numbered("", 0, f"{PRODUCER} must have 1 to {NAME_CHARACTERS_MAX} characters")
+        return ProducerSequence(
+            "", 0, f"{PRODUCER} must have 1 to {NAME_CHARACTERS_MAX} characters"
+        )
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
-        return Numbered(name, 0, f"{SEQUENCE} must be a number from 1 to 10^{_DIGITS_MAX} - 1")
-    return Numbered(name, int(digits))
+        return ProducerSequence(
+            name, 0, f"{SEQUENCE} must be a number from 1 to 10^{_DIGITS_MAX} - 1"
+        )
+    return ProducerSequence(name, int(digits))
 
 
 def asked_for(properties: Properties | None) -> str:
@@ -125,7 +129,9 @@ class Producers:
         record = self._latest.get(_key(username, name))
         return 0 if record is None else record.sequence
 
-    def judge(self, username: str | None, message: Numbered, client_id: str, topic: str) -> int:
+    def judge(
+        self, username: str | None, message: ProducerSequence, client_id: str, topic: str
+    ) -> int:
         """Return the verdict on a message: ``NEXT`` … ``NO_ROOM``; count a refusal."""
         record = self._latest.get(_key(username, message.name))
         latest = 0 if record is None else record.sequence
@@ -143,7 +149,7 @@ class Producers:
         """Return whether the latest number of this producer is remembered, or can be."""
         return _key(username, name) in self._latest or self._has_room_for(username)
 
-    def why(self, username: str | None, message: Numbered) -> str:
+    def why(self, username: str | None, message: ProducerSequence) -> str:
         """Return one sentence for the client whose message was refused."""
         if message.mistake:
             return message.mistake
@@ -154,7 +160,7 @@ class Producers:
             return "this producer is not known, or not any more: its next message is 1"
         return f"message {message.sequence} is out of sequence: {latest + 1} is next"
 
-    def published(self, username: str | None, message: Numbered, now: Now) -> None:
+    def published(self, username: str | None, message: ProducerSequence, now: Now) -> None:
         """Record a ``NEXT`` message, which is published in the open batch, as the latest."""
         key = _key(username, message.name)
         record = ProducerRecord(key, message.sequence, now.steady_us)

@@ -27,7 +27,7 @@ from mypy_extensions import i64
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.engine.publishing.producers import Numbered, Producers
+from penstock.engine.publishing.producers import Producers, ProducerSequence
 from penstock.engine.routing.router import Router
 from penstock.engine.work_budget import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
 
@@ -45,7 +45,7 @@ _BEFORE: Final = "\0"  # no MQTT string has it, so no producer's name [MQTT-1.5.
 
 
 @final
-class Sinks:
+class StagedRows:
     """The progress of all sinks.
 
     Args:
@@ -146,5 +146,5 @@ class Sinks:
         return self._producers.latest(_USER, _BEFORE + sink)
 
     def _move(self, sink: str, batch: int, rows: int, now: Now) -> None:
-        number = Numbered(_BEFORE + sink, batch << _SHIFT | rows)
+        number = ProducerSequence(_BEFORE + sink, batch << _SHIFT | rows)
         self._producers.published(_USER, number, now)

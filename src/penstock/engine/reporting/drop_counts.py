@@ -64,7 +64,7 @@ def slug_of(reason: int) -> str:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Heir:
+class DropHandler:
     """The port that takes dropped messages; ``dead_letters`` implements it."""
 
     def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
@@ -97,18 +97,18 @@ class Drops:
             str, object
         ] = {}  # clients with a session: only they have counts of their own
         self._by_client: dict[str, dict[int, int]] = {}
-        self.heir: Heir | None = None
+        self.drop_handler: DropHandler | None = None
         self.events: Events | None = None
         self._recent: dict[tuple[int, str], Dropped] = {}
 
     def lose(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Count one delivery that is dropped, and hand it to ``heir``."""
+        """Count one delivery that is dropped, and hand it to ``drop_handler``."""
         self.refuse(reason, client_id, delivery)
-        if self.heir is not None:
-            self.heir.inherit(reason, client_id, delivery)
+        if self.drop_handler is not None:
+            self.drop_handler.inherit(reason, client_id, delivery)
 
     def refuse(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Count one delivery that is dropped; ``heir`` does not get it."""
+        """Count one delivery that is dropped; ``drop_handler`` does not get it."""
         topic = "" if delivery.message is None else delivery.message.topic
         self._count(reason, client_id, topic, 1)
         if self.events is not None:

@@ -30,7 +30,7 @@ from typing import Final, TypeAlias, final
 
 from penstock.engine.message import Delivery, Message
 from penstock.engine.options import EventOptions
-from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import EVENTS_PREFIX, topic_matches
 from penstock.engine.wire.link import Link
 
@@ -113,7 +113,7 @@ class Tally:
 
 
 @final
-class _Held:
+class _DeferredEvent:
     """An event of a message that is sent when its commit is durable."""
 
     def __init__(self, kind: int, event: Event, link: Link) -> None:
@@ -143,7 +143,7 @@ class Events:
         self._listeners = options.listeners
         self._filters = options.topic_filters
         self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0
-        self._topics = TopicAnswers(_TOPICS_MAX)  # 1: observed
+        self._topics = TopicCache(_TOPICS_MAX)  # 1: observed
         self._waiting: list[list[Event]] = [[] for _ in KINDS]
         self._number = 0
         self._drops: dict[
@@ -151,8 +151,8 @@ class Events:
         ] = {}  # drops counted by reason and client, not written yet
         self._open: list[int] = []  # offsets in the open batch
         self._sealed: list[int] = []  # offsets in the commit under way
-        self._held: list[_Held] = []
-        self._leaving: list[_Held] = []
+        self._held: list[_DeferredEvent] = []
+        self._leaving: list[_DeferredEvent] = []
 
     def note(self, kind: int, event: Event) -> bool:
         """Take ``event``, which happened now; return whether it will be written."""
@@ -280,7 +280,7 @@ class Events:
         if link is None:
             self.note(kind, event)
         elif len(self._held) < WAITING_MAX:
-            self._held.append(_Held(kind, event, link))
+            self._held.append(_DeferredEvent(kind, event, link))
         else:
             self.lost += 1
 

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects, Stored
+from penstock.engine.batch.effects import Effects, StoredState
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
-from penstock.engine.reporting.drop_counts import DEAD_LETTER_LOST, Drops, Heir, slug_of
+from penstock.engine.reporting.drop_counts import DEAD_LETTER_LOST, DropHandler, Drops, slug_of
 from penstock.engine.routing.router import Router
 from penstock.protocol.kinds import PUBLISH
 from penstock.protocol.properties import decode_properties, encode_properties
@@ -59,7 +59,7 @@ class _Letter:
 
 
 @final
-class _Inbox(Heir):
+class _Inbox(DropHandler):
     """The messages dropped since the last tick."""
 
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
@@ -119,7 +119,7 @@ class _Inbox(Heir):
 
 
 @final
-class DeadLetters(Stored):
+class DeadLetters(StoredState):
     """Publishes the dead letters of one broker.
 
     Args:
@@ -140,7 +140,7 @@ class DeadLetters(Stored):
         self._inbox = _Inbox(topic, with_qos0, drops)
         self._asked: list[int] = []
         self._asking: list[_Letter] = []
-        drops.heir = self._inbox
+        drops.drop_handler = self._inbox
 
     def tick(self, now: Now) -> None:
         """Publish the next letters whose bodies are in memory; ask the log for the other bodies."""
@@ -159,7 +159,7 @@ class DeadLetters(Stored):
         elif absent:
             self._asking = absent
             self._asked = [letter.offset for letter in absent]
-            self._effects.wanting.append((self, self._asked))
+            self._effects.body_requests.append((self, self._asked))
 
     def wants(self, asked: list[int]) -> bool:
         """Return whether the bodies that were asked for are still needed."""

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects, Feeder
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.effects import Effects, GroupSource
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import GROUP_KEY_PREFIX, Progress, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import (
@@ -48,7 +48,7 @@ _BODIES_AT_ONCE_MAX: Final = 256
 _DEAD_LETTERS_MAX: Final = 10_000  # of one group that ends
 
 
-class Taker:
+class GroupMember:
     """The port by which the queue asks whether a message is for the member that looks."""
 
     def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
@@ -136,7 +136,7 @@ class GroupQueue(Backlog):
     def __init__(
         self,
         topic_filter: str,
-        owner: Feeder,
+        owner: GroupSource,
         effects: Effects,
         limits: EngineLimits,
         drops: Drops,
@@ -147,7 +147,7 @@ class GroupQueue(Backlog):
         self.bounds = Bounds()
         self.awake = True  # a member is connected: bodies stay in memory
         self.wanted: list[int] = []
-        self._owner: Feeder | None = owner
+        self._owner: GroupSource | None = owner
         self._asked: list[tuple[Lane, Delivery]] = []
         self._fetching_bytes = 0
         self._order: list[Lane] = []  # of all lanes, in which they are looked at
@@ -160,7 +160,7 @@ class GroupQueue(Backlog):
         """The members, or their limits, are others. Nothing that waits is dropped for it."""
         bounds = self.bounds
         self._queue.bound_to(bounds.len_max, bounds.bytes_max, bounds.overflow)
-        self.another_question()
+        self.recheck_blocked_publishers()
 
     def store(self) -> None:
         """A member has a stored session: from now on what comes is stored."""
@@ -200,24 +200,24 @@ class GroupQueue(Backlog):
         self._owner = None
         queue = self._queue
         count = len(queue)
-        heir = self._drops.heir
+        drop_handler = self._drops.drop_handler
         known: list[Delivery] = []
-        if heir is not None or self._drops.events is not None:
+        if drop_handler is not None or self._drops.events is not None:
             known = queue.waiting(_DEAD_LETTERS_MAX + queue.qos0_count)
-        if heir is not None:
+        if drop_handler is not None:
             qos0_left = queue.qos0_count
             for delivery in known:
-                heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+                drop_handler.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
                 if delivery.qos == 0:
                     qos0_left -= 1
-            heir.lose(self.client_id, count - len(known) - qos0_left, qos0_left)
+            drop_handler.lose(self.client_id, count - len(known) - qos0_left, qos0_left)
         self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, count)
         queue.ended()
         self.account.count_group(-1)
         if self.stored:
             self._effects.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
         self.stored = False
-        self.another_question()
+        self.recheck_blocked_publishers()
         self.room_line = None
 
     # -- what waits --------------------------------------------------------------------
@@ -253,7 +253,7 @@ class GroupQueue(Backlog):
         """Take over what an earlier store has at a member, whatever the bounds."""
         self._append(delivery, priority)
 
-    def find(self, taker: Taker) -> Delivery | None:
+    def find(self, taker: GroupMember) -> Delivery | None:
         """Return the first message that ``taker`` may take, left in place, with its body.
 
         None as well while bodies are being read that must be judged before.
@@ -420,16 +420,16 @@ class GroupQueue(Backlog):
             asked.append((lane, delivery))
             offsets.append(delivery.offset)
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        kept = self.account.kept
-        if kept.may_fetch(size_bytes):
+        budget = self.account.budget
+        if budget.may_fetch(size_bytes):
             self._fetching_bytes = size_bytes
-            kept.fetching_bytes += size_bytes
+            budget.fetching_bytes += size_bytes
             self._asked = asked
             self.wanted = offsets
-            self._effects.wanting.append((self, offsets))
+            self._effects.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
-        self.account.kept.fetching_bytes -= self._fetching_bytes
+        self.account.budget.fetching_bytes -= self._fetching_bytes
         self._fetching_bytes = 0
         self._asked = []
         self.wanted = []
@@ -462,7 +462,7 @@ class GroupQueue(Backlog):
         if self._owner is not None:
             self._owner.offer(now)
         if self.stored and not self.account.has_room_for_bodies():
-            self._queue.rest_in_log()
+            self._queue.evict_to_log()
 
     # -- durable form ------------------------------------------------------------------
 
@@ -492,7 +492,7 @@ class GroupQueue(Backlog):
         self,
         record: SessionRecord,
         progress: Progress | None,
-        queue: list[Run],
+        queue: list[PackedRun],
         segments: list[int],
     ) -> None:
         """Take up what the store holds under ``record``; no member is connected."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.routing.shared_group import ShareGroup
+from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS, TOPIC_CHARACTERS_MAX
 
@@ -98,7 +98,7 @@ class Matches:
     """The sessions and groups that a topic matches; it must not be changed."""
 
     def __init__(
-        self, sessions: list[Match], groups: list[ShareGroup], identifiers: int = 0
+        self, sessions: list[Match], groups: list[SharedGroup], identifiers: int = 0
     ) -> None:
         self.sessions = sessions
         self.groups = groups  # each gets a copy of the message [MQTT 5 §4.8.2]

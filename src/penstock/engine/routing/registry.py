@@ -28,7 +28,7 @@ from penstock.engine.routing.router import Router
 from penstock.engine.routing.wills import Wills
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.session.session_index import SessionOrder
+from penstock.engine.session.session_index import SessionIndex
 
 _ASKED_AT_ONCE: Final = 100
 
@@ -87,7 +87,7 @@ class Registry:
         zones: dict[str, EngineLimits] | None = None,
     ) -> None:
         self.sessions: dict[str, Session] = {}
-        self.order = SessionOrder()
+        self.order = SessionIndex()
         drops.clients = self.sessions
         self._effects = effects
         self._router = router
@@ -107,7 +107,7 @@ class Registry:
             return False
         if account is not None:
             return account.has_room_for_another_session()
-        return self._effects.kept.has_room_for_sessions()
+        return self._effects.budget.has_room_for_sessions()
 
     def belongs_to(self, client_id: str, username: str | None) -> bool:
         """Return whether ``username`` (None: an anonymous client) may open a session of this name.
@@ -266,7 +266,7 @@ class Registry:
             if record.expiry_interval_s == 0:
                 self._remove(session)
                 continue
-            session.watch_held(now)
+            session.watch_release_timeout(now)
             if record.disconnected_at_us == 0:
                 self._store(session, now.steady_us)
             self._schedule(session)

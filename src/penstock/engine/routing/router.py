@@ -17,13 +17,13 @@ from penstock.engine.message import Message
 from penstock.engine.options import SharingOptions
 from penstock.engine.reporting.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
 from penstock.engine.routing.match_cache import Matches
-from penstock.engine.routing.shared_group import ShareGroup
-from penstock.engine.routing.shared_subscriptions import Sharing
+from penstock.engine.routing.shared_group import SharedGroup
+from penstock.engine.routing.shared_subscriptions import SharedSubscriptions
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.retained import RetainedMessages
 from penstock.engine.session.retained_delivery import RetainedDelivery
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
 from penstock.engine.work_budget import SENT_BYTES_OF_A_UNIT
 
@@ -61,7 +61,7 @@ class Router:
         sharing: SharingOptions,
     ) -> None:
         self.trie = SubscriptionTrie(effects.share)
-        self.sharing = Sharing(effects, drops, sharing)
+        self.sharing = SharedSubscriptions(effects, drops, sharing)
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
         self.subscription_count = 0
         self.shared_subscription_count = 0
@@ -69,13 +69,13 @@ class Router:
         self._effects = effects
         self._drops = drops
         self._stream_filters = stream_filters
-        self._streamed = TopicAnswers(_CACHED_TOPICS_MAX)  # 1: in a stream
+        self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
         self._share = effects.share
         self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._not_refused: Message | None = None  # what ``refuses`` was asked for last
         self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
-        self._refusing_group: ShareGroup | None = None  # this
+        self._refusing_group: SharedGroup | None = None  # this
 
     def publish(
         self,
@@ -241,7 +241,7 @@ class Router:
         else:
             self.trie.add(session, topic_filter, entry)
             if not is_new:
-                session.another_question()
+                session.recheck_blocked_publishers()
         return is_new
 
     def deliver_retained(
@@ -286,7 +286,7 @@ class Router:
                 self.trie.remove_group(group)
         else:
             self.trie.remove(session, topic_filter)
-            session.another_question()
+            session.recheck_blocked_publishers()
         return True
 
     def _count_subscription(self, session: Session, topic_filter: str, step: int) -> None:

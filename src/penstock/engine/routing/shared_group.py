@@ -16,7 +16,7 @@ from typing import Final, final
 from zlib import crc32
 
 from penstock.engine.batch.blocked_publishers import RoomLine
-from penstock.engine.batch.effects import Effects, Feeder, Stored
+from penstock.engine.batch.effects import Effects, GroupSource, StoredState
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import OUT_OF_DATE_MAX
@@ -25,11 +25,11 @@ from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, LEAST_INFLIGHT, RAN
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import MOVED
-from penstock.engine.routing.group_queue import FRONT, HOMES, GroupQueue, Taker
+from penstock.engine.routing.group_queue import FRONT, HOMES, GroupMember, GroupQueue
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT
 from penstock.engine.session.session import Session, SessionSubscription
-from penstock.engine.topic_cache import TopicAnswers
+from penstock.engine.topic_cache import TopicCache
 
 OFFERED_MAX: Final = 1000  # messages that one ``offer`` hands out; the next tick goes on
 _TOPICS_MAX: Final = 1000
@@ -37,7 +37,7 @@ _32_BITS: Final = 0xFFFFFFFF
 
 
 @final
-class Dice:
+class Xorshift32:
     """A small repeatable generator (xorshift, 32 bits)."""
 
     def __init__(self, seed: int) -> None:
@@ -57,7 +57,7 @@ class Dice:
 
 
 @final
-class Member(Taker):
+class Member(GroupMember):
     """A member: its session, and its options.
 
     Args:
@@ -68,7 +68,7 @@ class Member(Taker):
     """
 
     def __init__(
-        self, session: Session, entry: SessionSubscription, order: int, group: ShareGroup
+        self, session: Session, entry: SessionSubscription, order: int, group: SharedGroup
     ) -> None:
         self.session = session
         self.entry = entry
@@ -103,7 +103,7 @@ class Member(Taker):
 
 
 @final
-class ShareGroup(Feeder):
+class SharedGroup(GroupSource):
     """The members of one shared subscription, and their queue.
 
     Those that are connected stand in a list of their own: a message costs the same however many
@@ -122,7 +122,7 @@ class ShareGroup(Feeder):
         self,
         topic_filter: str,
         strategy: int,
-        dice: Dice,
+        dice: Xorshift32,
         effects: Effects,
         drops: Drops,
         first: Session,
@@ -143,7 +143,7 @@ class ShareGroup(Feeder):
         self._offers = False  # it is about to
         self._next = 0  # order
         self._favourite: Member | None = None
-        self._receivable = TopicAnswers(_TOPICS_MAX)  # 1: some member may receive it
+        self._receivable = TopicCache(_TOPICS_MAX)  # 1: some member may receive it
 
     # -- members -----------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class ShareGroup(Feeder):
     def permissions_changed(self) -> None:
         """Members may receive what nobody might, or no more what they did."""
         self._receivable.clear()
-        self.queue.another_question()
+        self.queue.recheck_blocked_publishers()
 
     @property
     def connected_count(self) -> int:
@@ -331,7 +331,7 @@ class ShareGroup(Feeder):
         own_rank, own_offset = self.queue.place_of_first()
         return own_rank > rank or (own_rank == rank and own_offset < offset)
 
-    def feed(self, taker: Stored, now: Now) -> bool:
+    def feed(self, taker: StoredState, now: Now) -> bool:
         """Give ``taker``, a session, the first message that it may take; whether it took one."""
         assert isinstance(taker, Session)
         member = self.members.get(taker)
@@ -583,7 +583,7 @@ class GroupLine(RoomLine):
         effects: where what it does is collected.
     """
 
-    def __init__(self, group: ShareGroup, effects: Effects) -> None:
+    def __init__(self, group: SharedGroup, effects: Effects) -> None:
         super().__init__(effects.told_lines)
         self._group = group
 

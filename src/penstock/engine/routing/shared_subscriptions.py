@@ -18,21 +18,21 @@ from heapq import heapify, heappop, heappush
 from typing import final
 from zlib import crc32
 
-from penstock.engine.batch.effects import Effects, Presence, Stored
+from penstock.engine.batch.effects import Effects, MemberConnections, StoredState
 from penstock.engine.batch.records import GROUP_KEY_PREFIX, Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery
 from penstock.engine.options import SharingOptions
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.routing.shared_group import Dice, ShareGroup
+from penstock.engine.routing.shared_group import SharedGroup, Xorshift32
 from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.session import FormerRun, Session, SessionSubscription
 from penstock.engine.topics import share_name
 
 
 @final
-class Sharing(Presence):
+class SharedSubscriptions(MemberConnections):
     """All shared subscriptions of one broker.
 
     Args:
@@ -43,7 +43,7 @@ class Sharing(Presence):
 
     def __init__(self, effects: Effects, drops: Drops, options: SharingOptions) -> None:
         self.options = options
-        self.groups: dict[str, ShareGroup] = {}  # by $share/{group}/{filter}
+        self.groups: dict[str, SharedGroup] = {}  # by $share/{group}/{filter}
         self.shutting_down = False  # all members go: nothing is handed from one to the next
         self._recovered: Recovered | None = None  # while a start takes up what the store holds
         self._records: dict[str, SessionRecord] = {}  # likewise, of groups not taken up yet
@@ -53,7 +53,7 @@ class Sharing(Presence):
 
     # -- members -----------------------------------------------------------------------
 
-    def join(self, session: Session, entry: SessionSubscription) -> ShareGroup | None:
+    def join(self, session: Session, entry: SessionSubscription) -> SharedGroup | None:
         """Make ``session`` a member; return the group if it is new."""
         topic_filter = entry.subscription.topic_filter
         group = self.groups.get(topic_filter)
@@ -61,8 +61,8 @@ class Sharing(Presence):
         if group is None:
             options = self.options
             strategy = options.by_group.get(share_name(topic_filter), options.strategy)
-            dice = Dice(options.seed ^ crc32(topic_filter.encode()))
-            group = ShareGroup(topic_filter, strategy, dice, self._effects, self._drops, session)
+            dice = Xorshift32(options.seed ^ crc32(topic_filter.encode()))
+            group = SharedGroup(topic_filter, strategy, dice, self._effects, self._drops, session)
             self.groups[topic_filter] = group
             record = self._records.pop(topic_filter, None)
             if record is not None and self._recovered is not None:
@@ -73,7 +73,7 @@ class Sharing(Presence):
         session.shared_filters[topic_filter] = None
         return group if is_new else None
 
-    def leave(self, session: Session, topic_filter: str) -> ShareGroup | None:
+    def leave(self, session: Session, topic_filter: str) -> SharedGroup | None:
         """``session`` is no member any more; return the group if it was its last.
 
         What it has in flight it may still acknowledge.
@@ -90,7 +90,7 @@ class Sharing(Presence):
         self._effects.feeders.pop(topic_filter, None)
         return group
 
-    def came(self, session: Stored, now: Now) -> None:
+    def came(self, session: StoredState, now: Now) -> None:
         """``session`` is connected, and takes what waits."""
         assert isinstance(session, Session)
         if session.shared_filters is None:
@@ -100,7 +100,7 @@ class Sharing(Presence):
         if self._effects.feeders:
             session.refill(now)
 
-    def left(self, session: Stored, now: Now) -> None:
+    def left(self, session: StoredState, now: Now) -> None:
         """The connection of a member is gone: what it has in flight at QoS 1 goes back."""
         assert isinstance(session, Session)
         if session.shared_filters is not None:
@@ -142,7 +142,7 @@ class Sharing(Presence):
         for group in self.groups.values():
             group.queue.lose_qos0()
 
-    def _feeding(self) -> list[ShareGroup]:
+    def _feeding(self) -> list[SharedGroup]:
         """The groups in whose queues something waits."""
         return [self.groups[topic_filter] for topic_filter in self._effects.feeders]
 

@@ -25,10 +25,10 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.routing.match_cache import Match, MatchCache, Matches
-from penstock.engine.routing.shared_group import ShareGroup
+from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import unshared
-from penstock.engine.work_budget import Share
+from penstock.engine.work_budget import WorkBudget
 
 
 @final
@@ -36,7 +36,7 @@ class _Node:
     def __init__(self) -> None:
         self.children: dict[str, _Node] | None = None
         self.entries: dict[Session, SessionSubscription] | None = None
-        self.groups: dict[ShareGroup, None] | None = None  # in the order in which they were made
+        self.groups: dict[SharedGroup, None] | None = None  # in the order in which they were made
 
     def child(self, level: str) -> _Node | None:
         return None if self.children is None else self.children.get(level)
@@ -49,7 +49,7 @@ class _Node:
 class _Found:
     def __init__(self) -> None:
         self.sessions: dict[Session, Match] = {}
-        self.groups: list[ShareGroup] = []
+        self.groups: list[SharedGroup] = []
 
 
 @final
@@ -60,8 +60,8 @@ class SubscriptionTrie:
         share: counts the nodes visited and subscriptions collected by ``match``.
     """
 
-    def __init__(self, share: Share | None = None) -> None:
-        self._share = share or Share()
+    def __init__(self, share: WorkBudget | None = None) -> None:
+        self._share = share or WorkBudget()
         self._root = _Node()
         self._cache = MatchCache()
 
@@ -74,7 +74,7 @@ class SubscriptionTrie:
         node.entries[session] = entry
         self._cache.forget(levels)
 
-    def add_group(self, group: ShareGroup) -> None:
+    def add_group(self, group: SharedGroup) -> None:
         """Add a shared subscription, when its first member subscribes."""
         levels = unshared(group.topic_filter).split("/")
         node = self._node(levels)
@@ -87,7 +87,7 @@ class SubscriptionTrie:
         """Unsubscribe ``session``, and remove branches without subscriptions."""
         self._remove(topic_filter, session, None)
 
-    def remove_group(self, group: ShareGroup) -> None:
+    def remove_group(self, group: SharedGroup) -> None:
         """Remove a shared subscription without members, and branches without subscriptions."""
         self._remove(unshared(group.topic_filter), None, group)
 
@@ -103,7 +103,9 @@ class SubscriptionTrie:
             node = child
         return node
 
-    def _remove(self, topic_filter: str, session: Session | None, group: ShareGroup | None) -> None:
+    def _remove(
+        self, topic_filter: str, session: Session | None, group: SharedGroup | None
+    ) -> None:
         path: list[tuple[_Node, str]] = []
         node = self._root
         levels = topic_filter.split("/")

@@ -19,7 +19,7 @@ from typing import Final, final
 
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
-from penstock.engine.session.session_index import SessionOrder
+from penstock.engine.session.session_index import SessionIndex
 
 VISITS_PER_TICK_MAX: Final = 5000
 
@@ -49,7 +49,7 @@ class Draining:
         self._cursor = 0
         self._found = False
 
-    def tick(self, connections: dict[str, Connection], order: SessionOrder, now: Now) -> None:
+    def tick(self, connections: dict[str, Connection], order: SessionIndex, now: Now) -> None:
         """Disconnect as many clients as are due since the last call."""
         waited_s = now.monotonic_s - self._counted_s
         self._counted_s = now.monotonic_s

@@ -21,9 +21,9 @@ from penstock.engine.access.access import (
     CONTINUE,
     FAILURE,
     Authorize,
+    AuthResult,
     Credentials,
     Permissions,
-    Verdict,
 )
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import (
@@ -34,7 +34,7 @@ from penstock.engine.connection.connection import (
     DISCONNECTED_ITSELF,
     Connection,
 )
-from penstock.engine.connection.enhanced_authentication import Handshake
+from penstock.engine.connection.enhanced_authentication import EnhancedAuthentication
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
@@ -123,7 +123,7 @@ class OpeningConnection(Connection):
         self._session: Session | None = None  # from CONNACK on
         self._connect: Connect | None = None  # until then
         self._wants_to_last = False  # CONNECT asked for a session that outlives its connection
-        self._handshake: Handshake | None = None
+        self._handshake: EnhancedAuthentication | None = None
         self._authorize: Authorize | None = None  # of the verdict, if it brought one
         self._until_s = NO_DEADLINE  # so long it may stay, on the monotonic clock
 
@@ -170,13 +170,13 @@ class OpeningConnection(Connection):
             return
         self._connect = connect
         if self.identity is not None:  # it is proven: nothing makes another user of it
-            verdict = Verdict(reasons.SUCCESS, self.identity)
+            verdict = AuthResult(reasons.SUCCESS, self.identity)
             if self.identity == "":
                 detail = "its certificate has no common name"
-                verdict = Verdict(reasons.NOT_AUTHORIZED, detail=detail)
+                verdict = AuthResult(reasons.NOT_AUTHORIZED, detail=detail)
             elif method is not None:
                 detail = "its certificate says who it is"
-                verdict = Verdict(reasons.BAD_AUTHENTICATION_METHOD, detail=detail)
+                verdict = AuthResult(reasons.BAD_AUTHENTICATION_METHOD, detail=detail)
             self._settle(verdict, now)
             return
         if method is not None:
@@ -209,7 +209,7 @@ class OpeningConnection(Connection):
         draining.refused += 1
         return Refusal(draining.reason_code, "an operator empties the broker")
 
-    def decided(self, verdict: Verdict, now: Now) -> None:
+    def decided(self, verdict: AuthResult, now: Now) -> None:
         """The answer that ``judge`` owed; what the client sent meanwhile follows, and its end."""
         if self.state != AWAIT_VERDICT:
             return  # it left, or was too late
@@ -234,7 +234,7 @@ class OpeningConnection(Connection):
         else:
             super().tick(now)
 
-    def _settle(self, verdict: Verdict, now: Now) -> None:
+    def _settle(self, verdict: AuthResult, now: Now) -> None:
         if verdict.reason_code != reasons.SUCCESS:
             self._refuse(Refusal(verdict.reason_code, verdict.detail), now)
         else:
@@ -336,7 +336,7 @@ class OpeningConnection(Connection):
             self._refuse(no_room(connect), now, connect)
             return
         earlier = server.connections.get(self.client_id)
-        if earlier is not None and self.hung_up:
+        if earlier is not None and self.peer_closed:
             self._end(False, "left before it was let in, and its client is connected again", now)
             return
         if earlier is not None:  # [MQTT-3.1.4-3]
@@ -475,7 +475,7 @@ class OpeningConnection(Connection):
         if is_passing and self._server.effects.store_fails and not link.waits:
             link.send_last(frame)  # at once: there is nothing to be stored
         else:
-            link.hold(frame)
+            link.send_after_commit(frame)
 
     def _has_room(self, connect: Connect, client_id: str, account: Account | None = None) -> bool:
         """Whether there is room for its session, and for a will that it brings.
@@ -504,7 +504,7 @@ class OpeningConnection(Connection):
             self._refuse(Refusal(reasons.BAD_AUTHENTICATION_METHOD), now)  # [MQTT-4.12.0-1]
             return
         self.state = AWAIT_AUTH
-        self._handshake = Handshake(method, exchange)
+        self._handshake = EnhancedAuthentication(method, exchange)
         assert connect.properties is not None
         self._step(connect.properties.authentication_data, now)
 

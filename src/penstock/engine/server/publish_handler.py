@@ -36,8 +36,8 @@ from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.blocked_client import WaitingPublisher
-from penstock.engine.publishing.pending_publishes import HeldBack
-from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED, Numbered, numbered
+from penstock.engine.publishing.pending_publishes import PendingPublishes
+from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED, ProducerSequence, numbered
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
@@ -57,7 +57,7 @@ _RETAINED_FULL: Final = "there is no room for more retained messages"
 
 
 @final
-class Publishing:
+class PublishHandler:
     """The messages that one connection's client publishes.
 
     Args:
@@ -67,7 +67,7 @@ class Publishing:
     """
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
-        self.held_back = HeldBack(limits)  # messages not routed yet: there is no room
+        self.held_back = PendingPublishes(limits)  # messages not routed yet: there is no room
         self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
         self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
         self._topic: str | None = None  # topic of the latest message: it was checked
@@ -143,15 +143,15 @@ class Publishing:
         elif qos == 0 and self._is_false_text(packet):
             self._refuse_payload(packet, topic, session)
         if self.held_back.count > 0 or session.released_count > 0:
-            self._hold_back(packet, topic, session)  # it must not overtake earlier messages
+            self._defer(packet, topic, session)  # it must not overtake earlier messages
             return
         if self._waits_for_a_pubrel(packet, session):
-            self._hold_back(packet, topic, session)
+            self._defer(packet, topic, session)
             return
         if not self._may(packet, topic, self._is_system, session, now):
             return
         if not self._route(packet, topic, encoded, session, now):
-            self._hold_back(packet, topic, session)
+            self._defer(packet, topic, session)
 
     def _waits_for_a_pubrel(self, packet: Publish, session: Session) -> bool:
         """Return whether a QoS 2 message must wait because too many await PUBREL, and the client
@@ -184,7 +184,7 @@ class Publishing:
         """Take a PUBREL, and publish what may be published now."""
         if not session.holds(packet_id):
             self._complete(packet_id, session)
-        elif session.line_up(packet_id):
+        elif session.release_in_order(packet_id):
             self._route_released(session, now)
 
     def _route_released(self, session: Session, now: Now) -> None:
@@ -226,14 +226,14 @@ class Publishing:
             self._effects.resume_later(link.user)
         is_ours = session.inbound_count < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
-            link.hold_plain_ack(PUBCOMP, packet_id)
+            link.ack_plain_after_commit(PUBCOMP, packet_id)
             return
         why = "no message with this packet identifier waits for PUBREL"
         frame = acknowledgement(PUBCOMP, packet_id, code, why, link)
         if is_ours:
-            link.hold_ack(frame)
+            link.ack_after_commit(frame)
             return
-        link.hold(frame)
+        link.send_after_commit(frame)
         if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
             self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
 
@@ -362,7 +362,7 @@ class Publishing:
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
             if held:  # v3.1 §3.3: not made available to interested parties yet
-                session.hold(packet.packet_id, message)
+                session.keep_until_release(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
         if number is not None:
@@ -385,7 +385,7 @@ class Publishing:
         return self._in_memory.of(topic) > 0
 
     def _is_next(
-        self, number: Numbered, packet: Publish, topic: str, session: Session, now: Now
+        self, number: ProducerSequence, packet: Publish, topic: str, session: Session, now: Now
     ) -> bool:
         """Return whether this is its producer's next message; acknowledge or refuse any other."""
         username = session.username
@@ -413,20 +413,20 @@ class Publishing:
         self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
         return False
 
-    def _hold_back(self, packet: Publish, topic: str, session: Session) -> None:
+    def _defer(self, packet: Publish, topic: str, session: Session) -> None:
         """Keep a message until there is room for it, behind the earlier ones."""
         held_back = self.held_back
         if packet.qos > 0:
             if held_back.has(packet):
                 return
-        elif held_back.is_much():
+        elif held_back.above_soft_limit():
             self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
             return
         if held_back.lacks_memory() and held_back.size_bytes >= FREE_BYTES:
             raise RemoteProtocolError(
                 reasons.QUOTA_EXCEEDED, "there is no memory for more of its messages to wait in"
             )
-        if held_back.is_all():
+        if held_back.at_hard_limit():
             raise RemoteProtocolError(
                 reasons.QUOTA_EXCEEDED,
                 f"{held_back.size_bytes} bytes of its messages wait for room, all that limits"
@@ -492,20 +492,20 @@ class Publishing:
             link.send(acknowledgement(kind, packet.packet_id, code, why, link))
         elif packet.qos == 1:
             if code == reasons.SUCCESS:
-                link.hold_plain_ack(PUBACK, packet.packet_id)
+                link.ack_plain_after_commit(PUBACK, packet.packet_id)
             else:
-                link.hold_ack(acknowledgement(PUBACK, packet.packet_id, code, why, link))
+                link.ack_after_commit(acknowledgement(PUBACK, packet.packet_id, code, why, link))
         elif packet.qos == 2 and code == reasons.SUCCESS:
             if link.version == V5:  # counts until PUBREL: ``unacknowledged``
-                link.hold_plain(PUBREC, packet.packet_id)
+                link.send_plain_after_commit(PUBREC, packet.packet_id)
             else:
-                link.hold_plain_ack(PUBREC, packet.packet_id)
+                link.ack_plain_after_commit(PUBREC, packet.packet_id)
         elif packet.qos == 2:
             frame = acknowledgement(PUBREC, packet.packet_id, code, why, link)
             if link.version == V5 and not is_refusal:
-                link.hold(frame)
+                link.send_after_commit(frame)
             else:
-                link.hold_ack(frame)
+                link.ack_after_commit(frame)
 
     def _check_receive_maximum(self, session: Session) -> None:
         """End the connection of a client that exceeds our Receive Maximum [MQTT-3.3.4-7].

@@ -18,14 +18,14 @@ from penstock.engine.batch.effects import Effects
 from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
-from penstock.engine.connection.partial_packets import HalfReceived
+from penstock.engine.connection.partial_packets import PartialPacketBudget
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Accounts
-from penstock.engine.memory.budget import Kept
+from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.producers import Producers
-from penstock.engine.publishing.staged_rows import Sinks
+from penstock.engine.publishing.staged_rows import StagedRows
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
 from penstock.engine.routing.dead_letters import DeadLetters
@@ -81,7 +81,7 @@ class Server:
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
-        kept = Kept(
+        budget = MemoryBudget(
             limits.qos0_bytes_max,
             limits.spilled_bytes_max,
             limits.sessions_bytes_max,
@@ -90,8 +90,8 @@ class Server:
             limits.waiting_bytes_max,
             limits.unsent_bytes_max,
         )
-        accounts = Accounts(kept, limits.share_max, limits.sessions_of_one_max())
-        self.effects = Effects(recovered.next_offset, kept, accounts)
+        accounts = Accounts(budget, limits.share_max, limits.sessions_of_one_max())
+        self.effects = Effects(recovered.next_offset, budget, accounts)
         self.effects.lead_us = now.lead_us
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
@@ -102,7 +102,7 @@ class Server:
                 dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
             )
         self.producers = Producers(self.effects, limits, self.drops)
-        self.sinks = Sinks(self.effects, self.router, self.producers)
+        self.sinks = StagedRows(self.effects, self.router, self.producers)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
@@ -110,7 +110,7 @@ class Server:
         for zone in (zones or {}).values():
             self.router.rejecting = self.router.rejecting or zone.rejects
         self.bans = Bans()
-        self.half_received = HalfReceived(self.effects, limits.half_received_bytes_max)
+        self.half_received = PartialPacketBudget(self.effects, limits.half_received_bytes_max)
         self.refused_filters = RefusedFilters()
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time

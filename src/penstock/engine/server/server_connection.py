@@ -28,14 +28,14 @@ from penstock.engine.connection.connection import (
     DISCONNECTED_ITSELF,
 )
 from penstock.engine.limits import FREE_BYTES, EngineLimits
-from penstock.engine.memory.limit_usage import INBOUND, AtLimit
+from penstock.engine.memory.limit_usage import INBOUND, LimitUsage
 from penstock.engine.mount_point import mount
 from penstock.engine.rate_limit import TokenBucket
 from penstock.engine.reporting.events import Event, Events
 from penstock.engine.server.opening import OpeningConnection
-from penstock.engine.server.publish_handler import Publishing
+from penstock.engine.server.publish_handler import PublishHandler
 from penstock.engine.server.server import Server
-from penstock.engine.server.subscribe_handler import Request, Subscribing, Unsubscribing
+from penstock.engine.server.subscribe_handler import Request, SubscribeHandler, Unsubscribing
 from penstock.engine.session.session import Session
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -68,9 +68,9 @@ class ServerConnection(OpeningConnection):
 
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(server, limits, now)
-        self.inbound_limit: AtLimit | None = None  # made when it is reached first
+        self.inbound_limit: LimitUsage | None = None  # made when it is reached first
         self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
-        self._publishing = Publishing(server, self.link, limits)
+        self._publishing = PublishHandler(server, self.link, limits)
         self._held_back = self._publishing.held_back
         self._lacks_memory = False  # for the packet that it sends: see ``partial_packets``
         self._message_rate: TokenBucket | None = None
@@ -99,7 +99,7 @@ class ServerConnection(OpeningConnection):
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
-            self._request = Subscribing(packet, session, self._server, self.limits, self.link)
+            self._request = SubscribeHandler(packet, session, self._server, self.limits, self.link)
             self._go_on_with_request(now)
         elif isinstance(packet, Unsubscribe):
             self._request = Unsubscribing(packet, session, self._server, self.link)
@@ -122,7 +122,7 @@ class ServerConnection(OpeningConnection):
         if packet_type == PUBREL:
             self._publishing.release(packet_id, session, now)
         elif session.acknowledge(packet_type, packet_id, reason_code, now):
-            self.may_refill = True
+            self.refill_due = True
 
     def refill(self, now: Now) -> None:
         """Acknowledgements made room in the window: for what waits here, or for its groups."""
@@ -147,7 +147,7 @@ class ServerConnection(OpeningConnection):
         if not request.finished:
             return  # ``must_wait``
         self._request = None
-        joined = isinstance(request, Subscribing) and len(self._server.effects.feeders) > 0
+        joined = isinstance(request, SubscribeHandler) and len(self._server.effects.feeders) > 0
         if joined and self._session is not None:
             self._session.refill(now)  # groups that it joined may have something
 
@@ -176,7 +176,7 @@ class ServerConnection(OpeningConnection):
         return self._held_back.count
 
     @property
-    def held_back_bytes(self) -> int:
+    def blocked_bytes(self) -> int:
         """The memory they take, about."""
         return self._held_back.size_bytes
 
@@ -184,18 +184,18 @@ class ServerConnection(OpeningConnection):
         """Note when the client may send no more; looked at again when something left."""
         if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
             if self.inbound_limit is None:
-                self.inbound_limit = AtLimit(self.client_id, INBOUND)
+                self.inbound_limit = LimitUsage(self.client_id, INBOUND)
             self._server.effects.reach(self.inbound_limit, now)
             self.link.resume_when_room()
         elif self.inbound_limit is not None:
             self.inbound_limit.left(now.monotonic_s)
 
-    def rest_to_come(self, size_bytes: int, now: Now) -> None:
+    def packet_incomplete(self, size_bytes: int, now: Now) -> None:
         """A large packet is read on if there is memory for it: see ``partial_packets``."""
         budget = self._server.half_received
-        if size_bytes == 0 or self.hung_up:
+        if size_bytes == 0 or self.peer_closed:
             budget.give_back(self)
-            self.expects_rest = False
+            self.expects_more = False
             return
         if self.state == AWAIT_AUTH and size_bytes > self.limits.connect_packet_size_bytes_max:
             raise RemoteProtocolError(
@@ -207,10 +207,10 @@ class ServerConnection(OpeningConnection):
         deadline_s = now.monotonic_s + timeout_s if timeout_s > 0.0 else 0.0
         if deadline_s > 0.0 and self.limits.bytes_per_s_max > 0:  # we let it send no faster
             deadline_s += size_bytes / self.limits.bytes_per_s_max
-        self.expects_rest = True
+        self.expects_more = True
         self._lacks_memory = not budget.take(self, size_bytes, deadline_s)
         if self._lacks_memory:
-            self.stalled = True
+            self.reading_paused = True
 
     def must_wait(self) -> bool:
         """Return whether too much waits on our side for more of this client's packets."""
@@ -229,14 +229,14 @@ class ServerConnection(OpeningConnection):
             return False
         return self._must_wait_for_what()
 
-    def others_made_enough(self) -> bool:
+    def broker_is_saturated(self) -> bool:
         """Return whether so much waits for commits and sockets that nobody's packets are
         decoded."""
         effects = self._server.effects
         if effects.size_bytes + effects.unsent_bytes >= effects.waiting_bytes_max:
             effects.resume_when_sealed(self)
             return True
-        return self.leaves_room(effects)
+        return self.must_yield_batch(effects)
 
     def _must_wait_for_what(self) -> bool:
         link = self.link
@@ -250,15 +250,15 @@ class ServerConnection(OpeningConnection):
         if self.saturated or link.is_full():
             link.resume_when_room()
             return True
-        if self._held_back.is_much() and not self._may_make_room():
+        if self._held_back.above_soft_limit() and not self._may_make_room():
             link.resume_when_room()  # what it is sent, it may acknowledge
-            if self._held_back.is_all() or effects.store_fails:
+            if self._held_back.at_hard_limit() or effects.store_fails:
                 effects.resume_in_tick(self)  # its own queue may have filled since
             return True
         if effects.is_full():
             effects.resume_when_sealed(self)
             return True
-        return self.leaves_room(effects)
+        return self.must_yield_batch(effects)
 
     def _may_make_room(self) -> bool:
         """Whether the client's next packets may make room for what of it, or of others, waits.
@@ -269,11 +269,11 @@ class ServerConnection(OpeningConnection):
         session = self._session
         if session is None or self._server.effects.store_fails:
             return False
-        if session.owes_releases and not session.has_room_to_receive():
+        if session.awaits_own_pubrel and not session.has_room_to_receive():
             return True
         if session.window_length == 0:
             return False
-        return not (self._held_back.is_all() and session.has_place(0, 0))
+        return not (self._held_back.at_hard_limit() and session.has_place(0, 0))
 
     def wait_for_turn(self) -> None:
         """See to it that ``resume`` is called in the next turn."""
@@ -307,7 +307,7 @@ class ServerConnection(OpeningConnection):
         lacked_memory = self._lacks_memory
         self._lacks_memory = False
         self._decode_rest(now)
-        if lacked_memory and self.stalled and not self._lacks_memory:
+        if lacked_memory and self.reading_paused and not self._lacks_memory:
             self._server.half_received.give_back(self)  # it waits for something else first
         self._watch_inbound(now)
 
@@ -317,7 +317,7 @@ class ServerConnection(OpeningConnection):
             self._pause(self._byte_rate.take(len(data), now.monotonic_s), now)
         super().receive(data, now)
         if self.resume_at_s > 0.0 and self.state != CLOSED:
-            self.stalled = True
+            self.reading_paused = True
         self._watch_inbound(now)
 
     def _pause(self, seconds: float, now: Now) -> None:
@@ -369,13 +369,13 @@ class ServerConnection(OpeningConnection):
             server.wills.lost(self.client_id, session.expiry_interval_s, now)
 
     def _tell_end(self, events: Events, session: Session) -> None:
-        by = "broker" if self.closed_here else "network"
-        if self.closed_because == DISCONNECTED_ITSELF:
+        by = "broker" if self.closed_locally else "network"
+        if self.close_reason == DISCONNECTED_ITSELF:
             by = "client"
         dropped = sum(self._server.drops.of(self.client_id).values())
         event: Event = {
             "by": by,
-            "reason": self.closed_because,
+            "reason": self.close_reason,
             "code": self.closing_code,
             "queue": session.queue_length,
             "window": session.window_length,

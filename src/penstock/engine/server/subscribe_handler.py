@@ -78,7 +78,7 @@ class Request:
 
 
 @final
-class Subscribing(Request):
+class SubscribeHandler(Request):
     """A SUBSCRIBE: filters, then the answer, then what each new subscription finds retained.
 
     Args:

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.records import HeldEntry
+from penstock.engine.batch.records import UnreleasedEntry
 from penstock.engine.fifo import Fifo
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import NOT_IN_LOG, Message
@@ -36,7 +36,7 @@ _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
 @final
-class Held:
+class UnreleasedMessage:
     """One message that waits for its PUBREL; ``message`` is None while only the log has it."""
 
     def __init__(self, message: Message | None, offset: int, size_bytes: int) -> None:
@@ -48,7 +48,7 @@ class Held:
 
 
 @final
-class HeldMessages:
+class AwaitingRelease:
     """The messages of one session that wait for PUBREL, by packet identifier.
 
     Args:
@@ -62,12 +62,12 @@ class HeldMessages:
         self.bytes_max = bytes_max
         self.line: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
         self.wanted: list[int] = []  # log offsets of bodies asked for
-        self._entries: dict[int, Held] = {}
+        self._entries: dict[int, UnreleasedMessage] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, packet_id: int) -> Held | None:
+    def get(self, packet_id: int) -> UnreleasedMessage | None:
         """Return the message that waits under ``packet_id``, or None."""
         return self._entries.get(packet_id)
 
@@ -79,7 +79,7 @@ class HeldMessages:
         """Add ``message``: its body stays in memory if there is room, else it must be in the
         log."""
         size_bytes = message.size_bytes()
-        held = Held(None, message.offset, size_bytes)
+        held = UnreleasedMessage(None, message.offset, size_bytes)
         if message.offset == NOT_IN_LOG or self.has_room(size_bytes):
             held.message = message
             self.size_bytes += size_bytes
@@ -102,7 +102,7 @@ class HeldMessages:
         for held in self._entries.values():
             self._count(-held.size_bytes)
 
-    def line_up(self, packet_id: int) -> bool:
+    def release_in_order(self, packet_id: int) -> bool:
         """Append a message whose PUBREL came to the line; return whether it is the first and may
         be routed."""
         held = self._entries[packet_id]
@@ -168,7 +168,7 @@ class HeldMessages:
                 lowest = held.offset
         return lowest
 
-    def snapshot(self) -> list[HeldEntry]:
+    def snapshot(self) -> list[UnreleasedEntry]:
         """Return the entries that the log has, for the store."""
         return [
             (packet_id, held.offset, held.size_bytes)
@@ -176,17 +176,17 @@ class HeldMessages:
             if held.offset >= 0
         ]
 
-    def restore(self, entries: list[HeldEntry]) -> None:
+    def restore(self, entries: list[UnreleasedEntry]) -> None:
         """Add the entries of the store; their bodies stay in the log."""
         for packet_id, offset, size_bytes in entries:
-            self._entries[packet_id] = Held(None, offset, size_bytes)
+            self._entries[packet_id] = UnreleasedMessage(None, offset, size_bytes)
             self._count(size_bytes)
 
     def _count(self, grows_bytes: int) -> None:
         if self._account is not None:
             self._account.count_unreleased(grows_bytes)
 
-    def _let_go(self, held: Held) -> None:
+    def _let_go(self, held: UnreleasedMessage) -> None:
         if held.message is not None:
             self.size_bytes -= held.size_bytes
             held.message = None

@@ -13,22 +13,22 @@ from __future__ import annotations
 
 from penstock.engine.access.access import Permissions
 from penstock.engine.batch.blocked_publishers import RoomLine
-from penstock.engine.batch.effects import Effects, Stored
+from penstock.engine.batch.effects import Effects, StoredState
 from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.limit_usage import AtLimit
+from penstock.engine.memory.limit_usage import LimitUsage
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.session.congestion import HeldUp
+from penstock.engine.session.congestion import Congestion
 from penstock.engine.session.lane import HEAD_LEN_MAX
 from penstock.engine.session.queue import PRIORITY_MASK, MessageQueue
 from penstock.engine.session.stored_queue import StoredQueue
 from penstock.engine.wire.link import Link
 
 
-class Backlog(Stored):
+class Backlog(StoredState):
     """The queue of one client at work: messages wait in it, or are dropped.
 
     Args:
@@ -61,7 +61,7 @@ class Backlog(Stored):
         self._limits = limits
         self._drops = drops
         self._changed = False
-        self._held_up = HeldUp(client_id, effects)
+        self._congestion = Congestion(client_id, effects)
         self.room_line: RoomLine | None = None  # publishers that wait for room here
         self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
 
@@ -105,9 +105,9 @@ class Backlog(Stored):
         """Return whether messages are refused while the queue is full."""
         return self._queue.rejects
 
-    def at_limit(self, limit: int) -> AtLimit | None:
+    def at_limit(self, limit: int) -> LimitUsage | None:
         """Return how often and how long a limit was reached; None while none ever was."""
-        return self._held_up.use(limit)
+        return self._congestion.use(limit)
 
     def lowest_offset(self) -> int:
         """Return the lowest log offset that is still needed, or -1."""
@@ -170,7 +170,7 @@ class Backlog(Stored):
                 lane.joined(delivery)
                 self._touch()
             if self._is_away() or not self.account.has_room_for_bodies():
-                delivery.rest_in_log()
+                delivery.evict_to_log()
         self._queue.push(delivery, number)
 
     def has_memory(self) -> bool:
@@ -201,7 +201,7 @@ class Backlog(Stored):
         if self.room_line is not None:
             self.room_line.tell()
 
-    def another_question(self) -> None:
+    def recheck_blocked_publishers(self) -> None:
         """Tell who waits for room to ask again: the answer may be another one now."""
         if self.room_line is not None:
             self.room_line.tell_all()

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.memory.limit_usage import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, AtLimit
+from penstock.engine.memory.limit_usage import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.engine.session.queue import MessageQueue
 
 NOTHING: Final = -1
@@ -26,29 +26,29 @@ _UNBOUNDED: Final = 2**61
 
 
 @final
-class HeldUp:
+class Congestion:
     """Watches the limits of one client's queue. It allocates nothing before the first limit is
     reached."""
 
     def __init__(self, client_id: str, effects: Effects) -> None:
         self._client_id = client_id
         self._effects = effects
-        self._held_up_by = NOTHING
-        self._limits: list[AtLimit] | None = None
+        self._congested_by = NOTHING
+        self._limits: list[LimitUsage] | None = None
 
-    def use(self, limit: int) -> AtLimit | None:
+    def use(self, limit: int) -> LimitUsage | None:
         """Return how often and how long ``limit`` was reached; None while none ever was."""
         return None if self._limits is None else self._limits[limit]
 
     def by(self, limit: int, now: Now) -> None:
         """Note that the queue waits for ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or
         ``NOTHING``."""
-        before = self._held_up_by
+        before = self._congested_by
         if limit == before:
             return
         if before != NOTHING:
             self._limit(before).left(now.monotonic_s)
-        self._held_up_by = limit
+        self._congested_by = limit
         if limit != NOTHING:
             self._effects.reach(self._limit(limit), now)
 
@@ -62,11 +62,11 @@ class HeldUp:
             if limit.since_s != NOT_AT_LIMIT and not queue.is_half_full(_UNBOUNDED):
                 limit.left(now.monotonic_s)
 
-    def _limit(self, limit: int) -> AtLimit:
+    def _limit(self, limit: int) -> LimitUsage:
         if self._limits is None:
             self._limits = [
-                AtLimit(self._client_id, WINDOW),
-                AtLimit(self._client_id, WRITE_BUFFER),
-                AtLimit(self._client_id, QUEUE),
+                LimitUsage(self._client_id, WINDOW),
+                LimitUsage(self._client_id, WRITE_BUFFER),
+                LimitUsage(self._client_id, QUEUE),
             ]
         return self._limits[limit]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects, Stored
+from penstock.engine.batch.effects import Effects, StoredState
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.session.session import Session
@@ -22,7 +22,7 @@ UNKNOWN: Final = -1.0
 
 
 @final
-class Lag(Stored):
+class ConsumerLag(StoredState):
     """The lag of one session's peer.
 
     Args:
@@ -52,7 +52,7 @@ class Lag(Stored):
         elif oldest.offset != self._offset:
             if self._asked != [oldest.offset]:
                 self._asked = [oldest.offset]
-                self._effects.wanting.append((self, self._asked))
+                self._effects.body_requests.append((self, self._asked))
             return UNKNOWN
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 

@@ -25,7 +25,7 @@ from penstock.engine.batch.records import InboundPage
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Account
 from penstock.engine.memory.budget import IDENTIFIER_BYTES
-from penstock.engine.session.awaiting_release import HeldMessages
+from penstock.engine.session.awaiting_release import AwaitingRelease
 from penstock.protocol import reasons
 
 PAGE_IDENTIFIERS: Final = 32  # packet identifiers of one page, see ``take_pages``
@@ -65,7 +65,7 @@ class Inbound:
         self._changed_pages: dict[int, None] = {}
         self.squares = 0  # sum of the squares of all stored packet identifiers
         self._account = account
-        self.held: HeldMessages | None = None  # set with the first message of an MQTT 3.1 client
+        self.held: AwaitingRelease | None = None  # set with the first message of an MQTT 3.1 client
         self._since_us: dict[int, int] = {}  # by packet identifier, the oldest first
         self._here: dict[int, None] = {}  # received on this connection, until their PUBREL
         self.resumed = False  # identifiers of an earlier connection may be released on this one
@@ -123,7 +123,7 @@ class Inbound:
     def _count(self, identifiers: int) -> None:
         """Count ``identifiers`` more in the account; fewer if negative."""
         if self._account is not None:
-            self._account.hold_back(identifiers * IDENTIFIER_BYTES)
+            self._account.count_blocked(identifiers * IDENTIFIER_BYTES)
 
     def ended(self) -> None:
         """Remove all from the account: the session ended."""
@@ -191,11 +191,11 @@ class Inbound:
         self._count(-forgotten)
         return forgotten
 
-    def hold(self, bytes_max: int, account: Account | None = None) -> HeldMessages:
+    def messages_for_v31(self, bytes_max: int, account: Account | None = None) -> AwaitingRelease:
         """Return the messages that wait for PUBREL, which count in ``account``; make them at the
         first call."""
         if self.held is None:
-            self.held = HeldMessages(bytes_max, account)
+            self.held = AwaitingRelease(bytes_max, account)
         return self.held
 
     def _is_held(self, packet_id: int) -> bool:

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.fifo import Fifo
 from penstock.engine.limits import FETCHED_BYTES_MAX
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import NOT_IN_LOG, Delivery, Message
-from penstock.engine.session.packed_tail import Tail
+from penstock.engine.session.packed_tail import PackedTail
 
 HEAD_LEN_MAX: Final = 1024
 HEAD_LEN_MAX_AWAY: Final = 8  # while the client is away; below it a run would cost more
@@ -43,7 +43,7 @@ class Lane:
         self.count = 0
         self.entry_offset = -2  # of its head, as its rank knows it (``lanes_by_offset``)
         self._head: Fifo[Delivery] = Fifo()
-        self._tail: Tail | None = None  # behind the head
+        self._tail: PackedTail | None = None  # behind the head
         self.qos0_count = 0  # QoS 0 deliveries that wait
         self._qos0: Fifo[Delivery] | None = None  # those, oldest first, and some that are gone
         self._account = account
@@ -68,17 +68,17 @@ class Lane:
                 else:
                     self._enters(delivery)
                 return
-            tail = self._tail = Tail()
+            tail = self._tail = PackedTail()
         if tail.push(delivery):
             self._account.pack(1)
         else:
             self._enters(delivery)
 
-    def restore(self, run: Run, position: int) -> None:
+    def restore(self, run: PackedRun, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
         another run."""
         if self._tail is None:
-            self._tail = Tail()
+            self._tail = PackedTail()
         self._tail.restore(run, position)
         self.count += len(run) - position
         self._account.pack(len(run) - position)
@@ -231,12 +231,12 @@ class Lane:
                 break
             self._comes(delivery, body)
 
-    def rest_in_log(self) -> None:
+    def evict_to_log(self) -> None:
         """Let go of the bodies the log has."""
         for delivery in self._unpacked_items():
             if delivery.offset >= 0 and not delivery.gone:
                 self._account.remove_body(delivery)
-            delivery.rest_in_log()
+            delivery.evict_to_log()
 
     def keep_bodies(self) -> None:
         """What waits is in memory only from now on, also if it is in the log."""
@@ -265,7 +265,7 @@ class Lane:
             elif tail is not None and tail.push(delivery):
                 self._packed(delivery)
             elif tail is None and len(self._head) >= HEAD_LEN_MAX_AWAY and delivery.sequence > 0:
-                tail = self._tail = Tail()
+                tail = self._tail = PackedTail()
                 tail.push(delivery)
                 self._packed(delivery)
             elif tail is None:

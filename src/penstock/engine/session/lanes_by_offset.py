@@ -23,7 +23,7 @@ _NONE: Final = -2  # as the offset of an entry
 
 
 @final
-class Rank:
+class LanesByOffset:
     """The lanes that are emptied together, by log offset.
 
     Args:

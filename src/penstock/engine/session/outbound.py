@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.batch.effects import Effects, Feeder
+from penstock.engine.batch.effects import Effects, GroupSource
 from penstock.engine.clock import Now
 from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
 from penstock.engine.memory.accounts import Account
@@ -82,7 +82,7 @@ class Outbound(Transmission):
         if self.stumbling is not None:
             capacity = self.stumbling.begin(capacity)
         self._window.reconnected(capacity)
-        self.another_question()
+        self.recheck_blocked_publishers()
         self.refill(now)
 
     def rest(self) -> None:
@@ -157,7 +157,7 @@ class Outbound(Transmission):
         elif link is not None or self._limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             self._enqueue(waiting, message)
-            self._held_up.watch(self._queue, now)
+            self._congestion.watch(self._queue, now)
         else:
             self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
@@ -184,7 +184,7 @@ class Outbound(Transmission):
         link = self.link
         if link is None:
             self._enqueue(delivery, message)
-            self._held_up.watch(self._queue, now)
+            self._congestion.watch(self._queue, now)
         elif (
             len(self._queue) == 0
             and self._window.has_room()
@@ -201,11 +201,11 @@ class Outbound(Transmission):
         else:
             self._enqueue(delivery, message)
             self._must_wait_for_room(link, delivery.size_bytes)
-            self._held_up.watch(self._queue, now)
+            self._congestion.watch(self._queue, now)
             if link.congested:
-                self._held_up.by(WRITE_BUFFER, now)
+                self._congestion.by(WRITE_BUFFER, now)
             elif not self._window.has_room():
-                self._held_up.by(WINDOW, now)
+                self._congestion.by(WINDOW, now)
             elif link.user is not None and not self.account.has_room_to_wait():
                 self._effects.resume_in_tick(link.user)  # no acknowledgement need come
 
@@ -219,7 +219,7 @@ class Outbound(Transmission):
         if not link.has_room():
             link.resume_when_room()
             if link.congested and len(self._queue) > 0:
-                self._held_up.by(WRITE_BUFFER, now)
+                self._congestion.by(WRITE_BUFFER, now)
             return
         if not self._resend(link, now):
             return
@@ -258,8 +258,8 @@ class Outbound(Transmission):
             else:
                 self._send_new(link, head, message, now)
             head = queue.head()
-        self._held_up.watch(self._queue, now)
-        self._held_up.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
+        self._congestion.watch(self._queue, now)
+        self._congestion.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained is not None:
             self._go_on_with_retained(link, now)
 
@@ -391,7 +391,7 @@ class Outbound(Transmission):
 
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 
-    def room_for_shared(self, feeder: Feeder | None) -> int:
+    def room_for_shared(self, feeder: GroupSource | None) -> int:
         """Return what may be taken from a group: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
 
         Args:
@@ -461,7 +461,7 @@ class Outbound(Transmission):
             self._passed(delivery)
         self._send_new(link, delivery, message, now)
 
-    def _feeders(self) -> list[Feeder]:
+    def _feeders(self) -> list[GroupSource]:
         """The groups of this session in whose queues something waits."""
         feeders = self._effects.feeders
         filters = self.shared_filters
@@ -471,7 +471,7 @@ class Outbound(Transmission):
             return [feeder for name, feeder in feeders.items() if name in filters]
         return [feeders[name] for name in filters if name in feeders]
 
-    def _was_fed(self, feeders: list[Feeder], head: Delivery | None, now: Now) -> bool:
+    def _was_fed(self, feeders: list[GroupSource], head: Delivery | None, now: Now) -> bool:
         """Whether a group gave something that goes before ``head``; who has none leaves
         ``feeders``."""
         place = 0
@@ -486,7 +486,7 @@ class Outbound(Transmission):
                 return True
         return False
 
-    def _goes_behind(self, feeder: Feeder) -> bool:
+    def _goes_behind(self, feeder: GroupSource) -> bool:
         """Whether what a group has goes before all that waits here."""
         head = self._queue.head()
         return head is None or feeder.goes_before(self._queue.rank_of_head(), head.offset)

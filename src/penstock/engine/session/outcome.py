@@ -15,11 +15,11 @@ from __future__ import annotations
 from mypy_extensions import mypyc_attr
 
 from penstock.engine.message import Delivery
-from penstock.engine.reporting.drop_counts import Heir
+from penstock.engine.reporting.drop_counts import DropHandler
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Sender(Heir):
+class DeliveryOutcomes(DropHandler):
     """The listener for deliveries of one session that are over."""
 
     def acknowledged(self, delivery: Delivery, reason_code: int) -> None:

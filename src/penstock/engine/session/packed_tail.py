@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections import deque
 from typing import final
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.fifo import Fifo
 from penstock.engine.message import Delivery
 
 
 @final
-class Tail:
+class PackedTail:
     """The deliveries behind a lane's head. A lane without deliveries there has no tail."""
 
     def __init__(self) -> None:
-        self._runs: deque[Run] = deque()
+        self._runs: deque[PackedRun] = deque()
         self._at = 0  # position in the first run
         self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
 
@@ -43,12 +43,12 @@ class Tail:
             self._between.append((runs[-1].end, delivery))
             return False
         if not runs or not runs[-1].put(delivery):
-            run = Run(delivery.sequence)
+            run = PackedRun(delivery.sequence)
             run.put(delivery)
             runs.append(run)
         return True
 
-    def restore(self, run: Run, position: int) -> None:
+    def restore(self, run: PackedRun, position: int) -> None:
         """Append one run of the store; only the first may begin at a ``position``."""
         if not self._runs:
             self._at = position

@@ -34,7 +34,7 @@ def packet_id_of(sequence: int) -> int:
 
 @mypyc_attr(acyclic=True)
 @final
-class KeptIds:
+class ReservedPacketIds:
     """The packet identifiers of the messages that may leave before their commit: assigned to no
     other."""
 

@@ -24,7 +24,7 @@ from penstock.engine.message import Delivery
 
 
 @final
-class Stumbling:
+class PoisonMessageDetector:
     """The number of successive connections of one session that the peer ended at the same message.
 
     Args:

@@ -27,14 +27,14 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.budget import Kept
+from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.message import Delivery, Message
 from penstock.engine.priorities import PRIORITY_MAX
 from penstock.engine.session.lane import HEAD_LEN_MAX, Lane
-from penstock.engine.session.lanes_by_offset import Rank
+from penstock.engine.session.lanes_by_offset import LanesByOffset
 
 PRIORITY_SHIFT: Final = 48  # a sequence number carries the number of its lane above this bit
 SLOT_SHIFT: Final = 8  # and that the slot above this one (``group_queue``), below the priority
@@ -54,11 +54,11 @@ class MessageQueue:
     def __init__(self, limits: EngineLimits, stored: bool, account: Account | None = None) -> None:
         self.size_bytes = 0  # of the messages that wait
         self.overflowed = False  # a message did not fit, since somebody looked
-        self._account = account or Account("", Kept())
+        self._account = account or Account("", MemoryBudget())
         self._wakes = not stored  # a stored session may be away
         self._first = Lane(0, 0, self._account, self._wakes)
         self._lanes = {0: self._first}  # by number
-        self._ranks: list[Rank] = []  # highest first; none while there is one lane
+        self._ranks: list[LanesByOffset] = []  # highest first; none while there is one lane
         self._count = 0
         self._qos0_count = 0
         self._stored = stored
@@ -245,16 +245,16 @@ class MessageQueue:
         for lane in self._lanes.values():
             lane.supply(bodies)
 
-    def rest_in_log(self) -> None:
+    def evict_to_log(self) -> None:
         """Let go of the bodies the log has."""
         for lane in self._lanes.values():
-            lane.rest_in_log()
+            lane.evict_to_log()
 
     def sleep(self) -> None:
         """The client is away, and the session stored: what waits takes little memory."""
         self._wakes = False
         for lane in self._lanes.values():
-            lane.rest_in_log()
+            lane.evict_to_log()
             lane.sleep()
 
     def wake(self) -> None:
@@ -263,7 +263,7 @@ class MessageQueue:
         for lane in self._lanes.values():
             lane.wake()
 
-    def restore(self, run: Run, from_sequence: int) -> None:
+    def restore(self, run: PackedRun, from_sequence: int) -> None:
         """Put back what the store holds of one run, as far as it has not left the queue."""
         position = max(0, from_sequence - run.first)
         if position < len(run):
@@ -380,12 +380,12 @@ class MessageQueue:
     def _rank(self, number: int) -> int:
         return (number & PRIORITY_MASK) or self._default_rank
 
-    def _rank_of(self, lane: Lane) -> Rank:
+    def _rank_of(self, lane: Lane) -> LanesByOffset:
         """The rank of ``lane``, made if it is not there."""
         for rank in self._ranks:
             if rank.rank == lane.rank:
                 return rank
-        made = Rank(lane.rank)
+        made = LanesByOffset(lane.rank)
         self._ranks.append(made)
         self._ranks.sort(key=_highest_first)
         return made
@@ -405,5 +405,5 @@ def _emptied_first(lane: Lane) -> int:
     return -lane.rank
 
 
-def _highest_first(rank: Rank) -> int:
+def _highest_first(rank: LanesByOffset) -> int:
     return -rank.rank

@@ -21,15 +21,15 @@ from typing import Final, final
 from penstock.engine.access.access import Permissions
 from penstock.engine.batch.blocked_publishers import RoomLine
 from penstock.engine.batch.effects import Effects
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import Progress, WindowEntry
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.reporting import drop_counts as reasons_to_drop
-from penstock.engine.reporting.drop_counts import Drops, Heir
-from penstock.engine.session.awaiting_release import Held
+from penstock.engine.reporting.drop_counts import DropHandler, Drops
+from penstock.engine.session.awaiting_release import UnreleasedMessage
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.inbound import Inbound
 from penstock.engine.session.outbound import Outbound
@@ -139,7 +139,7 @@ class Session(Outbound):
         self.username = username
         self.identified = True
         self.permissions = permissions
-        self.another_question()
+        self.recheck_blocked_publishers()
         if self.link is not None:  # what it may publish now may wait for nothing
             self._effects.resume_later(self.link.user)
 
@@ -150,7 +150,7 @@ class Session(Outbound):
         if self._stored_queue.first.lets_leave():
             self._touch()  # it may not any more
         self.disconnected_at_us = now.steady_us
-        self._held_up.by(NOTHING, now)
+        self._congestion.by(NOTHING, now)
         if self._inbound.held is not None:
             self._inbound.held.rest()
         self.rest()
@@ -162,11 +162,11 @@ class Session(Outbound):
         self.ended = True
         self.link = None
         self.wanted = []
-        self.another_question()
+        self.recheck_blocked_publishers()
         in_flight = self._window.undelivered()
         unfinished = len(in_flight) + len(self._queue)
-        if self._drops.heir is not None:
-            self._bequeath(in_flight, self._drops.heir)
+        if self._drops.drop_handler is not None:
+            self._bequeath(in_flight, self._drops.drop_handler)
         known: list[Delivery] = []
         if self._drops.events is not None:
             known = in_flight + self._queue.waiting(_DEAD_LETTERS_MAX)
@@ -180,18 +180,18 @@ class Session(Outbound):
         self._inbound.ended()
         self._stop_fetching()
 
-    def _bequeath(self, in_flight: list[Delivery], heir: Heir) -> None:
+    def _bequeath(self, in_flight: list[Delivery], drop_handler: DropHandler) -> None:
         """Leave to the heir what is dropped: first what was on its way, then what waited."""
         queue = self._queue
         qos0_left = queue.qos0_count
         waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
         for delivery in in_flight:
-            heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+            drop_handler.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
         for delivery in waited:
-            heir.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+            drop_handler.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
             if delivery.qos == 0:
                 qos0_left -= 1
-        heir.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
+        drop_handler.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
 
     # -- inbound -----------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ class Session(Outbound):
 
     # -- held until PUBREL (v3.1 §3.3) -----------------------------------------------------
 
-    def hold(self, packet_id: int, message: Message) -> None:
+    def keep_until_release(self, packet_id: int, message: Message) -> None:
         """``message``, just received, is not routed before its PUBREL; see ``awaiting_release``."""
-        held = self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account)
+        held = self._inbound.messages_for_v31(self._limits.max_awaiting_rel_bytes, self.account)
         if self.stored or not held.has_room(message.size_bytes()):
             message.internal = True
             self._effects.append(message)
@@ -237,10 +237,10 @@ class Session(Outbound):
         held = self._inbound.held
         return held is not None and held.get(packet_id) is not None
 
-    def line_up(self, packet_id: int) -> bool:
+    def release_in_order(self, packet_id: int) -> bool:
         """PUBREL for a message that it ``holds`` came; whether it is its turn."""
         held = self._inbound.held
-        return held is not None and held.line_up(packet_id)
+        return held is not None and held.release_in_order(packet_id)
 
     @property
     def released_count(self) -> int:
@@ -254,7 +254,7 @@ class Session(Outbound):
         assert held is not None
         return held.line.first()
 
-    def next_released(self) -> Held | None:
+    def next_released(self) -> UnreleasedMessage | None:
         """The first of them, with its body unless that is gone; None until it is here."""
         messages = self._inbound.held
         if messages is None:
@@ -264,7 +264,7 @@ class Session(Outbound):
             return held
         asked = messages.ask()
         if asked:
-            self._effects.wanting.append((self, asked))
+            self._effects.body_requests.append((self, asked))
         return None
 
     def wants(self, asked: list[int]) -> bool:
@@ -297,9 +297,13 @@ class Session(Outbound):
         Where messages are held, and there is no room for more of them, one that the client owes
         a PUBREL for must go first.
         """
-        if self._inbound.held is not None and self.owes_releases and not self.has_room_to_hold():
+        if (
+            self._inbound.held is not None
+            and self.awaits_own_pubrel
+            and not self.has_room_to_hold()
+        ):
             return False
-        if self.owes_releases and not self.account.has_room_to_hold_back():
+        if self.awaits_own_pubrel and not self.account.has_room_to_block():
             return False
         return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
 
@@ -307,7 +311,7 @@ class Session(Outbound):
         """Return whether one more message may be held until its PUBREL."""
         return self.account.has_room_for_unreleased()
 
-    def watch_held(self, now: Now) -> None:
+    def watch_release_timeout(self, now: Now) -> None:
         """The broker started and took the session up: what is held waits from now on."""
         if self._inbound.held is not None:
             self._inbound.restarted(now)
@@ -328,7 +332,7 @@ class Session(Outbound):
         return len(self._inbound) > 0
 
     @property
-    def owes_releases(self) -> bool:
+    def awaits_own_pubrel(self) -> bool:
         """Return whether the client still has to send a PUBREL."""
         return len(self._inbound) > self.released_count
 
@@ -390,7 +394,7 @@ class Session(Outbound):
             begin, end = first.unsealed()
             free_below = self._window.free_below(begin, end)
         sent_below = first.seal(effects.sealed, effects.durable, is_connected, free_below)
-        self._window.kept.keep(first.head, first.leaving_end())
+        self._window.reserved_ids.keep(first.head, first.leaving_end())
         self._acknowledges = False
         segments = queue.take_segments(self._queue)
         return Progress(
@@ -411,7 +415,7 @@ class Session(Outbound):
             self._inbound.squares,
         )
 
-    def restore(self, progress: Progress, queue: list[Run], segments: list[int]) -> None:
+    def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:
         """Take up what ``snapshot`` and the segments kept. The session is offline.
 
         All of it: what was acknowledged is not dropped because a start finds other bounds.
@@ -426,7 +430,7 @@ class Session(Outbound):
         first.head = progress.queue_head
         first.next_sequence = progress.next_sequence
         first.sent_below = progress.sent_below
-        self._window.kept.keep(first.head, first.leaving_end())
+        self._window.reserved_ids.keep(first.head, first.leaving_end())
         for number, head, next_sequence in progress.lanes:
             lane = stored_queue.lane(number)
             lane.head = head
@@ -451,9 +455,8 @@ class Session(Outbound):
                 self._restore_in_flight(entry, page.number)
         self._inbound.restore(progress.inbound)
         if progress.held:
-            self._inbound.hold(self._limits.max_awaiting_rel_bytes, self.account).restore(
-                progress.held
-            )
+            bytes_max = self._limits.max_awaiting_rel_bytes
+            self._inbound.messages_for_v31(bytes_max, self.account).restore(progress.held)
 
     def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
         packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
@@ -508,7 +511,7 @@ class FormerRun:
         head: what is below this sequence is gone.
     """
 
-    def __init__(self, session: Session, run: Run, head: int) -> None:
+    def __init__(self, session: Session, run: PackedRun, head: int) -> None:
         self.session = session
         self.lane = run.first >> PRIORITY_SHIFT
         self.priority = self.lane & PRIORITY_MASK

@@ -22,7 +22,7 @@ CHUNK_MAX: Final = 512
 
 
 @final
-class SessionOrder:
+class SessionIndex:
     """The sessions of one broker, by number."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final, final
 
-from penstock.engine.batch.packed_run import Run
+from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import LaneEntry
 from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
@@ -141,7 +141,7 @@ class StoredLane:
             self._taken = []
         self._taken.append(sequence)
 
-    def take_segments(self, segments: list[Run], queue: MessageQueue) -> None:
+    def take_segments(self, segments: list[PackedRun], queue: MessageQueue) -> None:
         """Add to ``segments`` the deliveries that joined since the last call and still wait, and
         the rest of stored segments from whose middle one was taken."""
         taken: set[int] = set()
@@ -159,7 +159,7 @@ class StoredLane:
             self._firsts.extend(_pack(waiting, segments))
             self._last = waiting[-1].sequence
 
-    def _replace(self, taken: set[int], segments: list[Run], queue: MessageQueue) -> None:
+    def _replace(self, taken: set[int], segments: list[PackedRun], queue: MessageQueue) -> None:
         if self._replaced is None:
             self._replaced = []
         firsts = self._firsts
@@ -233,9 +233,9 @@ class StoredQueue:
         lane."""
         self.lane(sequence >> PRIORITY_SHIFT).taken_out(sequence)
 
-    def take_segments(self, queue: MessageQueue) -> list[Run]:
+    def take_segments(self, queue: MessageQueue) -> list[PackedRun]:
         """Return the segments of ``queue`` to store in this commit."""
-        segments: list[Run] = []
+        segments: list[PackedRun] = []
         self.first.take_segments(segments, queue)
         for lane in self._other_lanes():
             lane.take_segments(segments, queue)
@@ -257,14 +257,14 @@ class StoredQueue:
         return [] if self._others is None else list(self._others.values())
 
 
-def _pack(waiting: list[Delivery], segments: list[Run]) -> list[int]:
+def _pack(waiting: list[Delivery], segments: list[PackedRun]) -> list[int]:
     """Add ``waiting``, ascending, to ``segments``; return the first sequences of the new
     segments."""
     firsts: list[int] = []
-    run: Run | None = None
+    run: PackedRun | None = None
     for item in waiting:
         if run is None or not run.put(item):
-            run = Run(item.sequence)
+            run = PackedRun(item.sequence)
             run.put(item)
             segments.append(run)
             firsts.append(run.first)

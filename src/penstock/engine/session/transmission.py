@@ -33,9 +33,9 @@ from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import ACKNOWLEDGED, BRIDGED, COMPLETED, RESENT, SENT
 from penstock.engine.session.backlog import Backlog
-from penstock.engine.session.outcome import Sender
+from penstock.engine.session.outcome import DeliveryOutcomes
 from penstock.engine.session.packet_ids import packet_id_of
-from penstock.engine.session.poison_message import Stumbling
+from penstock.engine.session.poison_message import PoisonMessageDetector
 from penstock.engine.session.window import (
     AWAIT_PUBCOMP,
     REJECTED,
@@ -77,9 +77,9 @@ class Transmission(Backlog):
     ) -> None:
         super().__init__(client_id, stored, effects, limits, drops, account)
         self.wanted: list[int] = []  # log offsets of bodies needed next
-        self.sender: Sender | None = None  # told what became of each message
+        self.sender: DeliveryOutcomes | None = None  # told what became of each message
         self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored, self.account)
-        self.stumbling: Stumbling | None = None  # of a bridge
+        self.stumbling: PoisonMessageDetector | None = None  # of a bridge
         self._fetching = False
         self._fetching_bytes = 0
         self._acknowledges = False  # has done so since the last snapshot
@@ -128,7 +128,7 @@ class Transmission(Backlog):
             and self.stored
             and not self.account.has_room_for_bodies()
         ):
-            self._window.rest_in_log(delivery)
+            self._window.evict_to_log(delivery)
 
     def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
         """Whether ``delivery``, which is in the window, need not wait for a commit."""
@@ -214,7 +214,7 @@ class Transmission(Backlog):
         now: Now,
     ) -> None:
         if link.congested:
-            self._held_up.by(WRITE_BUFFER, now)
+            self._congestion.by(WRITE_BUFFER, now)
             self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
         if not at_once and self._effects.store_fails and link.opened and not link.waits:
@@ -280,7 +280,7 @@ class Transmission(Backlog):
             if packet_type == PUBREC and reason_code < 0x80 and link is not None:
                 # let the peer finish its flow
                 code = reasons.PACKET_IDENTIFIER_NOT_FOUND
-                link.hold(encode_ack(PUBREL, packet_id, code, link.version))
+                link.send_after_commit(encode_ack(PUBREL, packet_id, code, link.version))
             return False
         self._touch()
         self._acknowledges = True
@@ -292,7 +292,7 @@ class Transmission(Backlog):
                 events.answered(COMPLETED, self.client_id, entry)
         if verdict == RELEASE:
             if link is not None:
-                link.hold_plain(PUBREL, packet_id)
+                link.send_plain_after_commit(PUBREL, packet_id)
                 entry = self._window.get(packet_id)
                 if entry is not None:
                     self._sent(link, entry, now)
@@ -341,9 +341,9 @@ class Transmission(Backlog):
                 return False
             if entry.state == AWAIT_PUBCOMP:
                 if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
-                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
+                    link.send_after_commit(encode(Pubrel(entry.packet_id, dup=True), V31))
                 else:
-                    link.hold_plain(PUBREL, entry.packet_id)
+                    link.send_plain_after_commit(PUBREL, entry.packet_id)
                 self._window.mark_sent(entry)
                 self._sent(link, entry, now)
             else:
@@ -405,7 +405,7 @@ class Transmission(Backlog):
                     freed = True
                     continue
                 if entry.state == AWAIT_PUBCOMP:
-                    link.hold(encode(Pubrel(entry.packet_id, dup=True), V31))
+                    link.send_after_commit(encode(Pubrel(entry.packet_id, dup=True), V31))
                 entry.sent_us = now.steady_us
             due_us = max(now.steady_us + 1, entry.sent_us + interval_us)
             if next_us == 0 or due_us < next_us:
@@ -455,27 +455,27 @@ class Transmission(Backlog):
         self._gone(gone)
         self.refill(now)
         if self.stored and not self.account.has_room_for_bodies():
-            self._queue.rest_in_log()
+            self._queue.evict_to_log()
 
     def _want(self, offsets: list[int], size_bytes: int) -> None:
         """Ask for bodies, the first of which has this size; the shell reads them once the open
         batch is committed. While too much is being read already, ask again a little later."""
         link = self.link
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        if not self.account.kept.may_fetch(size_bytes):
+        if not self.account.budget.may_fetch(size_bytes):
             if link is not None and link.user is not None:
                 self._effects.resume_in_tick(link.user)
             return
         self._fetching = True
         self._fetching_bytes = size_bytes
-        self.account.kept.fetching_bytes += size_bytes
+        self.account.budget.fetching_bytes += size_bytes
         self.wanted = offsets
-        self._effects.wanting.append((self, offsets))
+        self._effects.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
         """What was asked for is here, or not needed any more."""
         self._fetching = False
-        self.account.kept.fetching_bytes -= self._fetching_bytes
+        self.account.budget.fetching_bytes -= self._fetching_bytes
         self._fetching_bytes = 0
 
     def _must_wait_for_room(self, link: Link, size_bytes: int) -> bool:

@@ -41,7 +41,7 @@ from penstock.engine.batch.records import WindowEntry, WindowPage
 from penstock.engine.limits import FETCHED_BYTES_MAX, PACKET_IDENTIFIERS, SMALL_BYTES
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Delivery, Message
-from penstock.engine.session.packet_ids import KeptIds, packet_id_of
+from penstock.engine.session.packet_ids import ReservedPacketIds, packet_id_of
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 PAGE_PLACES: Final = 8  # measured: docs/decisions/stored_window.md
@@ -87,7 +87,7 @@ class InFlightWindow:
         self.capacity = capacity
         self.is_long = False  # it had ``UNCOUNTED_MAX`` entries or more at the last ``has_room``
         self._account = account
-        self.kept = KeptIds()
+        self.reserved_ids = ReservedPacketIds()
         self._step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
         self._unsent: list[Delivery] | None = None  # to send again after a reconnect, last first
@@ -172,8 +172,7 @@ class InFlightWindow:
             self._count(delivery)
 
     def _unused_packet_id(self) -> int:
-        """Return the next unused packet identifier; one that ``kept`` reserves only if there is no
-        other."""
+        """Return the next unused packet identifier; a reserved one only if there is no other."""
         packet_id = self._cursor
         at_worst = 0
         for _ in range(self._last_id):
@@ -181,7 +180,7 @@ class InFlightWindow:
             if not 1 <= packet_id <= self._last_id:
                 packet_id = 1 if self._step > 0 else self._last_id
             if self._is_unused(packet_id):
-                if not self.kept.has(packet_id):
+                if not self.reserved_ids.has(packet_id):
                     at_worst = packet_id
                     break
                 at_worst = at_worst or packet_id
@@ -414,9 +413,9 @@ class InFlightWindow:
         for entry in self._entries.values():
             if not entry.counted:
                 self._count(entry)
-            self.rest_in_log(entry)
+            self.evict_to_log(entry)
 
-    def rest_in_log(self, entry: Delivery) -> None:
+    def evict_to_log(self, entry: Delivery) -> None:
         """Release the body of ``entry`` if the log has it."""
         message = entry.message
         if message is not None and entry.offset >= 0:

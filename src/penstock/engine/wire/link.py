@@ -3,22 +3,22 @@ commit.
 
 ::
 
-      send ──────▶ ready ─────────────────────────────────────────▶ socket, in this turn
-      hold ──────▶ held ── sealed: a Release ── commit durable ───▶ socket
-      QoS 0 ─────▶ ready, or behind what is held: QoS 0 keeps its order too
+      send ───────────────▶ ready ──────────────────────────────────────▶ socket, in this turn
+      send_after_commit ──▶ deferred ── sealed: DeferredPackets ── commit durable ──▶ socket
+      QoS 0 ──────────────▶ ready, or behind what is deferred: QoS 0 keeps its order too
 
 A packet leaves a link in one of two ways. ``send`` is for packets that promise nothing: QoS 0
 messages that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is
-on disk (``Transmission``). ``hold`` is for everything else: its bytes leave only after the commit
-of the state they promise (delivery contract, rule 1). Bytes held on one link keep their order,
-so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and no message
-passes one of QoS 1 or 2 that is held.
+on disk (``Transmission``). ``send_after_commit`` is for everything else: its bytes leave only after
+the commit of the state they promise (delivery contract, rule 1). Deferred bytes of one link keep
+their order, so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and
+no message passes one of QoS 1 or 2 that is deferred.
 
 Bytes that are written to a link are counted until the shell has handed them to the socket, and
 from then on for as long as the socket's buffer is full, so that memory has a limit whatever
 the peer does::
 
-      send, hold ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
+            send ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
                     ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
                           queue, and the peer's packets are not read (``connection``)
 
@@ -38,8 +38,8 @@ from penstock.engine.counters import Counters
 from penstock.engine.limits import FREE_BYTES
 from penstock.engine.memory.accounts import Account
 from penstock.engine.wire.aliases import OutboundAliases
-from penstock.engine.wire.packet_buffer import Frames
-from penstock.engine.work_budget import Share
+from penstock.engine.wire.packet_buffer import PacketBuffer
+from penstock.engine.work_budget import WorkBudget
 
 _PLAIN_BYTES: Final = 4  # size of an acknowledgement without a reason code
 PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
@@ -62,9 +62,9 @@ class Turn:
 
     def __init__(self) -> None:
         self.counters = Counters()
-        self.share = Share()
+        self.share = WorkBudget()
         self.ready: list[Link] = []  # links with bytes that may leave now
-        self.holding: list[Link] = []  # links with bytes that leave with the open batch
+        self.deferring: list[Link] = []  # links with bytes that leave with the open batch
         self.closing: list[Link] = []  # links to be closed
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
         self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers lag
@@ -101,24 +101,24 @@ class Link:
         self.opened = False
         self.congested = False
         self.closed = False
-        self.draining = False  # closed, but what is held leaves first
+        self.draining = False  # closed, but what is deferred leaves first
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
-        self.sealed = 0  # batches of held bytes so far
+        self.sealed = 0  # batches of deferred bytes so far
         self.releasing = 0  # sealed batches whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
         self.unreleased_qos0 = 0  # QoS 0 messages that wait for one; no later one may overtake them
         self.unreleased_publishes = 0  # QoS 1 and 2 messages that wait for one; likewise
-        self.pending_bytes = 0  # sent or held, and not yet handed to the socket
+        self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
         self.buffered_bytes = 0  # in the socket's buffer, if that is more than ``FREE_BYTES``
         self.account: Account | None = None  # of the session's owner, where there is one
-        self.ready = Frames()
-        self.held = Frames()
-        self.behind: Frames | None = None  # QoS 0 messages that wait only to keep their order
-        self.held_acks = 0
-        self.held_qos0 = 0
-        self.held_publishes = 0
+        self.ready = PacketBuffer()
+        self.deferred = PacketBuffer()
+        self.behind: PacketBuffer | None = None  # QoS 0 messages that wait only to keep their order
+        self.deferred_acks = 0
+        self.deferred_qos0 = 0
+        self.deferred_publishes = 0
         self.user: Resumable | None = None  # resumed when there is room again
         self.counters = turn.counters
         self._wanted = False  # the user is to be resumed when there is room
@@ -128,7 +128,7 @@ class Link:
     @property
     def waits(self) -> bool:
         """Return whether a packet waits for a commit, which one sent now would overtake."""
-        return self.releasing > 0 or self.held.count > 0 or self._has_behind()
+        return self.releasing > 0 or self.deferred.count > 0 or self._has_behind()
 
     def has_room(self) -> bool:
         """Return whether a message that could wait in the queue may be sent now instead."""
@@ -195,7 +195,9 @@ class Link:
     def send(self, frame: bytes) -> None:
         """Send ``frame`` in this turn."""
         if not self.opened:
-            self.hold_qos0(frame)  # a packet sent after CONNACK must not overtake this one either
+            self.qos0_after_commit(
+                frame
+            )  # a packet sent after CONNACK must not overtake this one either
             return
         self.send_now(frame)
 
@@ -207,8 +209,7 @@ class Link:
         self._wrote(len(frame))
 
     def next_batch(self) -> int:
-        """Return the number of the batch with which a packet held now will leave, for
-        ``aliases``."""
+        """Return the number of the batch with which a packet deferred now leaves."""
         return self.sealed + 1
 
     def batch_of_qos0(self, at_once: bool) -> int:
@@ -218,7 +219,7 @@ class Link:
             return -1
         return 0 if at_once and self.opened else self.sealed + 1
 
-    def place_of_qos0(self, at_once: bool) -> Frames:
+    def place_of_qos0(self, at_once: bool) -> PacketBuffer:
         """Return the frames to write a QoS 0 message to; the caller calls ``wrote_qos0``
         afterwards.
 
@@ -227,30 +228,30 @@ class Link:
         if at_once:
             if self.unreleased_qos0 > 0:
                 if self.behind is None:
-                    self.behind = Frames()
+                    self.behind = PacketBuffer()
                 return self.behind
             if self.opened:
                 return self.ready
         behind = self.behind
         if behind is not None and behind.count > 0:
             # they came first, and wait for the same commit now
-            if self.held.count == 0:
-                self._turn.holding.append(self)
+            if self.deferred.count == 0:
+                self._turn.deferring.append(self)
             count = behind.count
-            self.held.add_all(behind)
-            self.held_qos0 += count
+            self.deferred.add_all(behind)
+            self.deferred_qos0 += count
             self.unreleased_qos0 += count
-        return self.held
+        return self.deferred
 
-    def wrote_qos0(self, place: Frames, size_bytes: int) -> None:
+    def wrote_qos0(self, place: PacketBuffer, size_bytes: int) -> None:
         """Note that one QoS 0 message was written to ``place``."""
         if place is self.ready:
             if place.count == 1:
                 self._turn.ready.append(self)
-        elif place is self.held:
+        elif place is self.deferred:
             if place.count == 1:
-                self._turn.holding.append(self)
-            self.held_qos0 += 1
+                self._turn.deferring.append(self)
+            self.deferred_qos0 += 1
             self.unreleased_qos0 += 1
         self._wrote(size_bytes)
 
@@ -259,32 +260,32 @@ class Link:
         self.opened = True
         self.send_now(frame)
 
-    def hold(self, frame: bytes) -> None:
+    def send_after_commit(self, frame: bytes) -> None:
         """Send ``frame`` after the commit of this turn."""
-        self.held.add(frame)
-        self.held_more(len(frame))
+        self.deferred.add(frame)
+        self.count_deferred(len(frame))
 
-    def held_more(self, size_bytes: int) -> None:
-        """Note that one more packet was written to ``held``."""
-        if self.held.count == 1:
-            self._turn.holding.append(self)
+    def count_deferred(self, size_bytes: int) -> None:
+        """Note that one more packet was written to ``deferred``."""
+        if self.deferred.count == 1:
+            self._turn.deferring.append(self)
         self._wrote(size_bytes)
 
-    def place_of_publish(self, at_once: bool) -> Frames:
+    def place_of_publish(self, at_once: bool) -> PacketBuffer:
         """Return the frames to write a QoS 1 or 2 message to; the caller calls ``wrote_publish``
         afterwards."""
-        return self.ready if at_once else self.held
+        return self.ready if at_once else self.deferred
 
-    def wrote_publish(self, place: Frames, size_bytes: int) -> None:
+    def wrote_publish(self, place: PacketBuffer, size_bytes: int) -> None:
         """Note that one QoS 1 or 2 message was written to ``place``."""
         if place is self.ready:
             if place.count == 1:
                 self._turn.ready.append(self)
             self._wrote(size_bytes)
         else:
-            self.held_publishes += 1
+            self.deferred_publishes += 1
             self.unreleased_publishes += 1
-            self.held_more(size_bytes)
+            self.count_deferred(size_bytes)
 
     def releases_publishes(self) -> bool:
         """Return whether QoS 1 or 2 messages wait for a commit, and all of them for one already
@@ -293,51 +294,49 @@ class Link:
         A message that would be the only one to wait for the open batch does not leave with a sealed
         one: it waits, so that it delays no other.
         """
-        return self.unreleased_publishes > 0 and self.held_publishes == 0
+        return self.unreleased_publishes > 0 and self.deferred_publishes == 0
 
-    def hold_plain(self, packet_type: int, packet_id: int) -> None:
+    def send_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
         """Hold an acknowledgement without reason code and properties."""
-        self.held.add_ack(packet_type, packet_id)
-        self.held_more(_PLAIN_BYTES)
+        self.deferred.add_ack(packet_type, packet_id)
+        self.count_deferred(_PLAIN_BYTES)
 
-    def hold_plain_ack(self, packet_type: int, packet_id: int) -> None:
-        """Hold an acknowledgement as ``hold_plain`` does; it counts as unreleased until its
-        commit."""
-        self.hold_plain(packet_type, packet_id)
-        self.held_acks += 1
+    def ack_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
+        """Send an acknowledgement after the commit; it counts as unreleased until then."""
+        self.send_plain_after_commit(packet_type, packet_id)
+        self.deferred_acks += 1
         self.unreleased_acks += 1
 
-    def hold_ack(self, frame: bytes) -> None:
+    def ack_after_commit(self, frame: bytes) -> None:
         """Send an acknowledgement after the commit of this turn; it counts as unreleased until
         then."""
-        self.hold(frame)
-        self.held_acks += 1
+        self.send_after_commit(frame)
+        self.deferred_acks += 1
         self.unreleased_acks += 1
 
-    def hold_qos0(self, frame: bytes) -> None:
+    def qos0_after_commit(self, frame: bytes) -> None:
         """Send a QoS 0 message after the commit of this turn; it counts as unreleased until
         then."""
         place = self.place_of_qos0(False)
         place.add(frame)
         self.wrote_qos0(place, len(frame))
 
-    def seal(self) -> Release:
-        """Return the held packets as a ``Release`` of the batch that is sealed now; the next
-        begins empty."""
-        packets = self.held.count
-        release = Release(
+    def seal(self) -> DeferredPackets:
+        """Return the packets of the batch that is sealed now; the next batch begins empty."""
+        packets = self.deferred.count
+        release = DeferredPackets(
             self,
-            self.held.take_pieces(),
+            self.deferred.take_pieces(),
             packets,
-            self.held_acks,
-            self.held_qos0,
-            self.held_publishes,
+            self.deferred_acks,
+            self.deferred_qos0,
+            self.deferred_publishes,
         )
         self.sealed += 1
         self.releasing += 1
-        self.held_acks = 0
-        self.held_qos0 = 0
-        self.held_publishes = 0
+        self.deferred_acks = 0
+        self.deferred_qos0 = 0
+        self.deferred_publishes = 0
         return release
 
     def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
@@ -375,7 +374,7 @@ class Link:
         """Close the link: nothing more will be sent; the shell writes what is ready and closes the
         socket.
 
-        With ``drain`` the shell first waits for the commit of the held packets.
+        With ``drain`` the shell first waits for the commit of the deferred packets.
         """
         self.closed = True
         self.draining = drain
@@ -390,7 +389,7 @@ class Link:
         """Return whether the socket of a closed link may be closed now."""
         if not self.draining:
             return True
-        waiting = self.held.count + self.ready.count
+        waiting = self.deferred.count + self.ready.count
         return waiting == 0 and self.releasing == 0 and not self._has_behind()
 
     def take_ready(self) -> list[bytes]:
@@ -421,7 +420,7 @@ class Link:
 
 @mypyc_attr(acyclic=True)
 @final
-class Release:
+class DeferredPackets:
     """The packets of one link that may leave once their commit is durable."""
 
     def __init__(

@@ -25,7 +25,7 @@ _PIECE_BYTES_MIN: Final = 262_144
 
 @mypyc_attr(acyclic=True)
 @final
-class Frames:
+class PacketBuffer:
     """Encoded packets of one link. It costs little while it is empty."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Frames:
         else:
             self._add_part(frames)
 
-    def add_all(self, other: Frames) -> None:
+    def add_all(self, other: PacketBuffer) -> None:
         """Append the packets of ``other``, and leave it empty."""
         self.count += other.count
         for piece in other.take_pieces():

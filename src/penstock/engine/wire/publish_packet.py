@@ -17,13 +17,13 @@ from penstock.engine.message import Message
 from penstock.engine.mount_point import sees, unmounted
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
-from penstock.engine.wire.packet_buffer import Frames
+from penstock.engine.wire.packet_buffer import PacketBuffer
 from penstock.errors import LocalProtocolError
 from penstock.protocol.kinds import V5
 
 
 def add_publish(
-    frames: Frames,
+    frames: PacketBuffer,
     link: Link,
     forwarding: Forwarding | None,
     message: Message,
@@ -110,7 +110,7 @@ def add_publish(
 
 
 def _add_with_alias(
-    frames: Frames,
+    frames: PacketBuffer,
     link: Link,
     aliases: OutboundAliases,
     message: Message,
