@@ -39,3 +39,4 @@ class BatchSize:
                 self.bytes_max = max(least, self.bytes_max // 2)
             else:
                 self.bytes_max = min(self._bytes_most, self.bytes_max + self.bytes_max // 4)
+        assert 0 < self.bytes_max <= self._bytes_most, "a batch has room for one message"

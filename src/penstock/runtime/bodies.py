@@ -56,6 +56,7 @@ class BodyReader:
 
     def fetch(self, stored: StoredState, offsets: list[int]) -> None:
         """Read the bodies that ``stored`` asked for, if it still wants them."""
+        assert offsets, "a session asks for one body at least"
         if self._is_stopped or not stored.wants(offsets):
             return
         if not self._waits:
@@ -97,5 +98,6 @@ class BodyReader:
             self._supply(stored, offsets, self._read(offsets))
 
     def _supply(self, stored: StoredState, offsets: list[int], bodies: dict[int, Message]) -> None:
+        assert len(bodies) <= len(offsets), "a read finds no more than it was asked for"
         stored.supply(offsets, bodies, self._now())
         self._supplied()

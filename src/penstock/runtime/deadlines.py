@@ -36,6 +36,7 @@ class Deadlines:
         peer.entry = self._entry
         self._counting[self._entry] = peer
         heappush(self._heap, (deadline_s, self._entry))
+        assert len(self._counting) <= len(self._heap), "each entry that counts is in the heap"
         if len(self._heap) > 2 * len(self._counting) + OUT_OF_DATE_MAX:
             self._heap = [entry for entry in self._heap if entry[1] in self._counting]
             heapify(self._heap)

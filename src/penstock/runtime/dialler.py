@@ -315,6 +315,7 @@ class Dialler:
                 self.urls = [there]
 
     def _accept(self, wire: Wire) -> Endpoint:
+        assert not self.is_connected, "a session has one connection"
         self.connection = ClientConnection(
             self._server.effects,
             self._session,

@@ -399,6 +399,7 @@ class Driver(PeerOwner):
             self._commit()
 
     def _commit(self) -> None:
+        assert self._under_way is None, "one commit is under way at a time"
         self._batch_bytes = self._effects.size_bytes
         commit = self._effects.seal()
         self._awaited_under_way = self._awaited

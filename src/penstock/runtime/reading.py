@@ -85,10 +85,12 @@ class Reading:
         if self._effects.is_full() and not peer.is_over:
             self._loop.call_later(_LOOK_AGAIN_S, self._read_more, peer)
             return
+        assert peer.is_draining, "one read of a peer that hung up is under way at a time"
         peer.is_draining = False
         peer.wire.resume_reading()
 
     def _time_is_up(self, peer: Peer) -> None:
+        assert peer.is_timed, "a peer has one timer"
         peer.is_timed = False
         self._effects.resume_later(peer.connection)
         self._end_turn_soon()

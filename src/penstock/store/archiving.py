@@ -323,6 +323,8 @@ class Departure:
         """Add to `batch` what the archives get; the log begins at offset `end` then."""
         self._choose()
         for archive, _, tables in self._kept:
+            assert archive.is_open, "what leaves the log goes into open archives only"
+            assert archive.end < end, "an archive grows as the log shrinks"
             given_up = join_ranges([*archive.given_up, *self._holes])
             after = msgspec.structs.replace(archive, end=end, given_up=given_up)
             if tables:

@@ -130,5 +130,6 @@ class ReadWriteLock:
             yield
         finally:
             with self._changed:
+                assert self._users == 0, "nobody uses the thing while it is replaced"
                 self._replacing = False
                 self._changed.notify_all()

@@ -86,6 +86,7 @@ class MemoryStore:
 
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
+        assert not commit.messages or commit.base_offset == self._end, "the log has no holes"
         with self._counting:
             for message in commit.messages:
                 self._log[message.offset] = message

@@ -25,6 +25,7 @@ def page_values(progress: Progress) -> Iterator[tuple[bytes, bytes | None]]:
     """Yield the key and the value of each page in ``progress``; None where the page goes."""
     number = encode_key(progress.number)
     for page in progress.pages:
+        assert page.number < _INBOUND, "pages of the window come before inbound ones"
         key = number + encode_key(page.number)
         yield key, records.encode_page(page) if page.entries else None
     for place, bits in progress.inbound:

@@ -90,16 +90,21 @@ class Large:
     def __init__(
         self, family: str, key: bytes, pieces: Pieces, run: bytes, note: bytes = b""
     ) -> None:
+        assert len(run) == _RUN_BYTES, "a run of another length would be padded or cut"
         self.size_bytes = size_of(pieces)
         count = -(-self.size_bytes // PART_BYTES)
+        self._count = count
         self.head = _HEAD.pack(_MARK, run, count, self.size_bytes) + note
         self._prefix = owner_key(family, key) + run
         self._pieces = pieces
 
     def parts(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield key and value of each part, in the order in which they are written."""
-        for number, part in enumerate(_cut(self._pieces)):
+        number = 0
+        for part in _cut(self._pieces):
             yield self._prefix + number.to_bytes(_NUMBER_BYTES, "big"), part
+            number += 1
+        assert number == self._count, "a large value has the parts that its head counts"
 
 
 def new_run() -> bytes:

@@ -69,6 +69,7 @@ class RecordBatchForm:
         buffers: the buffers of all columns, as Arrow orders them, each whole or in pieces; an empty
         one where there is no validity.
         """
+        assert rows > 0, "a batch of no rows has other buffers"
         head = bytearray(self._head)
         pieces = [b""]
         places: list[int] = []

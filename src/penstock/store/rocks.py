@@ -231,6 +231,8 @@ class RocksStore:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         if not self._is_writable:
             raise StoreFailed("the store is open for reading only")
+        if commit.appended:  # the last commit may come once more
+            assert self._end in (commit.base_offset, commit.next_offset), "the log has no holes"
         prepared = self._prepared
         self._prepared = None
         if prepared is None or prepared.commit is not commit:
@@ -495,6 +497,7 @@ class RocksStore:
     def _depart(self, departure: Departure, earliest: int, removed: int) -> None:
         """Let the log begin at ``earliest``, all at once; ``removed`` counts its bytes."""
         if earliest > self._earliest:
+            assert earliest <= self._end, "the log begins where it ends, at the latest"
             self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
             batch = WriteBatch(raw_mode=True)
             first, end = encode_key(self._earliest), encode_key(earliest)

@@ -161,6 +161,7 @@ class LogFollower:
         if earliest is None:  # retention took everything there was
             return Extent(epoch, watermark, watermark)
         earliest = min(max(earliest, begin), end)
+        assert earliest <= end <= watermark, "a reader sees a part of what is committed"
         if archive is not None:
             earliest = min(earliest, archive.begin)
             holes = _holes_of(archive, holes)
@@ -447,7 +448,9 @@ def _holes_of(archive: Archive, of_the_log: Iterable[tuple[int, int]]) -> _Holes
 
 def _joined(begin: int, end: int, batches: list[pa.RecordBatch]) -> Rows:
     """Return rows that follow each other as one batch."""
-    return Rows(begin, end, pa.concat_batches(batches), pa.arange(begin, end))
+    rows = pa.concat_batches(batches)
+    assert rows.num_rows == end - begin, "rows of the log follow each other without a gap"
+    return Rows(begin, end, rows, pa.arange(begin, end))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:

@@ -106,6 +106,7 @@ class TimeIndex:
 
     def _add(self, part: _Part) -> None:
         last = self._parts[-1] if self._parts else None
+        assert last is None or last.end <= part.begin, "the parts of a log ascend"
         if last is not None and last.end == part.begin and part.end - last.begin <= ROWS_MAX:
             self._parts[-1] = last.with_(part)
             return
