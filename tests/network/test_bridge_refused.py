@@ -17,7 +17,9 @@ def small(start: Start) -> Broker:
     return start({"limits.max_packet_size_bytes": LIMIT})
 
 
-@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize(
+    "qos", [pytest.param(1, marks=pytest.mark.torture("the same in another QoS")), 2]
+)
 def test_the_third_connection_that_ends_at_a_message_sets_it_aside(
     start: Start, small: Broker, qos: int
 ) -> None:

@@ -19,7 +19,7 @@ from penstock.engine.access.access import Credentials
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect, Will
 from tests.support.broker import Broker
-from tests.support.fixtures import Clients, running_broker
+from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
 from tests.support.raw_client import RawClient
 
 CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
@@ -110,7 +110,7 @@ def log_in(
     return client, client.expect(Connack).reason_code
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_who_is_let_in_may_do_what_the_answer_says(
     tmp_path: Path, service: Service, clients: Clients, version: int
 ) -> None:

@@ -14,7 +14,7 @@ from penstock.engine.access.access import Credentials
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect
-from tests.support.fixtures import Clients, running_broker
+from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
 from tests.support.raw_client import RawClient
 
 jwt = pytest.importorskip("jwt")
@@ -268,7 +268,7 @@ def log_in(client: RawClient, password: bytes) -> int:
     return client.expect(Connack).reason_code
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_a_broker_with_tokens(tmp_path: Path, keys: Path, clients: Clients, version: int) -> None:
     """The claims are the access list, and the connection ends with the token."""
     with running_broker(tmp_path, {"jwt_login.keys": keys}) as broker:

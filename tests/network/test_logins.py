@@ -16,7 +16,7 @@ from penstock.protocol.packets import Auth, Connack, Connect
 from tests.network.test_identity import begin, said
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.fixtures import VERSIONS, Clients, running_broker
+from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
 from tests.support.raw_client import RawClient
 
 ATTACKER: Final = "127.0.0.66"
@@ -91,7 +91,7 @@ def test_wrong_passwords_keep_nobody_out(tmp_path: Path) -> None:
             attacker.drop()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_who_guesses_too_often_is_banned_for_a_time(tmp_path: Path, version: int) -> None:
     """0x8A, or return code 5; seen in the log and in $SYS; others are not concerned."""
     with guarded(tmp_path, CHEAP, ban_failures=3, ban_s=3600) as broker:

@@ -8,14 +8,16 @@ import pytest
 
 from tests.support.broker import Broker
 
+another = pytest.mark.torture("one more broker with one more setting")
+
 
 @pytest.mark.parametrize(
     ("settings", "warned"),
     [
         ({}, ""),
-        ({"memory.budget_bytes": 2**30}, ""),
+        pytest.param({"memory.budget_bytes": 2**30}, "", marks=another),
         ({"memory.unsent_bytes_max": 0}, "lower memory.unsent_bytes_max"),
-        ({"limits.max_inflight": 0, "limits.max_mqueue_len": 0}, ""),
+        pytest.param({"limits.max_inflight": 0, "limits.max_mqueue_len": 0}, "", marks=another),
     ],
 )
 def test_a_start_says_the_worst_case_in_one_line_and_warns_where_it_does_not_fit(

@@ -15,7 +15,7 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Publish
 from penstock.protocol.properties import Properties
 from tests.support.broker import Broker
-from tests.support.fixtures import VERSIONS, Clients, running_broker
+from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
 from tests.support.raw_client import RawClient
 
 USERS: Final = ("alice", "bob", None)
@@ -49,7 +49,7 @@ def log_in(
     return client, client.expect(Connack)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_nobody_else_gets_a_session_before_and_after_a_crash(
     broker: Broker, clients: Clients, version: int
 ) -> None:

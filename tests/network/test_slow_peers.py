@@ -192,7 +192,11 @@ def test_a_paused_client_is_not_taken_for_silent(tmp_path: Path, clients: Client
         client.expect(Pingresp)
 
 
-@pytest.mark.parametrize("reset", [True, False], ids=["reset", "finished"])
+@pytest.mark.parametrize(
+    "reset",
+    [True, pytest.param(False, marks=pytest.mark.torture("another end of the same"))],
+    ids=["reset", "finished"],
+)
 def test_who_hangs_up_while_not_read_is_noticed(
     tmp_path: Path, clients: Clients, reset: bool
 ) -> None:
@@ -213,7 +217,11 @@ def test_who_hangs_up_while_not_read_is_noticed(
         assert heir.take().payload == b"gone"
 
 
-@pytest.mark.parametrize("reset", [True, False], ids=["reset", "finished"])
+@pytest.mark.parametrize(
+    "reset",
+    [pytest.param(True, marks=pytest.mark.torture("another end of the same")), False],
+    ids=["reset", "finished"],
+)
 def test_what_it_had_sent_before_is_handled(tmp_path: Path, clients: Clients, reset: bool) -> None:
     """QoS 0 messages and a DISCONNECT that lay unread: all arrive, and no will does."""
     settings = {"limits.bytes_per_s_max": 20_000}

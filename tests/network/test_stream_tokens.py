@@ -156,7 +156,9 @@ def test_nobody_moves_on_or_abandons_anothers_sink(broker: Broker) -> None:
     assert topics(broker, WHOLE) == ["strange", "plant/1"]
 
 
-@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize(
+    "is_open", [True, pytest.param(False, marks=pytest.mark.torture("one more broker"))]
+)
 def test_with_users_who_brings_no_token_is_refused(tmp_path: Path, is_open: bool) -> None:
     """The broker's own user finds a token in the data directory."""
     acl = tmp_path / "acl"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import Broker
-from tests.support.fixtures import VERSIONS, Clients, running_broker
+from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
 from tests.support.raw_client import RawClient
 
 INTERVAL_S = 0.5
@@ -24,7 +24,7 @@ def telling_broker(tmp_path: Path) -> Iterator[Broker]:
         broker.close()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", NEWEST_FIRST)
 def test_values_come_at_once_and_changes_later(
     telling_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:

@@ -121,7 +121,9 @@ def test_the_wall_clock_is_set(
     assert broker.log_path.read_text().count("the wall clock jumped") == (1 if said else 0)
 
 
-@pytest.mark.parametrize("offset", ["-7200", "+30d"])
+@pytest.mark.parametrize(
+    "offset", ["-7200", pytest.param("+30d", marks=pytest.mark.torture("the other direction"))]
+)
 def test_the_wall_clock_is_set_while_the_broker_is_down(
     broker: Broker, clients: Clients, offset_file: Path, offset: str
 ) -> None:

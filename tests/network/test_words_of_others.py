@@ -109,7 +109,9 @@ async def test_what_a_server_says_is_cut_and_escaped_in_the_log(
     _check("\n".join(caplog.messages))
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "form", ["text", pytest.param("json", marks=pytest.mark.torture("the same in another form"))]
+)
 def test_no_line_of_the_log_is_a_clients(tmp_path: Path, clients: Clients, form: str) -> None:
     """60,000 characters with what a terminal obeys, wherever a client may name something."""
     users = tmp_path / "users"

@@ -15,6 +15,14 @@ from tests.support.broker import Broker
 from tests.support.raw_client import RawClient
 
 VERSIONS: Final = (V31, V311, V5)
+NEWEST_FIRST: Final = (
+    V5,
+    *(
+        pytest.param(version, marks=pytest.mark.torture("the same in an older version"))
+        for version in (V311, V31)
+    ),
+)
+"""All versions, for a test that starts a broker for each: `make test` asks for the newest."""
 
 _numbers = itertools.count(1)
 
