@@ -8,23 +8,20 @@ from pathlib import Path
 import pytest
 
 from tests.support.broker import Broker
-from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
+from tests.support.fixtures import VERSIONS, Clients, running_broker
 from tests.support.raw_client import RawClient
 
 INTERVAL_S = 0.5
 
 
-@pytest.fixture
-def telling_broker(tmp_path: Path) -> Iterator[Broker]:
-    broker = Broker(tmp_path, {"status.sys_interval_s": INTERVAL_S})
-    try:
-        broker.start()
+@pytest.fixture(scope="module")
+def telling_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = {"status.sys_interval_s": INTERVAL_S}
+    with running_broker(tmp_path_factory.mktemp("telling"), settings) as broker:
         yield broker
-    finally:
-        broker.close()
 
 
-@pytest.mark.parametrize("version", NEWEST_FIRST)
+@pytest.mark.parametrize("version", VERSIONS)
 def test_values_come_at_once_and_changes_later(
     telling_broker: Broker, clients: Clients, name: str, version: int
 ) -> None:
