@@ -31,9 +31,9 @@ from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.erased import Erased
-from penstock.spark.tables.landing_place import LandingPlace
-from penstock.spark.tables.standing import standing
-from penstock.spark.tables.upkept import read_upkept
+from penstock.spark.tables.landing_target import LandingPlace
+from penstock.spark.tables.status import standing
+from penstock.spark.tables.upkeep_record import read_upkept
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess

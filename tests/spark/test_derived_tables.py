@@ -21,7 +21,7 @@ from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
-from penstock.spark.tables.standing import Standing, standing
+from penstock.spark.tables.status import Standing, standing
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
+from penstock.spark.failure_file import Failure, read_failure
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesFailed, TablesRun
-from penstock.spark.kept_failure import Failure, read_failure
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.standing import standing
+from penstock.spark.tables.status import standing
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess

@@ -39,10 +39,10 @@ from penstock.telemetry.logs import configure_logs, printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.chosen import AnyTable
-    from penstock.spark.kept_failure import Failure
+    from penstock.spark.failure_file import Failure
+    from penstock.spark.table_selection import AnyTable
     from penstock.spark.tables.erased import Erased
-    from penstock.spark.tables.standing import Standing
+    from penstock.spark.tables.status import Standing
     from penstock.stream.credentials import Credentials
 
 SERVER_ANSWER_S_MAX: Final = 1.0
@@ -131,7 +131,7 @@ def status(
     tables, (address, credentials) = _select_tables(config, names, server, access)
     with spark_installed():
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
-        from penstock.spark.tables.standing import standing
+        from penstock.spark.tables.status import standing
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
@@ -285,7 +285,7 @@ def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:
     from penstock.config.load import load_settings
 
     with spark_installed():
-        from penstock.spark.chosen import chosen_tables
+        from penstock.spark.table_selection import chosen_tables
 
         return chosen_tables(load_settings(config), names or [])
 

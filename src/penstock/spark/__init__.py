@@ -4,12 +4,12 @@
     session      a small Spark, started and ended cleanly
     options      what a user may say to the format when it reads
     option_values  what one option may be; topics: filters as one text
-    wanted       where a user wants a query to begin or end: an edge, an offset, a time
+    range_limits       where a user wants a query to begin or end: an edge, an offset, a time
     offsets      positions of a query as Spark keeps them
     splitting    how much of each log a batch takes, and how its ranges are split
     brokers      the stream services of a query
     groups       a query as a registered reader of its brokers
-    pins         where a query began, remembered outside Spark
+    initial_offsets         where a query began, remembered outside Spark
     schema       the columns
     source       the format itself: batch and streaming readers
     ranges       the same for jobs that read messages in the task that writes them
@@ -20,5 +20,5 @@
     jobs         the streaming jobs that join all this
 
 Only this package imports pyspark. Start reading at `source` for the way in, at
-`tables.landing_place` for the way out.
+`tables.landing_target` for the way out.
 """

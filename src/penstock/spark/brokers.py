@@ -6,7 +6,7 @@ from typing import Any
 
 from penstock.spark.offsets import ONLY, LogPosition
 from penstock.spark.options import SourceOptions
-from penstock.spark.wanted import Wanted, resolve
+from penstock.spark.range_limits import Wanted, resolve
 from penstock.stream.client import StreamClient, StreamOffsets
 
 

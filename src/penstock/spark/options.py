@@ -16,8 +16,8 @@ from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
 from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
+from penstock.spark.range_limits import AtTime, Wanted, moves, parse_offsets, parse_time
 from penstock.spark.topics import parse_topics
-from penstock.spark.wanted import AtTime, Wanted, moves, parse_offsets, parse_time
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
 

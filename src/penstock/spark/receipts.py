@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.control.landed_requests import Landed
 from penstock.errors import PenstockError
-from penstock.spark.pins import remembered
+from penstock.spark.initial_offsets import remembered
 from penstock.stream.client import StreamClient
 from penstock.telemetry.logs import get_logger
 

@@ -50,7 +50,7 @@ _SETTINGS: Final = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.python.filterPushdown.enabled": "true",  # penstock.spark.pushed
+    "spark.sql.python.filterPushdown.enabled": "true",  # penstock.spark.pushdown
     "spark.sql.streaming.stopTimeout": "5s",
     "spark.sql.streaming.minBatchesToRetain": "10",
     # The default one starts a process (readlink) for each name that it looks at: a tenth of a

@@ -15,7 +15,7 @@ of it; the next one starts there. So where it begins is in the checkpoint before
 read. A server that is no longer named keeps its position, for it may come back.
 
 What is peculiar to Spark's Python API here: options arrive as text; readers and ranges are pickled;
-`initialOffset` is asked more than once (`penstock.spark.pins`); after a restart Spark may ask for a
+`initialOffset` is asked more than once (`penstock.spark.initial_offsets`); after a restart Spark may ask for a
 range that was planned in an earlier run. `commit` is a hint that comes late or never: it is not
 used. How far a query is, which a group tells the brokers, `latestOffset` learns
 (`penstock.spark.groups`). A query with timers runs batches without data, but the first one of a
@@ -46,6 +46,7 @@ from pyspark.sql.types import StructType
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.spark.brokers import Brokers, connect, in_front
 from penstock.spark.groups import Group
+from penstock.spark.initial_offsets import pinned
 from penstock.spark.offsets import (
     BEHIND,
     ONLY,
@@ -55,12 +56,11 @@ from penstock.spark.offsets import (
     check_selection,
 )
 from penstock.spark.options import SourceOptions, parse_options
-from penstock.spark.pins import pinned
-from penstock.spark.pushed import Bounds, Pushed, QuietPushFilters, push
+from penstock.spark.pushdown import Bounds, Pushed, QuietPushFilters, push
+from penstock.spark.range_limits import moves
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.spark.topics import selection_text
-from penstock.spark.wanted import moves
 from penstock.store.ranges import without
 from penstock.stream.client import StreamOffsets
 from penstock.telemetry.logs import get_logger

@@ -21,7 +21,7 @@ from penstock.cli.tables import (
 )
 from penstock.errors import ConfigError
 from penstock.services.own_secrets import stream_token_file
-from penstock.spark.kept_failure import Failure
+from penstock.spark.failure_file import Failure
 
 
 @pytest.mark.parametrize(

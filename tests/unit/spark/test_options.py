@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.spark.options import parse_options
-from penstock.spark.wanted import AtTime, WantedOffset, parse_time
+from penstock.spark.range_limits import AtTime, WantedOffset, parse_time
 from penstock.stream.credentials import Credentials
 
 TOKEN = "0123456789abcdef"

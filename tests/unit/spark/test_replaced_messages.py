@@ -22,7 +22,7 @@ from penstock.spark.tables.api import (
 )
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA, filled
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.landing_place import LandingPlace
+from penstock.spark.tables.landing_target import LandingPlace
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

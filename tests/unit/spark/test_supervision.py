@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed
+from penstock.spark.failure_file import Failure, read_failure
 from penstock.spark.jobs import supervision
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import ATTEMPTS_MAX, SupervisedLanding
-from penstock.spark.kept_failure import Failure, read_failure
 from penstock.spark.session import SparkFailed
 from penstock.spark.tables.api import TableCommitFailed
 from penstock.stream.client import StreamUnavailable

@@ -22,7 +22,7 @@ from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
 from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
-from penstock.spark.tables.upkept import read_upkept
+from penstock.spark.tables.upkeep_record import read_upkept
 from tests.support.landed_tables import (
     BATCH_0,
     EPOCH,

@@ -29,7 +29,7 @@ from penstock.spark.tables.api import (
     Selection,
     TableCommitFailed,
 )
-from penstock.spark.tables.landing_place import Landed
+from penstock.spark.tables.landing_target import Landed
 
 STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (

@@ -26,7 +26,7 @@ from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import ROWS, Batch, Outcome, Selection, TableCommitFailed
 from penstock.spark.tables.columns import filled
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.landing_place import REWRITES_MAX, Landed
+from penstock.spark.tables.landing_target import REWRITES_MAX, Landed
 
 FILE_ROWS_MAX: Final = 100_000
 """Rows of one file, in order of the keys: smaller files are touched by fewer batches."""

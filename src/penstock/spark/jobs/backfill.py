@@ -37,7 +37,7 @@ from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.erased import Erased, counted
 from penstock.spark.tables.evolving import with_present_types
-from penstock.spark.tables.landing_place import of_table
+from penstock.spark.tables.landing_target import of_table
 from penstock.spark.topics import topics_text
 from penstock.store.ranges import without
 from penstock.stream.client import StreamClient, StreamOffsets

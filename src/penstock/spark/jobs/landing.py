@@ -13,7 +13,7 @@ batch id, and can tell a failed commit from an unknown one.
 
 Exactly once rests on three things: a batch id always means the same range of offsets (Spark's
 checkpoint), a range always gives the same rows (the log), and the table knows which batches and
-which offsets it has (`penstock.spark.tables.landing_place`). Files of attempts that were lost are
+which offsets it has (`penstock.spark.tables.landing_target`). Files of attempts that were lost are
 in no table.
 
     waiting ──service answers──▶ starting ──Spark is up──▶ landing ──▶ ended
@@ -51,7 +51,7 @@ from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.landing_place import Landed, LandingPlace
+from penstock.spark.tables.landing_target import Landed, LandingPlace
 from penstock.spark.tables.splits import undecoded
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.spark.topics import topics_text

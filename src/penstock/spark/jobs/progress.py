@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from penstock.spark.tables.landing_place import Landed
+from penstock.spark.tables.landing_target import Landed
 
 RATE_WINDOW_S: Final = 10.0
 """The time over which rows a second are counted."""

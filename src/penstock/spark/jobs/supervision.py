@@ -10,7 +10,7 @@
                                    gave up
 
 What a table fails with is told in a line of the log, in its progress, and in its checkpoint
-(`penstock.spark.kept_failure`), where `penstock tables status` finds it. A pause is twice as long
+(`penstock.spark.failure_file`), where `penstock tables status` finds it. A pause is twice as long
 as the one before, up to a minute, and uneven, so that tables which failed together do not come back
 together.
 """
@@ -27,10 +27,10 @@ from random import Random
 from typing import Final, Protocol
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
+from penstock.spark.failure_file import Failure, forget_failure, keep_failure, read_failure
 from penstock.spark.failures import sentence_of
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
-from penstock.spark.kept_failure import Failure, forget_failure, keep_failure, read_failure
 from penstock.spark.session import SparkFailed
 from penstock.stream.client import StreamUnavailable
 from penstock.telemetry.logs import Sentence, get_logger

@@ -17,7 +17,6 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from penstock.errors import PenstockError
-from penstock.spark.chosen import AnyTable
 from penstock.spark.derived.appending import STATE_SETTINGS, AppendedTable
 from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.derived.last_known import LastKnown
@@ -34,11 +33,12 @@ from penstock.spark.jobs.landing import (
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import SupervisedLanding
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, is_gone, local_spark
+from penstock.spark.table_selection import AnyTable
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.evolving import EvolvingPlace
-from penstock.spark.tables.landing_place import LandingPlace
+from penstock.spark.tables.landing_target import LandingPlace
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.stream.client import CONNECT_TIMEOUT_S

@@ -25,8 +25,8 @@ from penstock.spark.options import parse_options
 from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, parse_partition
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
+from penstock.spark.tables.decoding_split import MESSAGE_ID, Sorting
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.sorting import MESSAGE_ID, Sorting
 from penstock.stream.rows import STREAM_SCHEMA
 
 CATALOG_NAME: Final = "iceberg.db"

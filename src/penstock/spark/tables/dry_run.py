@@ -14,10 +14,10 @@ import pyarrow as pa
 from penstock.spark.parquet_files import NewFile, file_writer
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Batch
 from penstock.spark.tables.declared import DeclaredTable
+from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT
 from penstock.spark.tables.evolving import with_present_types
-from penstock.spark.tables.landing_place import of_table
+from penstock.spark.tables.landing_target import of_table
 from penstock.spark.tables.sample import newest
-from penstock.spark.tables.sorting import MESSAGE_ID, SEEN_AT
 from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 

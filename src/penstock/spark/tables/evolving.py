@@ -21,7 +21,7 @@ from penstock.decoding.registry import RegistryUnavailable
 from penstock.decoding.scalars import arrow_type
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.landing_place import Landed, LandingPlace
+from penstock.spark.tables.landing_target import Landed, LandingPlace
 from penstock.telemetry.logs import Sentence, get_logger
 
 logger = get_logger(__name__)

@@ -25,7 +25,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.spark.tables.api import LandedTable, Span
-from penstock.spark.tables.sorting import MESSAGE_ID, SEEN_AT, Sorting
+from penstock.spark.tables.decoding_split import MESSAGE_ID, SEEN_AT, Sorting
 
 
 class Repeats:

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables.api import LandedTable
 from penstock.spark.tables.tiers import LiveFile, due_groups
-from penstock.spark.tables.upkept import read_upkept, write_upkept
+from penstock.spark.tables.upkeep_record import read_upkept, write_upkept
 from penstock.telemetry.logs import get_logger
 
 SWEEP_S: Final = 3600.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
+from penstock.spark.initial_offsets import _uri, pinned, remembered
 from penstock.spark.offsets import LogPosition
-from penstock.spark.pins import _uri, pinned, remembered
 
 
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.spark.options import parse_options
-from penstock.spark.pushed import TOPICS_MAX, Bounds, Pushed, push
+from penstock.spark.pushdown import TOPICS_MAX, Bounds, Pushed, push
 from penstock.spark.source import BatchReader
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX
 

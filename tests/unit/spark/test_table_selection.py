@@ -11,7 +11,7 @@ import pytest
 from penstock.cli.table_rows import print_rows, text_of
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
-from penstock.spark.chosen import chosen_tables
+from penstock.spark.table_selection import chosen_tables
 
 
 def chosen(*tables: dict[str, Any], tables_dir: Path) -> list[str]:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
-from penstock.spark.kept_failure import Failure, read_failure
+from penstock.spark.failure_file import Failure, read_failure
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
-from penstock.spark.tables.upkept import Upkept, read_upkept
+from penstock.spark.tables.upkeep_record import Upkept, read_upkept
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
 
