@@ -1,4 +1,4 @@
-"""Where Spark finds the `penstock` format by itself, with nothing to register.
+"""Lets Spark find the `penstock` format by itself, without registration.
 
 Spark looks through top-level packages named `pyspark_…` for a `DefaultSource`. Importing this is
 all it does; the source lives in `penstock.spark.source`.

@@ -31,9 +31,9 @@ from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.erased import Erased
-from penstock.spark.tables.landing_target import LandingPlace
-from penstock.spark.tables.status import standing
-from penstock.spark.tables.upkeep_record import read_upkept
+from penstock.spark.tables.landing_target import LandingTarget
+from penstock.spark.tables.status import table_status
+from penstock.spark.tables.upkeep_record import read_upkeep_record
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -349,13 +349,13 @@ def test_a_backfill_takes_out_only_what_it_has_read_again(
     assert [(f.span.start, f.span.end, f.rows) for f in filled] == [(0, 4, 4), (8, 12, 4)]
     assert offsets(table.path) == list(range(16))
 
-    landed_end = LandingPlace.landed_end
+    landed_end = LandingTarget.landed_end
 
-    def retention_meanwhile(self: LandingPlace, selection: Selection) -> int:
+    def retention_meanwhile(self: LandingTarget, selection: Selection) -> int:
         log.trim(12)  # the log was asked for its beginning, and is not read yet
         return landed_end(self, selection)
 
-    monkeypatch.setattr(LandingPlace, "landed_end", retention_meanwhile)
+    monkeypatch.setattr(LandingTarget, "landed_end", retention_meanwhile)
     with pytest.raises(OffsetOutOfRange, match="the offsets 8 to 11 were not read before"):
         backfill(spark.newSession(), table, lenient, 8, 16)
     assert offsets(table.path) == list(range(16))
@@ -405,7 +405,7 @@ def test_files_are_put_together_while_messages_land(
     contents = table.open()[ROWS].contents()
     assert contents is not None
     assert contents.files < 9, "of 12 commits"
-    upkept = read_upkept(table.path)
+    upkept = read_upkeep_record(table.path)
     assert upkept.failures == 0
     assert upkept.merged_files > upkept.merged_into > 0
 
@@ -498,13 +498,13 @@ def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
 ) -> None:
     log.append(10, topics=("plant/1/temp", "plant/x/temp"))
     table = declare()
-    empty = standing(table, client, table.path / CHECKPOINT_NAME)
+    empty = table_status(table, client, table.path / CHECKPOINT_NAME)
     assert empty.rows is None
     assert empty.lag is not None
     assert empty.lag.offsets == 10
     run(table)
     log.append(5)
-    found = standing(table, client, table.path / CHECKPOINT_NAME)
+    found = table_status(table, client, table.path / CHECKPOINT_NAME)
     assert found.rows is not None
     assert found.dead_letters is not None
     assert found.lag is not None
@@ -512,4 +512,4 @@ def test_status_tells_what_a_table_holds_and_how_far_it_is_behind(
     assert found.lag.offsets == 5
     assert found.lag.seconds > 1_800_000_000 - FIRST_RECEIVED_AT_US / 10**6 - 10**8
     service.kill()
-    assert standing(table, client, table.path / CHECKPOINT_NAME).lag is None
+    assert table_status(table, client, table.path / CHECKPOINT_NAME).lag is None

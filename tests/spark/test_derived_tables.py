@@ -21,7 +21,7 @@ from penstock.spark.derived.derived_table import DerivedTable
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
-from penstock.spark.tables.status import Standing, standing
+from penstock.spark.tables.status import TableStatus, table_status
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -76,9 +76,9 @@ def second(value: Any) -> Any:
     return value.timestamp() - START_S if isinstance(value, datetime) else value
 
 
-def standing_of(table: DerivedTable) -> Standing:
+def standing_of(table: DerivedTable) -> TableStatus:
     with StreamClient("127.0.0.1:9", connect_timeout_s=0) as nobody:
-        return standing(table, nobody, table.path / CHECKPOINT_NAME)
+        return table_status(table, nobody, table.path / CHECKPOINT_NAME)
 
 
 def forget_done(table: DerivedTable) -> None:

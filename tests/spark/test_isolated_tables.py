@@ -19,7 +19,7 @@ from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesFailed, TablesRun
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.status import standing
+from penstock.spark.tables.status import table_status
 from penstock.stream.client import StreamClient
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
@@ -111,10 +111,10 @@ def test_a_table_that_fails_is_tried_again_and_shown_while_the_others_land(
     assert running.progress["bad"].state == "failing"
     assert str(bad.path) in running.progress["bad"].failure
     with StreamClient(service.address, connect_timeout_s=0) as client:
-        found = standing(bad, client, bad.path / CHECKPOINT_NAME).failure
+        found = table_status(bad, client, bad.path / CHECKPOINT_NAME).failure
         assert found is not None
         assert found.sentence == running.progress["bad"].failure
-        assert standing(good, client, good.path / CHECKPOINT_NAME).failure is None
+        assert table_status(good, client, good.path / CHECKPOINT_NAME).failure is None
 
     log.append(10, topics=TOPICS)
     wait_until(lambda: running.progress["good"].rows_landed == 20, "good goes on landing")
@@ -169,7 +169,7 @@ def test_a_poison_message_ends_no_table(log: LogWriter, run: Begin, tmp_path: Pa
     """Issue 24, fault 2: its batch is in the checkpoint, and would fail after every restart."""
     log.append(30, topics=TOPICS, payload=lambda n: b"poison" if n == 17 else b"%d" % n)
     table = declared(tmp_path, "numbers")
-    table.sorting = FragileSorting(table, RecursionError("too deep"))
+    table.split = FragileSorting(table, RecursionError("too deep"))
     running = run([table], True)
     running.join()
     assert running.error is None
@@ -186,7 +186,7 @@ def test_an_error_in_a_worker_is_told_by_its_last_line_only(
     """Issue 24, fault 2: what Spark makes of it has 25 lines; and it buries no message."""
     log.append(10, topics=TOPICS, payload=lambda _: b"poison")
     table = declared(tmp_path, "numbers")
-    table.sorting = FragileSorting(table, OSError("the descriptor is away"))
+    table.split = FragileSorting(table, OSError("the descriptor is away"))
     running = run([table], True)
     running.join()
     assert str(running.error) == "Spark ended the query: OSError: the descriptor is away"

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from penstock.spark.failure_file import Failure
     from penstock.spark.table_selection import AnyTable
     from penstock.spark.tables.erased import Erased
-    from penstock.spark.tables.status import Standing
+    from penstock.spark.tables.status import TableStatus
     from penstock.stream.credentials import Credentials
 
 SERVER_ANSWER_S_MAX: Final = 1.0
@@ -131,11 +131,11 @@ def status(
     tables, (address, credentials) = _select_tables(config, names, server, access)
     with spark_installed():
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
-        from penstock.spark.tables.status import standing
+        from penstock.spark.tables.status import table_status
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
-            found = standing(table, client, table.path / CHECKPOINT_NAME)
+            found = table_status(table, client, table.path / CHECKPOINT_NAME)
             print_heading(table.name)
             print_pairs(_lines(table, found), indent=2)
 
@@ -285,9 +285,9 @@ def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:
     from penstock.config.load import load_settings
 
     with spark_installed():
-        from penstock.spark.table_selection import chosen_tables
+        from penstock.spark.table_selection import select_tables
 
-        return chosen_tables(load_settings(config), names or [])
+        return select_tables(load_settings(config), names or [])
 
 
 def _print_causes(dead: pa.Table, *, full: bool) -> None:
@@ -332,7 +332,7 @@ def _is_empty(start: int | datetime, end: int | datetime) -> bool:
     return isinstance(start, datetime) and isinstance(end, datetime) and start >= end
 
 
-def _lines(table: AnyTable, found: Standing) -> list[tuple[str, str]]:
+def _lines(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
     from penstock.spark.tables.api import DEAD_LETTERS
 
     rows, dead_letters, lag = found.rows, found.dead_letters, found.lag

@@ -1,4 +1,4 @@
-"""Functions over Arrow batches, without a word from PySpark about pandas, which they do not use."""
+"""Functions over Arrow batches, without PySpark's warnings about pandas, which they do not use."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""What runs in a task: the batches of a partition to others."""
+"""A function that a task runs: the batches of a partition to other batches."""
 
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """PySpark warns of pandas 3 wherever a function could use pandas."""
+    """Silence PySpark's warning about pandas 3, which it gives wherever a function could use it."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         yield
 
 
 def map_in_arrow(frame: DataFrame, function: ArrowFunction, schema: StructType | str) -> DataFrame:
-    """What `DataFrame.mapInArrow` gives."""
+    """Return `DataFrame.mapInArrow` of this function."""
     with without_pandas():
         return frame.mapInArrow(function, schema)

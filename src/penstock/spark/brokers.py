@@ -1,4 +1,4 @@
-"""The brokers of a query: their stream services, and what their logs span."""
+"""The brokers of a query: connections to their stream services, and the spans of their logs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from penstock.spark.offsets import ONLY, LogPosition
 from penstock.spark.options import SourceOptions
-from penstock.spark.range_limits import Wanted, resolve
+from penstock.spark.range_limits import RangeLimit, resolve
 from penstock.stream.client import StreamClient, StreamOffsets
 
 
 class Brokers:
-    """Connections by server, made when they are needed. It is pickled without them.
+    """Connections by server, made when they are needed; pickled without them.
 
-    Every call waits for a broker that is away, for as long as `connectTimeoutSeconds` says.
+    Every call waits for a broker that is away, for up to `connectTimeoutSeconds`.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -24,7 +24,7 @@ class Brokers:
         return {**self.__dict__, "_clients": {}}
 
     def log(self, server: str, connect_timeout_s: float | None = None) -> StreamOffsets:
-        """What the stream spans at a server now.
+        """Return the offsets that the stream spans at a server now.
 
         Args:
             server: its name in positions.
@@ -33,15 +33,15 @@ class Brokers:
         return self.client(server).offsets(self._options.stream, connect_timeout_s)
 
     def logs(self, connect_timeout_s: float | None = None) -> dict[str, StreamOffsets]:
-        """What the stream spans at each server now."""
+        """Return the offsets that the stream spans at each server now."""
         return {server: self.log(server, connect_timeout_s) for server in self._options.servers}
 
-    def find(self, server: str, wanted: Wanted, log: StreamOffsets) -> LogPosition:
-        """The position that is wanted in the log of a server."""
+    def find(self, server: str, wanted: RangeLimit, log: StreamOffsets) -> LogPosition:
+        """Return the position of a range limit in the log of a server."""
         return resolve(wanted, log, self.client(server))
 
     def client(self, server: str) -> StreamClient:
-        """The connection to a server."""
+        """Return the connection to a server."""
         if server not in self._clients:
             self._clients[server] = connect(self._options.servers[server], self._options)
         return self._clients[server]
@@ -53,10 +53,10 @@ class Brokers:
 
 
 def connect(address: str, options: SourceOptions) -> StreamClient:
-    """A connection to a stream service as the options say."""
+    """Return a connection to a stream service, by the options."""
     return StreamClient(address, options.connect_timeout_s, options.credentials)
 
 
-def in_front(server: str) -> str:
-    """How a sentence about one of several brokers begins."""
+def server_prefix(server: str) -> str:
+    """Return the beginning of an error about one of several brokers."""
     return "" if server == ONLY else f"{server}: "

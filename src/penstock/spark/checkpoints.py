@@ -1,4 +1,4 @@
-"""What a checkpoint says about a query, read without Spark.
+"""Reads a checkpoint of a query without Spark.
 
     <checkpoint>/metadata     {"id": query id}
     <checkpoint>/offsets/N    batch N was planned: version, Spark's own line, then a position
@@ -8,10 +8,10 @@ A batch that is planned and not done is replayed when the query starts again.
 
 Beside Spark's own files there is one of ours:
 
-    <checkpoint>/penstock-selection.json   which messages the query takes
+    <checkpoint>/penstock-selection.json   the messages that the query takes
 
-A checkpoint holds offsets and not what was chosen below them. A query that goes on with it and
-chooses otherwise would leave out, without a word, what it would have taken before.
+A checkpoint holds offsets, not the selection of messages before them. A query that continues from
+it with another selection would silently leave out messages of that selection before its offset.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _LINES_BEFORE_SOURCES: Final = 2
 _NO_POSITION: Final = "-"
 
 SELECTION_NAME: Final = "penstock-selection.json"
-"""What the query chooses, in the checkpoint."""
+"""The file with the query's selection, in the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a query has come; None where it has not.
+    """The progress of a query; None where there is none.
 
     Attributes:
         planned: the end of the last batch that was planned.
@@ -50,7 +50,7 @@ class Checkpoint:
 
 
 def read_checkpoint(directory: Path) -> Checkpoint:
-    """Read the checkpoint of a query with one source; empty where there is none yet."""
+    """Read the checkpoint of a query with one source; empty if there is none yet."""
     planned = _last_batch(directory / "offsets")
     done = _last_batch(directory / "commits")
     return Checkpoint(
@@ -92,13 +92,13 @@ def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) ->
 
 
 def last_planned(directory: Path) -> int:
-    """The number of the last batch that was planned; -1 where none was."""
+    """Return the number of the last planned batch; -1 if there is none."""
     found = _last_batch(directory / "offsets")
     return -1 if found is None else found
 
 
 def read_watermark(directory: Path) -> datetime | None:
-    """How far time has come for the query: what is older is late. None where it has none yet."""
+    """Return the watermark of the query, before which rows are late; None if it has none yet."""
     planned = _last_batch(directory / "offsets")
     if planned is None:
         return None
@@ -114,13 +114,13 @@ def read_watermark(directory: Path) -> datetime | None:
 def keep_selection(
     directory: Path, stream: str, topics: Sequence[str], derivation: str = ""
 ) -> None:
-    """Write down what the query with this checkpoint takes; once it has begun, compare.
+    """Write down the selection of the query with this checkpoint; once it has begun, compare.
 
     Args:
         directory: the checkpoint's, which exists.
         stream: name of the stream.
         topics: MQTT topic filters, in any order; empty for every message of the stream.
-        derivation: what it makes of them, in words; empty where it leaves them as they are.
+        derivation: what it computes of them, in words; empty if it lands them unchanged.
 
     Raises:
         ConfigError: the checkpoint was made for other messages.
@@ -145,7 +145,7 @@ def keep_selection(
     if kept != selection:
         raise ConfigError(
             f"the checkpoint in {directory} was made for {described}, and with"
-            f" {_described(selection)} messages that it has passed would be missing; give another"
+            f" {_described(selection)} messages before its offsets would be missing; give another"
             f" --checkpoint, or remove {directory} to begin anew"
         )
 

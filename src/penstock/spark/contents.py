@@ -1,7 +1,7 @@
-"""What a Delta table of ours holds, for people who ask, and cleaning up what belongs to no table.
+"""Describes the contents of a Delta table of ours, and removes files that belong to no version.
 
-All of it reads the table's own log; Spark takes part only in `read_table`. Every table that
-messages land in, decoded or not, has the columns `epoch` and `offset`.
+All of this reads the table's own log; Spark takes part only in `read_table`. Every table in which
+messages land, decoded or not, has the columns `epoch` and `offset`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ORPHAN_AGE_H_MIN: Final = 24
 
 
 def read_contents(path: Path) -> Contents:
-    """Look at the table in `path`.
+    """Return the contents of the table in `path`.
 
     Raises:
         ConfigError: there is no table.
@@ -38,10 +38,10 @@ def read_contents(path: Path) -> Contents:
 
 
 def newest_rows(path: Path, count: int) -> pa.Table:
-    """The last `count` rows of the table in `path`, the newest first.
+    """Return the last `count` rows of the table in `path`, the newest first.
 
     Raises:
-        ConfigError: there is no table, or none that messages landed in.
+        ConfigError: there is no table, or no messages land in it.
         TableError: it cannot be read.
     """
     delta = _open(path)
@@ -62,9 +62,10 @@ def newest_rows(path: Path, count: int) -> pa.Table:
 
 
 def read_table(spark: SparkSession, path: Path) -> DataFrame:
-    """The table in `path` as a DataFrame, without a Delta extension: exactly its present files.
+    """Return the table in `path` as a DataFrame, without a Delta extension: exactly its present
+    files.
 
-    The answer does not change when the table does; read it again to see more.
+    The result does not change when the table does; read it again to see more.
 
     Raises:
         ConfigError: there is no table, or it has no rows.
@@ -76,7 +77,7 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
 
     delta = _open(path)
     schema = StructType.fromJson(json.loads(delta.schema().to_json()))
-    parts: dict[tuple[Any, ...], list[str]] = {}  # by partition: the log has its values, not names
+    parts: dict[tuple[Any, ...], list[str]] = {}  # by partition: values are in the log, not names
     names: list[str] = []
     for file in _files(delta):
         partition = _partition(file)
@@ -99,7 +100,7 @@ def read_table(spark: SparkSession, path: Path) -> DataFrame:
 
 
 def remove_orphans(path: Path, older_than_h: int = ORPHAN_AGE_H_MIN, *, remove: bool) -> list[str]:
-    """Remove files below `path` that are not part of the table; returns their names.
+    """Remove files below `path` that are not part of the table; return their names.
 
     Args:
         path: the table's directory.
@@ -121,7 +122,7 @@ def _open(path: Path) -> DeltaTable:
 
 
 def _partition(file: dict[str, Any]) -> dict[str, Any]:
-    """The values of the partition columns in one file."""
+    """Return the values of the partition columns in one file."""
     prefix = "partition."
     return {
         name.removeprefix(prefix): value for name, value in file.items() if name.startswith(prefix)
@@ -129,7 +130,7 @@ def _partition(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _files(delta: DeltaTable) -> list[dict[str, Any]]:
-    """The table's files with their statistics, the one with the newest message first."""
+    """Return the table's files with their statistics, the one with the newest message first."""
     files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     if files and "max.offset" not in files[0]:
         raise ConfigError("messages do not land in that table: it has no column offset")

@@ -1,8 +1,8 @@
-"""Why a table does not land, kept in its checkpoint for who asks in another process.
+"""The failure of a table, written to its checkpoint for other processes.
 
     <checkpoint>/penstock-failure.json    while the table fails, or since it gave up
 
-It is for people: no job reads it to decide anything.
+It is for people: no job bases a decision on it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ FAILURE_NAME: Final = "penstock-failure.json"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A table that fails.
+    """A failure of a table.
 
     Attributes:
-        sentence: what went wrong the last time.
-        since: when it failed first after it had landed (UTC).
+        sentence: the latest error, in a sentence.
+        since: when it failed first since its last success (UTC).
         at: when it failed last (UTC).
-        attempts: how often since.
-        gave_up: whether nobody tries again by himself.
+        attempts: the number of failures since then.
+        gave_up: whether it is not retried automatically.
     """
 
     sentence: str
@@ -39,15 +39,15 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def read_failure(checkpoint: Path) -> Failure | None:
-    """Return why the table fails; None where it does not, or nobody can tell."""
+    """Return the failure of the table; None if there is none, or it cannot be read."""
     try:
         return msgspec.json.decode((checkpoint / FAILURE_NAME).read_bytes(), type=Failure)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def keep_failure(checkpoint: Path, failure: Failure) -> None:
-    """Write it down. Where that fails too, perhaps for the same reason, it is only logged."""
+def write_failure(checkpoint: Path, failure: Failure) -> None:
+    """Write the failure; an error of that, perhaps for the same reason, is only logged."""
     path = checkpoint / FAILURE_NAME
     unfinished = path.with_name(f"{FAILURE_NAME}.new")
     try:
@@ -57,8 +57,8 @@ def keep_failure(checkpoint: Path, failure: Failure) -> None:
         logger.warning("the failure could not be written to %s: %s", Sentence(path), error)
 
 
-def forget_failure(checkpoint: Path) -> None:
-    """The table lands again."""
+def remove_failure(checkpoint: Path) -> None:
+    """Remove the failure: the table lands again."""
     try:
         (checkpoint / FAILURE_NAME).unlink(missing_ok=True)
     except OSError as error:

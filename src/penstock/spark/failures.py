@@ -1,4 +1,4 @@
-"""What went wrong, in the one sentence that a person needs, found in what Spark makes of it.
+"""Finds the one sentence about an error that a person needs, in the text that Spark makes of it.
 
 The planner and the executors run in other processes. An error raised there comes back as text
 inside a Java exception inside a Python one, with stack traces of all three:
@@ -30,7 +30,7 @@ from penstock.stream.client import StreamUnavailable
 from penstock.telemetry.logs import one_line
 
 SENTENCE_CHARACTERS_MAX: Final = 500
-"""Of what others say."""
+"""Most characters of a foreign error text."""
 
 _KINDS: Final[dict[str, type[PenstockError]]] = {
     kind.__name__: kind
@@ -53,11 +53,11 @@ _CAUSE: Final = re.compile(r"^\s*Caused by: (?:[\w$]+\.)+([\w$]+)(?:: (.+))?$", 
 
 
 def own_error(error: Exception, log: Path) -> PenstockError:
-    """The error of ours that made Spark raise `error`; SparkFailed where there is none.
+    """Return our error that made Spark raise `error`; SparkFailed if there is none.
 
     Args:
-        error: what Spark raised or reported.
-        log: file with all that Spark printed, named to those who need more if it is there.
+        error: the error that Spark raised or reported.
+        log: file with all that Spark printed, named in the error if it exists.
     """
     text = str(error)
     found = _OWN.search(text)
@@ -68,16 +68,16 @@ def own_error(error: Exception, log: Path) -> PenstockError:
 
 
 def sentence_of(error: BaseException) -> str:
-    """The error in one sentence: ours says what it means, another one needs its class."""
+    """Return the error in one sentence; a foreign one needs its class."""
     if isinstance(error, PenstockError):
         return str(error)
     return _said(type(error).__name__, str(error))
 
 
 def cause_in(text: str) -> str:
-    """What the text of an exception of Spark says about its cause, in a line.
+    """Return the cause in the text of an exception of Spark, in a line.
 
-    The exception of a Python worker; else the innermost of Java; else how the text begins.
+    It is the exception of a Python worker; else the innermost of Java; else the first line.
     """
     raised = _raised_in_python(text)
     if raised is not None:
@@ -89,7 +89,7 @@ def cause_in(text: str) -> str:
 
 
 def _raised_in_python(text: str) -> str | None:
-    """The exception at the end of the last traceback."""
+    """Return the exception at the end of the last traceback."""
     _, found, traceback = text.rpartition(_TRACEBACK)
     if not found:
         return None

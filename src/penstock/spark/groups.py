@@ -1,16 +1,16 @@
 """The option `groupId`: a streaming query is a registered reader of its broker, or of each of them.
 
-The broker then keeps what the query has not read yet (`penstock.services.readers`), knows how far
-it is behind, and remembers where it began.
+The broker then keeps unread messages in the log (`penstock.services.readers`), knows how far the
+query is behind, and remembers where it began.
 
-How far it is: Spark asks for the end of the next batch, and says where that starts, when the batch
-before has been committed. So the start is what counts. `commit` comes one batch late, and for the
+Spark asks for the end of the next batch, and says where that starts, when the batch
+before has been committed. So the start is its progress. `commit` comes one batch late, and for the
 last batch of Trigger.AvailableNow never; `stop` may not come at all, hence leases with a time
 limit.
 
     initialOffset ─▶ begin: only for `latest`: the broker remembers where that was at first
     latestOffset  ─▶ renew: the first one registers, and waits for it (refused: the query ends)
-                     later ones are a hint: where the broker is away the lease goes on, and
+                     later ones are a hint: if the broker is away the lease goes on, and
                      the next trigger tries again
 """
 
@@ -27,16 +27,16 @@ LEASE_S = 3600.0
 """How long a query may be away before the broker stops keeping messages for it, by default."""
 
 RENEWALS = 3
-"""Of a lease in its time, by a query that stays where it is."""
+"""Renewals of a lease within its time, by a query that makes no progress."""
 
 
 class Group:
-    """A query as a registered reader of one broker. Used by its planner only.
+    """A query as a registered reader of one broker; used only by its planner.
 
     Args:
         name: the group.
-        stream: what it reads.
-        topics: of that, only these topic filters.
+        stream: the stream that it reads.
+        topics: only these topic filters of the stream.
         lease_s: how long it may be away.
     """
 
@@ -49,7 +49,7 @@ class Group:
         self._due_s = 0.0  # monotonic
 
     def begin(self, client: StreamClient, position: LogPosition) -> LogPosition:
-        """Register at `position`; a group that is known stays where it was, and that is returned.
+        """Register at `position`; a known group stays at its own position. Return the position.
 
         Raises:
             ConfigError: the broker refuses it.
@@ -58,7 +58,7 @@ class Group:
         return LogPosition(granted.epoch, granted.offset)
 
     def renew(self, client: StreamClient, position: LogPosition) -> None:
-        """All before `position` is done.
+        """Report that everything before `position` is done.
 
         Raises:
             ConfigError: the broker refuses it.

@@ -1,13 +1,14 @@
-"""Where a query began, remembered outside Spark.
+"""The begin of a query, remembered outside of Spark.
 
-Spark writes down where each micro-batch ends, but not where the first one starts: it asks the
-source again, twice in one run and once more when it restarts before the first batch was committed.
+Spark stores where each micro-batch ends, but not where the first one starts: it asks the source
+again, twice in one run and once more when it restarts before the first batch was committed.
 "latest" asked again is a later position, and the messages in between would be in no batch. So the
 first answer is pinned: written to a small file in the query's checkpoint directory, next to Spark's
-own, and every later question gets the same answer. The pin goes when the checkpoint goes, which is
+own, and every later call gets the same answer. The pin is removed with the checkpoint, which is
 right: a query with a new checkpoint is a new query. Each log that a query reads has a pin.
 
-The location may be anything Arrow has a file system for (a path, file:, s3a:, gs:, abfss:, hdfs:).
+The location may be anything for which Arrow has a file system (a path, file:, s3a:, gs:, abfss:,
+hdfs:).
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from penstock.errors import ConfigError
 from penstock.spark.offsets import LogPosition
 
 _SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]*")
-_ARROW_NAMES: Final = {"s3a": "s3", "s3n": "s3"}  # by those of Hadoop
+_ARROW_NAMES: Final = {"s3a": "s3", "s3n": "s3"}  # by Hadoop's names
 
 
-def pinned(checkpoint: str, source: str, resolve: Callable[[], LogPosition]) -> LogPosition:
-    """The position remembered for `source` at `checkpoint`; the first call asks `resolve`.
+def pinned_offset(checkpoint: str, source: str, resolve: Callable[[], LogPosition]) -> LogPosition:
+    """Return the position pinned for `source` at `checkpoint`; the first call asks `resolve`.
 
     Args:
         checkpoint: location of the query's checkpoint.
-        source: what tells this log from others that the same query reads.
-        resolve: finds the position when none is remembered.
+        source: distinguishes this log from others that the same query reads.
+        resolve: finds the position if none is pinned.
 
     Raises:
         ConfigError: the location cannot be read or written.
@@ -59,15 +60,15 @@ def pinned(checkpoint: str, source: str, resolve: Callable[[], LogPosition]) -> 
     return position
 
 
-def remembered(checkpoint: Path) -> LogPosition | None:
-    """Where a query of one log began, if that is remembered in this directory."""
+def read_pinned_offset(checkpoint: Path) -> LogPosition | None:
+    """Return the begin of a query of one log, if it is pinned in this directory; else None."""
     for path in checkpoint.glob("penstock-start-*.json"):
         return LogPosition.from_spark(json.loads(path.read_text()))
     return None
 
 
 def _open(location: str) -> tuple[fs.FileSystem, str]:
-    """The file system of a location as Spark writes it, and the path there."""
+    """Return the file system of a location as Spark writes it, and the path there."""
     uri = _uri(location)
     if uri is None:
         path = location.removeprefix("file:").removeprefix("//")
@@ -77,7 +78,7 @@ def _open(location: str) -> tuple[fs.FileSystem, str]:
 
 
 def _uri(location: str) -> str | None:
-    """What Arrow calls a location that Spark calls so; None for one on this machine."""
+    """Return a location as Arrow writes it; None for one on this machine."""
     scheme, found, path = location.partition(":/")
     if not found or scheme == "file" or not _SCHEME.fullmatch(scheme):
         return None

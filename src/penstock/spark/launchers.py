@@ -1,4 +1,4 @@
-"""Shell scripts of ours that stand in front of a program, made once and kept."""
+"""Shell scripts that start a program, written once and reused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def private_directory() -> Path:
-    """A directory of ours: in the virtual environment if this is one, else the user's cache."""
+    """Return a directory of ours: in the virtual environment if this is one, else in the cache."""
     environment = Path(sys.prefix)
     if sys.prefix != sys.base_prefix and os.access(environment, os.W_OK):
         return environment / "share" / "penstock"
@@ -18,7 +18,7 @@ def private_directory() -> Path:
 
 
 def write_script(path: Path, script: str) -> None:
-    """Make an executable file, whole or not at all."""
+    """Write an executable file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
         made = Path(scratch) / path.name

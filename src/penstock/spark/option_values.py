@@ -1,7 +1,7 @@
-"""What options may be: text from a user, or one sentence about what is wrong with it.
+"""Checks values of options: text from a user, or one sentence about a mistake.
 
-Spark does not care about the case of option names, and neither does this. What says how to reach a
-stream service means the same to the source and the sink.
+Spark ignores the case of option names, and so does this. Options for reaching a
+stream service mean the same to the source and the sink.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.stream.credentials import Credentials
 T = TypeVar("T")
 
 SERVER: Final = "127.0.0.1:8815"
-"""Where the stream service of a broker on this machine listens, unless told otherwise."""
+"""The default address of the stream service of a broker on this machine."""
 
 ACCESS_NAMES: Final = (
     "tls",
@@ -28,7 +28,7 @@ ACCESS_NAMES: Final = (
     "token",
     "tokenFile",
 )
-"""Options by which `Given.credentials` are told."""
+"""The options of `OptionReader.credentials`."""
 
 
 _OF_A_TABLE: Final = "provider"
@@ -36,9 +36,9 @@ _OF_A_TABLE: Final = "provider"
 
 
 def _of_a_table(options: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """The options of a table that is being created: there must be none.
+    """Refuse options of a table that is being created; return no options.
 
-    Spark 4.3 keeps them and does not hand them on when the table is read, which would then be
+    Spark 4.3 stores them and does not pass them on when the table is read, which would then be
     another stream than the one that was meant.
     """
     named = [known[name.lower()] for name in options if name.lower() in known]
@@ -51,13 +51,13 @@ def _of_a_table(options: Mapping[str, str], known: Mapping[str, str]) -> dict[st
     return {}
 
 
-class Given:
-    """The options as they were given.
+class OptionReader:
+    """Reads the options that a user gave.
 
     Args:
         options: text by name.
-        names: those that there are.
-        what: has them: the source, the sink.
+        names: the options that exist.
+        what: the owner of the options: the source, the sink.
 
     Raises:
         ConfigError: there is no such option.
@@ -79,44 +79,44 @@ class Given:
 
     @property
     def names(self) -> frozenset[str]:
-        """Those given."""
+        """The names of the given options."""
         return frozenset(self._values)
 
-    def one_of(self, one: str, other: str) -> None:
-        """ConfigError where both are given."""
+    def check_exclusive(self, one: str, other: str) -> None:
+        """Raise ConfigError if both options are given."""
         if one in self._values and other in self._values:
             raise ConfigError(f"options {one} and {other} say the same thing: give one of them")
 
     def text(self, name: str, default: T) -> str | T:
-        """Any text."""
+        """Return the text of an option."""
         return self._values.get(name, default)
 
     def whole_number(self, name: str, low: int, high: int, default: T) -> int | T:
-        """A number from ``low`` to ``high``."""
+        """Return a whole number from ``low`` to ``high``."""
         if name not in self._values:
             return default
         return int(self._in_range(name, int, low, high, "a whole number"))
 
     def seconds(self, name: str, default: float, low: float = 0, high: float = 86_400) -> float:
-        """A length of time from ``low`` to ``high``; at most a day where nothing is said."""
+        """Return a duration in seconds from ``low`` to ``high``, by default at most a day."""
         if name not in self._values:
             return default
         return self._in_range(name, float, low, high, "a number of seconds")
 
     def truth(self, name: str, *, default: bool) -> bool:
-        """true or false."""
+        """Return true or false."""
         text = self._values.get(name, str(default))
         if text.lower() not in ("true", "false"):
             raise ConfigError(f"option {name} must be true or false, not {text!r}")
         return text.lower() == "true"
 
     def credentials(self, *, tls: bool) -> Credentials:
-        """What the service asks for.
+        """Return the credentials for the service.
 
         Args:
-            tls: whether its address says that it speaks TLS.
+            tls: whether its address asks for TLS.
         """
-        self.one_of("token", "tokenFile")
+        self.check_exclusive("token", "tokenFile")
         ca_file = self.text("tlsCaFile", "")
         wanted = self.truth("tls", default=tls or bool(ca_file))
         if tls and not wanted:
@@ -124,7 +124,7 @@ class Given:
         tls = wanted
         if ca_file and not tls:
             raise ConfigError(
-                "option tlsCaFile says whom to believe with TLS, and option tls is false"
+                "option tlsCaFile names whom to trust with TLS, and option tls is false"
             )
         certificate, key = self.text("tlsCertFile", ""), self.text("tlsKeyFile", "")
         if bool(certificate) != bool(key):
@@ -132,7 +132,7 @@ class Given:
         if certificate and not tls:
             raise ConfigError("option tlsCertFile is shown with TLS: give tls or tlsCaFile too")
         token = self.text("token", "")
-        if "token" in self.names and not is_token(token):  # which is not told to anybody
+        if "token" in self.names and not is_token(token):  # the token itself is never printed
             raise ConfigError(f"option token must be {FORM}")
         return Credentials(tls, ca_file, token, self.text("tokenFile", ""), certificate, key)
 
@@ -150,7 +150,7 @@ class Given:
 
 
 def address(option: str, text: str) -> tuple[str, bool]:
-    """The address of a stream service, HOST:PORT, and whether it says that TLS is spoken."""
+    """Return the address of a stream service, HOST:PORT, and whether it asks for TLS."""
     scheme, _, rest = text.rpartition("://")
     form = f"HOST:PORT of the stream service, such as {SERVER}"
     try:

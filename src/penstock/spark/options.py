@@ -1,7 +1,7 @@
-"""What a user may say to `format("penstock")`, checked word by word before anything runs.
+"""The options of `format("penstock")`, all checked before anything runs.
 
-Names are those of Spark's Kafka source where the meaning is the same. Spark does not care about the
-case of option names, and neither does this. docs/spark.md explains each option to its users.
+Names are those of Spark's Kafka source where the meaning is the same. Spark ignores the
+case of option names, and so does this. docs/spark.md explains each option to its users.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from penstock.control.reader_requests import check_group
 from penstock.errors import ConfigError
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
-from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
-from penstock.spark.range_limits import AtTime, Wanted, moves, parse_offsets, parse_time
+from penstock.spark.option_values import ACCESS_NAMES, SERVER, OptionReader, address
+from penstock.spark.range_limits import AtTime, RangeLimit, moves, parse_offsets, parse_time
 from penstock.spark.topics import parse_topics
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
@@ -48,41 +48,41 @@ SERVERS_MAX: Final = 1000
 """Most brokers of one query."""
 
 PARTITIONS_MAX: Final = 100_000
-"""Most that `minPartitions` may be."""
+"""The largest `minPartitions`."""
 
 _COUNT_MAX: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options of one source, validated.
+    """The validated options of one source.
 
     Attributes:
         servers: HOST:PORT of each stream service, by its name in positions: `ONLY` for the one of
             option `server`, else the same text.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
-        starting: where a new query begins, by server.
-        ending: where a batch query ends, by server.
+        starting: the begin of a new query, by server.
+        ending: the end of a batch query, by server.
         offsets_per_trigger_max: most offsets of one micro-batch, or None for no limit.
-        partitions_min: parts that the ranges of a batch are split into, about.
+        partitions_min: the approximate number of parts into which a batch is split.
         partition_offsets_max: most offsets of one part, or None for no limit.
-        fail_on_data_loss: whether rows that are gone before they were read are an error.
-        include_properties: whether there is the column `properties`.
+        fail_on_data_loss: whether rows that were removed before they were read are an error.
+        include_properties: whether the column `properties` exists.
         connect_timeout_s: how long a service may be away.
-        checkpoint: location of the query's checkpoint, to remember where the query began.
-        credentials: what the services ask for.
-        group: the registered reader that a streaming query is, or None.
-        group_lease_s: how long a log is kept for it when it is away.
-        batch_at_start: whether a streaming query runs a batch when it starts, in any case.
-        given: options that were given, as `OPTION_NAMES` spells them.
+        checkpoint: location of the query's checkpoint, in which its begin is remembered.
+        credentials: those for the services.
+        group: the name of a streaming query as a registered reader, or None.
+        group_lease_s: how long the broker keeps messages for it while it is away.
+        batch_at_start: whether a streaming query always runs a batch when it starts.
+        given: the given options, as `OPTION_NAMES` spells them.
     """
 
     servers: Mapping[str, str]
     stream: str
     topics: tuple[str, ...]
-    starting: Mapping[str, Wanted]
-    ending: Mapping[str, Wanted]
+    starting: Mapping[str, RangeLimit]
+    ending: Mapping[str, RangeLimit]
     offsets_per_trigger_max: int | None
     partitions_min: int
     partition_offsets_max: int | None
@@ -97,7 +97,7 @@ class SourceOptions:
     given: frozenset[str]
 
     def check_batch(self) -> None:
-        """Refuse what means nothing to `spark.read`."""
+        """Refuse options that have no meaning for `spark.read`."""
         if "maxOffsetsPerTrigger" in self.given:
             raise ConfigError(
                 "option maxOffsetsPerTrigger is for spark.readStream; spark.read reads one range"
@@ -113,7 +113,7 @@ class SourceOptions:
             )
 
     def check_stream(self) -> None:
-        """Refuse what means nothing to `spark.readStream`."""
+        """Refuse options that have no meaning for `spark.readStream`."""
         for name in ("endingOffsets", "endingTimestamp"):
             if name in self.given:
                 raise ConfigError(f"option {name} is for spark.read; a stream has no end")
@@ -130,8 +130,8 @@ class SourceOptions:
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
-    """Read the options of a source; ConfigError names the first mistake in one sentence."""
-    given = Given(options, OPTION_NAMES, "source")
+    """Read the options of a source; raise ConfigError with one sentence about the first mistake."""
+    given = OptionReader(options, OPTION_NAMES, "source")
     servers, tls = _servers(given)
     return SourceOptions(
         servers=servers,
@@ -155,7 +155,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
 
 
 def service_options(server: str, credentials: Credentials) -> dict[str, str]:
-    """The options that say how to reach a stream service; a token is told by its file."""
+    """Return the options for reaching a stream service; a token only by its file."""
     options = {"server": server, "tls": str(credentials.tls)}
     if credentials.ca_file:
         options["tlsCaFile"] = credentials.ca_file
@@ -167,9 +167,9 @@ def service_options(server: str, credentials: Credentials) -> dict[str, str]:
     return options
 
 
-def _servers(given: Given) -> tuple[dict[str, str], bool]:
-    """The addresses by their names in positions, and whether they say that TLS is spoken."""
-    given.one_of("server", "servers")
+def _servers(given: OptionReader) -> tuple[dict[str, str], bool]:
+    """Return the addresses by their names in positions, and whether they ask for TLS."""
+    given.check_exclusive("server", "servers")
     if "servers" not in given.names:
         text = given.text("server", SERVER)
         if "," in text:
@@ -192,8 +192,8 @@ def _servers(given: Given) -> tuple[dict[str, str], bool]:
     return {name: name for name in names}, found[0][1]
 
 
-def _starting(given: Given, servers: Iterable[str]) -> dict[str, Wanted]:
-    given.one_of("startingOffsets", "startingTimestamp")
+def _starting(given: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:
+    given.check_exclusive("startingOffsets", "startingTimestamp")
     option = "startingTimestamp"
     strategy = given.text("startingOffsetsByTimestampStrategy", "error").lower()
     if strategy not in ("error", "latest"):
@@ -212,8 +212,8 @@ def _starting(given: Given, servers: Iterable[str]) -> dict[str, Wanted]:
     return parse_offsets(option, given.text(option, "earliest"), list(servers))
 
 
-def _ending(given: Given, servers: Iterable[str]) -> dict[str, Wanted]:
-    given.one_of("endingOffsets", "endingTimestamp")
+def _ending(given: OptionReader, servers: Iterable[str]) -> dict[str, RangeLimit]:
+    given.check_exclusive("endingOffsets", "endingTimestamp")
     option = "endingTimestamp"
     if option in given.names:
         time_us = parse_time(option, given.text(option, ""))
@@ -225,7 +225,7 @@ def _ending(given: Given, servers: Iterable[str]) -> dict[str, Wanted]:
     return ending
 
 
-def _group(given: Given) -> str | None:
+def _group(given: OptionReader) -> str | None:
     text = given.text("groupId", None)
     if text is None and "groupLeaseSeconds" in given.names:
         raise ConfigError("option groupLeaseSeconds needs groupId: whose lease it is")

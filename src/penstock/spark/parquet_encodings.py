@@ -1,4 +1,4 @@
-"""How the columns of a Parquet file are encoded."""
+"""The encodings of the columns of a Parquet file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pyarrow as pa
 
 
 def encodings(schema: pa.Schema) -> dict[str, Any]:
-    """How columns are encoded: whole numbers and times by their differences, the rest as usual.
+    """Return the encodings: whole numbers and times by their differences, the rest by default.
 
-    A dictionary of offsets and times, few of which come twice, took a third of the time that
-    writing took. DELTA_BINARY_PACKED is in https://parquet.apache.org/docs/file-format/data-pages/encodings/;
+    A dictionary of offsets and times, few of which repeat, took a third of the time of writing.
+    DELTA_BINARY_PACKED is in https://parquet.apache.org/docs/file-format/data-pages/encodings/;
     Spark reads it since 3.3.
     """
     leaves = dict(leaf for field in schema for leaf in _leaves(field.name, field.type))
@@ -24,7 +24,7 @@ def encodings(schema: pa.Schema) -> dict[str, Any]:
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The columns that Parquet makes of one, with their names in it."""
+    """Yield the path and type of the Parquet columns of one column."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _leaves(f"{path}.{field.name}", field.type)

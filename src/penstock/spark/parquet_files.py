@@ -1,15 +1,15 @@
-"""Executors write Parquet files, which belong to no table until the driver commits them.
+"""Writes Parquet files in executors; they belong to no table until the driver commits them.
 
     rows of one task ──▶ a file for each partition ──fsync──▶ a line about each file ──▶ driver
 
-One pass may fill several tables: a *split* says which rows of a batch of messages go to which.
+One pass may fill several tables: a *split* assigns the rows of a batch of messages to them.
 
-Every attempt writes under names never used before, so that an attempt that is repeated, or that
-runs beside its successor, can never touch a file that is part of a table already. What a lost
-attempt leaves behind is an orphan: nobody reads it, and `penstock table vacuum` removes it by age.
+Every attempt writes under new names, so that an attempt that is repeated, or that
+runs beside its successor, can never touch a file of a table. The files of a lost
+attempt are orphans: they are never read, and `penstock table vacuum` removes them by age.
 
-The files and their directories are synced before the driver hears of them: a table must not name a
-file that a power cut can take away.
+The files and their directories are synced before the driver gets their names: a table must not name
+a file that a power cut can remove.
 """
 
 from __future__ import annotations
@@ -55,39 +55,39 @@ NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 """The directory of rows whose partition column is null, as Hive named it."""
 
 PARTITION_NAME_LENGTH_MAX: Final = 200
-"""Characters of a partition's value, written as in a URL: with the column's name it is the name of
-a directory, which has 255 bytes at most."""
+"""Most characters of a partition's value, encoded as in a URL: with the column's name it is the
+name of a directory, of at most 255 bytes."""
 
 Split = Callable[[pa.Table], Mapping[str, pa.Table]]
-"""A batch of messages to the rows of each table, by the table's name in the pass."""
+"""Returns the rows of each table, by its name in the pass, of a batch of messages."""
 
 
 def partition_name(value: str) -> str:
-    """A partition's value in the name of a directory, as Hive writes it."""
+    """Return a partition's value in the name of a directory, as Hive writes it."""
     return urllib.parse.quote(value, safe="")
 
 
-def hidden(name: str) -> str:
-    """A file's name that no reader takes for a part of a table.
+def hidden_name(name: str) -> str:
+    """Return a file name that no reader takes for a part of a table.
 
-    Spark passes over names with a dot in front, DuckDB and Polars over other endings.
+    Spark ignores names that begin with a dot, DuckDB and Polars other endings.
     """
     return f".{name}.new"
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How a table's rows lie in files.
+    """The layout of a table's rows in files.
 
     Attributes:
         directory: absolute path of the table, the same on every executor.
         schema: its columns.
-        partition_by: what has one value in each file: columns, and transforms of them, by name.
-        keeps_partition_columns: whether the files have these columns too.
-        is_read_by_name: whether readers take whatever files they find: then names are hidden until
-            the commit, and directories tell the partition's values.
-        transforms: those of `partition_by` that are no columns.
-        partitions_max: most partitions that one commit may have files in.
+        partition_by: columns, and transforms of them, by name, with one value in each file.
+        keeps_partition_columns: whether the files contain the partition columns, too.
+        is_read_by_name: whether readers take any file that they find: then names are hidden until
+            the commit, and directories contain the partition's values.
+        transforms: those of `partition_by` that are not columns.
+        partitions_max: the most partitions in which one commit may have files.
     """
 
     directory: str
@@ -99,13 +99,13 @@ class Layout:
     partitions_max: int = PARTITIONS_MAX
 
     def with_partitions(self, rows: pa.Table) -> pa.Table:
-        """The rows, and the values of what they are partitioned by that is no column."""
+        """Return the rows with the values of partition transforms as further columns."""
         for one in self.transforms:
             rows = rows.append_column(one.name, one.values(rows.column(one.column)))
         return rows
 
     def check_partitions(self, count: int) -> None:
-        """Raise ConfigError where one commit would have files in so many."""
+        """Raise ConfigError if one commit may not have files in so many partitions."""
         if count > self.partitions_max:
             raise too_many_partitions(self.directory, self.partition_by, self.partitions_max)
 
@@ -117,19 +117,19 @@ class Layout:
         return pa.schema([field for field in self.schema if field.name not in self.partition_by])
 
     def partition(self, values: Sequence[Any]) -> tuple[str | None, ...]:
-        """The values of the partition columns, as text.
+        """Return the values of the partition columns, as text.
 
         An empty text is null to Delta [protocol, Partition Value Serialization], and in the name of
-        a directory it cannot be read. Where the file keeps the column, it stays what it is.
+        a directory it cannot be read. If the file keeps the column, it stays unchanged.
         """
         texts = (None if value is None else str(value) for value in values)
         return tuple(text if text or self.keeps_partition_columns else None for text in texts)
 
     def new_path(self, values: Mapping[str, str | None], prefix: str) -> str:
-        """A name below the directory that no other file has."""
+        """Return a new unique name below the directory."""
         name = f"{prefix}-{uuid.uuid4().hex}.parquet"
         if self.is_read_by_name:
-            name = hidden(name)
+            name = hidden_name(name)
         return "/".join([*(self._directory_of(*pair) for pair in values.items()), name])
 
     def _directory_of(self, column: str, value: str | None) -> str:
@@ -146,11 +146,11 @@ class NewFile:
 
     Attributes:
         table: the name of its table in the pass.
-        path: below the table, as the table's log names it.
+        path: its path below the table, as in the table's log.
         size_bytes: its length.
         partition: the value of each partition column as text, or null; a JSON object.
         modified_at_ms: when it was finished, ms since the Unix epoch.
-        rows: how many it holds.
+        rows: the number of its rows.
         first_offset: the smallest offset in it.
         last_offset: the largest offset in it.
         stats: column statistics as JSON, in the form of the Delta protocol.
@@ -172,7 +172,7 @@ _TYPES: Final = {"str": ("string", pa.string()), "int": ("long", pa.int64())}
 FILES_DDL: Final = ", ".join(
     f"{field.name} {_TYPES[str(field.type)][0]}" for field in fields(NewFile)
 )
-"""The columns of what a task tells the driver: the fields of `NewFile`, for Spark."""
+"""The columns that a task returns to the driver: the fields of `NewFile`, for Spark."""
 
 _FILES_SCHEMA: Final = pa.schema(
     [pa.field(field.name, _TYPES[str(field.type)][1]) for field in fields(NewFile)]
@@ -182,12 +182,12 @@ _FILES_SCHEMA: Final = pa.schema(
 def file_writer(
     layouts: Mapping[str, Layout], split: Split, batch_id: int
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What `DataFrame.mapInArrow` runs in each task: messages in, one row for each file out.
+    """Return the function for `DataFrame.mapInArrow`: messages in, one row for each file out.
 
     Args:
-        layouts: of each table.
-        split: which rows go to which table; pickled, and asked with the batches in order.
-        batch_id: goes into the names, for people who look.
+        layouts: those of the tables, by name.
+        split: assigns rows to tables; pickled, and called with the batches in order.
+        batch_id: part of the names, for people.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -202,11 +202,11 @@ def file_writer(
 def write_files(
     layouts: Mapping[str, Layout], prefix: str, parts: Iterable[Mapping[str, pa.Table]]
 ) -> Iterator[NewFile]:
-    """Write rows below their tables, a file for each partition, and tell about each.
+    """Write rows below their tables, a file for each partition, and yield each file.
 
     Args:
-        layouts: of each table.
-        prefix: how the files' names begin.
+        layouts: those of the tables, by name.
+        prefix: the beginning of the files' names.
         parts: rows of the tables, by name.
     """
     writers = {name: _TableWriter(name, layout, prefix) for name, layout in layouts.items()}
@@ -218,14 +218,14 @@ def write_files(
 
 
 def check_writable(rows: pa.Table, partition_by: Sequence[str]) -> None:
-    """Raise what writing the rows would raise: of values that Arrow can hold and Python cannot."""
+    """Raise as writing the rows would, for values that Arrow can hold and Python cannot."""
     _spans(rows, [field.name for field in rows.schema if _is_time(field.type)])
     for one in map(parse_partition, partition_by):
         pc.unique(one.values(rows.column(one.column))).to_pylist()
 
 
 class _TableWriter:
-    """The files of one table that one task writes."""
+    """Writes the files of one table in one task."""
 
     def __init__(self, name: str, layout: Layout, prefix: str) -> None:
         self._name = name
@@ -235,7 +235,7 @@ class _TableWriter:
         self._seen: set[tuple[str | None, ...]] = set()
 
     def add(self, rows: pa.Table) -> Iterator[NewFile]:
-        """Take rows; files that this has finished."""
+        """Add rows; yield the files that are finished by that."""
         rows = self._layout.with_partitions(rows)
         for found, chosen in _by_partition(rows, self._layout.partition_by):
             values = self._layout.partition(found)
@@ -248,7 +248,7 @@ class _TableWriter:
             self._open[values].add(chosen)
 
     def finish(self) -> Iterator[NewFile]:
-        """Finish the files that are open."""
+        """Finish and yield the open files."""
         for file in self._open.values():
             yield file.finish()
 
@@ -256,7 +256,7 @@ class _TableWriter:
 def _by_partition(
     rows: pa.Table, columns: tuple[str, ...]
 ) -> Iterator[tuple[tuple[Any, ...], pa.Table]]:
-    """The rows of each combination of values, with the values."""
+    """Yield the rows of each combination of values, with the values."""
     if not rows.num_rows:
         return
     if not columns:
@@ -273,7 +273,7 @@ def _by_partition(
 
 
 class _PartitionFile:
-    """One file being written: rows gather, and go out as row groups."""
+    """Writes one file: rows gather, and are written as row groups."""
 
     def __init__(
         self, name: str, layout: Layout, values: tuple[str | None, ...], prefix: str
@@ -293,7 +293,7 @@ class _PartitionFile:
         self._stats = _Stats(self._schema)
 
     def add(self, rows: pa.Table) -> None:
-        """Take rows of this file's partition."""
+        """Add rows of this file's partition."""
         self._waiting.append(rows.select(self._schema.names))
         self._waiting_rows += rows.num_rows
         self._waiting_bytes += rows.nbytes
@@ -301,7 +301,7 @@ class _PartitionFile:
             self._write_group()
 
     def finish(self) -> NewFile:
-        """Close and sync the file."""
+        """Close and sync the file, and return it."""
         self._write_group()
         self._writer.close()
         path = self._table / self._path
@@ -342,7 +342,7 @@ class _Stats:
         self._spans: dict[str, tuple[Any, Any]] = {}
 
     def add(self, rows: pa.Table) -> None:
-        """Take more rows of the file into account."""
+        """Count further rows of the file."""
         self.rows += rows.num_rows
         for name in self._columns:
             self._nulls[name] += rows.column(name).null_count
@@ -351,12 +351,12 @@ class _Stats:
             self._spans[name] = (min(low, least), max(high, most))
 
     def span(self, name: str) -> tuple[int, int]:
-        """Minimum and maximum of a column of integers."""
+        """Return minimum and maximum of a column of integers."""
         low, high = self._spans[name]
         return int(low), int(high)
 
     def to_json(self) -> str:
-        """The `stats` of an `add` action [Delta protocol, Per-file Statistics]."""
+        """Return the `stats` of an `add` action [Delta protocol, Per-file Statistics]."""
         spans = {
             name: (_stats_value(low), _stats_value(high))
             for name, (low, high) in self._spans.items()
@@ -373,22 +373,22 @@ class _Stats:
 
 
 def _spans(rows: pa.Table, columns: Iterable[str]) -> dict[str, tuple[Any, Any]]:
-    """Minimum and maximum of each of these columns that has a value."""
+    """Return minimum and maximum of each of these columns that has a value."""
     found = {name: pc.min_max(rows.column(name)).as_py() for name in columns}
     return {name: (span["min"], span["max"]) for name, span in found.items()
             if span["min"] is not None}  # fmt: skip
 
 
 def _has_order(kind: pa.DataType) -> bool:
-    """Whether a column of this type gets a minimum and a maximum.
+    """Return whether a column of this type gets a minimum and a maximum.
 
-    Not floats: a NaN is in no order, and a file whose maximum leaves it out would be passed over.
+    Floats do not: NaN has no order, and a file whose maximum leaves it out would be skipped.
     """
     return bool(pa.types.is_integer(kind) or pa.types.is_string(kind) or _is_time(kind))
 
 
 def _is_time(kind: pa.DataType) -> bool:
-    """Whether a value may be a date or time for which Python has none."""
+    """Return whether a value of this type may be a date or time outside of Python's range."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
@@ -402,7 +402,7 @@ def _stats_value(value: Any) -> int | str:
 
 
 def sync(path: Path) -> None:
-    """Have the system write a file, or the names in a directory, to disk."""
+    """Sync a file, or the names in a directory, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -411,14 +411,16 @@ def sync(path: Path) -> None:
 
 
 def renew(path: Path) -> None:
-    """Set the time of change of a file to now: it is about to be replaced, and its age counts from
-    here on when leftovers are removed."""
+    """Set a file's time of change to now: it is about to be replaced.
+
+    Orphans are removed by their age since then.
+    """
     with suppress(FileNotFoundError):
         os.utime(path)
 
 
 def remove_old(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:
-    """Remove those of `files` that were written so many hours ago; returns their names."""
+    """Remove those of `files` that are at least so many hours old; return their names."""
     latest = time.time() - older_than_h * 3600
     old = [file for file in files if file.stat().st_mtime <= latest]
     for file in old if remove else []:

@@ -1,8 +1,8 @@
-"""By what a table is partitioned: a column, or what is made of it (a transform, for Iceberg).
+"""The partition fields of a table: a column, or a transform of one (for Iceberg).
 
     machine                the column itself
     hour(received_at)      day, month, year: of a time or a date, UTC
-    bucket[16](device)     one of sixteen, by a hash: for columns of many values
+    bucket[16](device)     one of sixteen, by a hash: for columns with many values
 
 A transform has the name that Iceberg's own tools give it: received_at_hour, device_bucket_16, and
 its value is that of https://iceberg.apache.org/spec/#partition-transforms: hours, days, months or
@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from penstock.errors import ConfigError
 
 BUCKETS_MAX: Final = 10_000
-"""Most of one field."""
+"""Most buckets of one field."""
 
 PARTITIONS_MAX: Final = 1000
-"""Partitions that one commit may have files in, unless the table says otherwise."""
+"""Most partitions in which one commit may have files, by default."""
 
 _FORM: Final = re.compile(r"(year|month|day|hour|bucket\[([1-9]\d{0,8})\])\(([^()\[\]]+)\)")
 _HOUR_US: Final = 3_600_000_000
@@ -34,10 +34,10 @@ _DAY_US: Final = 24 * _HOUR_US
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One of the values that rows of a file have in common.
+    """One of the values that all rows of a file share.
 
     Attributes:
-        column: it is made of.
+        column: its source column.
         transform: identity, year, month, day, hour, or bucket[N].
         buckets: N, of a bucket.
     """
@@ -48,19 +48,19 @@ class PartitionField:
 
     @property
     def is_column(self) -> bool:
-        """Whether it is the column itself."""
+        """True if it is the column itself."""
         return self.transform == "identity"
 
     @property
     def name(self) -> str:
-        """What it is called in the table, and in the names of directories."""
+        """Its name in the table, and in the names of directories."""
         if self.is_column:
             return self.column
         kind = f"bucket_{self.buckets}" if self.buckets else self.transform
         return f"{self.column}_{kind}"
 
     def check(self, table: str, kind: pa.DataType) -> None:
-        """Raise ConfigError where values of this type cannot be transformed so."""
+        """Raise ConfigError if values of this type cannot be transformed so."""
         is_time = pa.types.is_timestamp(kind)
         if self.buckets:
             fits = not (pa.types.is_floating(kind) or pa.types.is_nested(kind))
@@ -79,7 +79,7 @@ class PartitionField:
             )
 
     def values(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """The value of each row; null for null."""
+        """Return the value of each row; null for null."""
         if self.is_column:
             return column
         if self.buckets:
@@ -107,7 +107,7 @@ class PartitionField:
 def too_many_partitions(
     directory: str, partition_by: Sequence[str], partitions_max: int
 ) -> ConfigError:
-    """What to raise when one commit would have files in more partitions than it may."""
+    """Return the error for a commit that would have files in too many partitions."""
     return ConfigError(
         f"one batch of the table in {directory} has rows in more than {partitions_max} partitions"
         f" by {', '.join(partition_by)}, and each would get a file of its own: partition by what"
@@ -117,7 +117,7 @@ def too_many_partitions(
 
 
 def parse_partition(text: str) -> PartitionField:
-    """Read `machine`, `hour(received_at)` or `bucket[16](device)`."""
+    """Parse `machine`, `hour(received_at)` or `bucket[16](device)`."""
     found = _FORM.fullmatch(text)
     if found is None:
         return PartitionField(text)

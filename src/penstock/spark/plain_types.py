@@ -1,8 +1,8 @@
-"""Arrow has several types for one thing; here each thing has one.
+"""Reduces Arrow's several types for the same values to one.
 
-A Parquet file says which Arrow type its writer had, and readers follow it: text that delta-rs has
-rewritten comes back as `string_view`, that of others as `large_string` or as a dictionary, and few
-of Arrow's functions take them all.
+A Parquet file says which Arrow type its writer used, and readers follow it: text that delta-rs has
+rewritten is read as `string_view`, that of other writers as `large_string` or as a dictionary, and
+few of Arrow's functions take them all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type that we write for values of this one."""
+    """Return the type that we write for values of this one."""
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return plain_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -32,18 +32,18 @@ def plain_type(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """A field of the plain type."""
+    """Return a field of the plain type."""
     return field.with_type(plain_type(field.type))
 
 
 def plain_rows(rows: pa.Table) -> pa.Table:
-    """The same rows, in columns of plain types."""
+    """Return the same rows in columns of plain types."""
     schema = pa.schema([plain_field(field) for field in rows.schema])
     return rows.replace_schema_metadata() if schema == rows.schema else rows.cast(schema)
 
 
 def read_rows(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a Parquet file, or some of its columns, whatever wrote it."""
+    """Return the rows of a Parquet file, or some of its columns, whatever wrote it."""
     with pq.ParquetFile(path) as file:
         return plain_rows(file.read(columns))
 

@@ -1,12 +1,12 @@
-"""Filters of a batch query that the log takes over: what does not match is not read, or not sent.
+"""Filters of a batch query that the log applies: other rows are not read, or not sent.
 
     offset       >= > < <= = in          other ranges of offsets
     received_at  >= > < <= = in          ranges where there may be such rows, and rows by their time
     topic        = in                    topic filters, those of the option topics among them
     topic        like 'plant/1/%'        a topic filter that is no narrower
-    offset, received_at, topic is not null   always so
+    offset, received_at, topic is not null   always true
 
-All else is left to Spark, as is what a filter of the log takes over in part only.
+All other filters are left to Spark, and so are those that the log applies only in part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from penstock.engine.topics import is_topic_name, topic_matches
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX
 
 TOPICS_MAX: Final = 100
-"""More topics than this are left to Spark: each would be compared with each of the log."""
+"""Most topics of one filter: with more, each message would be compared with each of them."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
@@ -42,23 +42,23 @@ _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Whole numbers from `low` up to and without `high`."""
+    """Whole numbers from `low` up to, not including, `high`."""
 
     low: int
     high: int
 
     def cut(self, low: int, high: int) -> Bounds:
-        """Those of both."""
+        """Return the intersection."""
         return Bounds(max(self.low, low), min(self.high, high))
 
 
 @dataclass(frozen=True, slots=True)
-class Pushed:
-    """What a query wants of the log.
+class PushedFilters:
+    """The filters of a query that the log applies.
 
     Attributes:
-        offsets: those that are wanted.
-        times_us: when wanted messages were received, µs since the Unix epoch.
+        offsets: the wanted offsets.
+        times_us: the wanted times of receipt, µs since the Unix epoch.
         topics: MQTT topic filters; empty: every message of the stream.
         is_empty: whether no topic can match.
     """
@@ -70,22 +70,24 @@ class Pushed:
 
     @property
     def since_us(self) -> int | None:
-        """The time from which on messages are wanted; None where any will do."""
+        """The time from which on messages are wanted; None for any."""
         return self.times_us.low or None
 
     @property
     def until_us(self) -> int | None:
-        """The time before which they are wanted; None where any will do."""
+        """The time before which messages are wanted; None for any."""
         return self.times_us.high if self.times_us.high < TIME_US_MAX else None
 
     @property
     def has_times(self) -> bool:
-        """Whether it matters when a message was received."""
+        """True if the time of receipt matters."""
         return self.since_us is not None or self.until_us is not None
 
 
-def push(pushed: Pushed, filters: Iterable[Filter]) -> tuple[Pushed, list[Filter]]:
-    """What is wanted of what was wanted before, and the filters that Spark must see to."""
+def push_down(
+    pushed: PushedFilters, filters: Iterable[Filter]
+) -> tuple[PushedFilters, list[Filter]]:
+    """Add filters to those of the log; return the result, and the filters left to Spark."""
     left = []
     for one in filters:
         pushed, is_done = _push(pushed, one)
@@ -94,7 +96,7 @@ def push(pushed: Pushed, filters: Iterable[Filter]) -> tuple[Pushed, list[Filter
     return pushed, left
 
 
-def _push(pushed: Pushed, one: Filter) -> tuple[Pushed, bool]:
+def _push(pushed: PushedFilters, one: Filter) -> tuple[PushedFilters, bool]:
     if isinstance(one, IsNotNull):
         return pushed, one.attribute in _NEVER_NULL
     attribute = getattr(one, "attribute", None)
@@ -112,7 +114,8 @@ def _push(pushed: Pushed, one: Filter) -> tuple[Pushed, bool]:
 def _cut(
     bounds: Bounds, one: Filter, number: Callable[[Any], int | None]
 ) -> tuple[Bounds, bool] | None:
-    """The bounds with a filter, and whether that is all of it; None where it has no bounds."""
+    """Return the bounds cut by a filter, and whether that is all of it; None if it has no
+    bounds."""
     if isinstance(one, In):
         numbers = [number(value) for value in one.value]
         found = [value for value in numbers if value is not None]
@@ -137,7 +140,7 @@ def _cut(
     return None
 
 
-def _push_topics(pushed: Pushed, one: Filter) -> tuple[Pushed, bool]:
+def _push_topics(pushed: PushedFilters, one: Filter) -> tuple[PushedFilters, bool]:
     if isinstance(one, StringStartsWith):
         level, slash, _ = one.value.rpartition("/")
         if slash and not pushed.topics and _is_topic(level):
@@ -177,11 +180,11 @@ def _micros(value: Any) -> int | None:
 
 
 class QuietPushFilters:
-    """A `pushFilters` that PySpark does not see where the user has not switched push-down on.
+    """A `pushFilters` that PySpark does not see unless the user has enabled push-down.
 
-    A reader that has one of its own is an error then ("DATA_SOURCE_PUSHDOWN_DISABLED" in
-    pyspark/sql/worker/plan_data_source_read.py), and reading would fail for everybody who does not
-    know the switch. PySpark looks at the function behind the method, which is that of its base.
+    Otherwise a reader with its own is an error ("DATA_SOURCE_PUSHDOWN_DISABLED" in
+    pyspark/sql/worker/plan_data_source_read.py), and reading would fail for users who do not
+    know the setting. PySpark looks at the function behind the method, which is that of its base.
     """
 
     __func__ = staticmethod(DataSourceReader.pushFilters)
@@ -190,5 +193,5 @@ class QuietPushFilters:
         self._act = act
 
     def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take over what can be; return the others."""
+        """Push filters down; return the others."""
         return self._act(filters)

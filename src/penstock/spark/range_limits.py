@@ -1,7 +1,7 @@
-"""Where a user wants a query to begin or end: an edge of the log, a position, or a time.
+"""The begin or end of a query as a user gives it: an edge of the log, a position, or a time.
 
 earliest, latest         Edge
-{"0": 1234}              WantedOffset; -2 is earliest and -1 latest, as for Kafka
+{"0": 1234}              SpecificOffset; -2 is earliest and -1 latest, as for Kafka
 2026-11-21T08:00:00Z     AtTime; also in ms since the Unix epoch
 """
 
@@ -29,12 +29,12 @@ Edge: TypeAlias = Literal["earliest", "latest"]
 
 _EDGES: Final[dict[int, Edge]] = {-2: "earliest", -1: "latest"}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SECONDS_MAX: Final = 10**11  # as ms it is in 1973, as seconds in the year 5138
+_SECONDS_MAX: Final = 10**11  # in ms this is in 1973, in seconds in the year 5138
 
 
 @dataclass(frozen=True, slots=True)
-class WantedOffset:
-    """An offset; without an epoch of the log as it is now."""
+class SpecificOffset:
+    """An offset; without an epoch it is of the present log."""
 
     offset: int
     epoch: str | None = None
@@ -45,9 +45,9 @@ class AtTime:
     """The first offset received at or after a time.
 
     Attributes:
-        option: where the user said so.
+        option: the option with it.
         received_at_us: µs since the Unix epoch.
-        or_latest: whether the end of the log is meant where nothing was received since.
+        or_latest: whether it means the end of the log if nothing was received since.
     """
 
     option: str
@@ -55,16 +55,16 @@ class AtTime:
     or_latest: bool
 
 
-Wanted: TypeAlias = Edge | WantedOffset | AtTime
+RangeLimit: TypeAlias = Edge | SpecificOffset | AtTime
 
 
-def moves(wanted: Wanted) -> bool:
-    """Whether it means another position later."""
+def moves(wanted: RangeLimit) -> bool:
+    """Return whether the limit means another position later."""
     return wanted == "latest" or (isinstance(wanted, AtTime) and wanted.or_latest)
 
 
-def resolve(wanted: Wanted, log: StreamOffsets, client: StreamClient) -> LogPosition:
-    """The position in `log`, which `client` reads.
+def resolve(wanted: RangeLimit, log: StreamOffsets, client: StreamClient) -> LogPosition:
+    """Return the position of a limit in `log`, which `client` reads.
 
     Raises:
         EpochMismatch: the log is of another epoch than the one named.
@@ -92,7 +92,7 @@ def resolve(wanted: Wanted, log: StreamOffsets, client: StreamClient) -> LogPosi
     return position
 
 
-def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str, Wanted]:
+def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str, RangeLimit]:
     """Read earliest, latest, or a position in the log of each server; `ONLY` has no name."""
     word = text.strip().lower()
     if word == "earliest":
@@ -107,7 +107,7 @@ def parse_offsets(option: str, text: str, servers: Collection[str]) -> dict[str,
         fields = json.loads(text)
     except ValueError as error:
         raise mistake from error
-    for name in NOT_LOGS:  # in a position that was taken from a query's progress
+    for name in NOT_LOGS:  # in a position copied from a query's progress
         fields.pop(name, None)
     by_server = {ONLY: fields} if ONLY in servers else fields
     try:
@@ -148,8 +148,8 @@ def parse_time(option: str, text: str) -> int:
     return time_us
 
 
-def _offset(fields: Any) -> Wanted:
-    """TypeError or ValueError where `fields` are no position."""
+def _offset(fields: Any) -> RangeLimit:
+    """Return an offset or an edge; raise TypeError or ValueError if `fields` are no position."""
     if not {PARTITION} <= set(fields) <= {PARTITION, "epoch"}:
         raise ValueError
     offset, epoch = fields[PARTITION], fields.get("epoch")
@@ -157,4 +157,4 @@ def _offset(fields: Any) -> Wanted:
         raise ValueError
     if epoch is not None and not isinstance(epoch, str):
         raise ValueError
-    return _EDGES[offset] if offset in _EDGES else WantedOffset(offset, epoch)
+    return _EDGES[offset] if offset in _EDGES else SpecificOffset(offset, epoch)

@@ -1,12 +1,12 @@
-"""Where the messages of a batch are, instead of the messages: a task reads what it writes itself.
+"""Ranges of a batch instead of its messages: a task reads the messages that it writes itself.
 
     planner ──ranges──▶ Spark ──one or more a task──▶ task ◀──Flight── stream service
                                                         └──Parquet──▶ files
 
 Rows that pass through Spark on their way from a source to a function of Python cross four borders
-between Python and Java, and are laid out anew at three of them: from Arrow to Spark's rows, and
+between Python and Java, and are converted at three of them: from Arrow to Spark's rows, and
 back. A job that wants them in Arrow columns has no use for that; here only the ranges cross.
-What holds of the source holds of this one, for it plans and reads with the same readers: the same
+It has the guarantees of the source, because it plans and reads with the same readers: the same
 range of offsets always gives the same rows.
 
 It is for Penstock's own jobs, which `register` it with their session.
@@ -38,8 +38,8 @@ from penstock.stream.rows import STREAM_SCHEMA
 FORMAT: Final = "penstock_ranges"
 
 TASK_OFFSETS_MIN: Final = 20_000
-"""A task reads so many offsets at least, or all there are: starting one costs as much as reading
-these, and each makes a file."""
+"""The least offsets of a task, or all there are: starting a task costs as much as reading
+these, and each writes a file."""
 
 _SPARK_SCHEMA: Final = StructType(
     [
@@ -62,7 +62,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format known to a session.
+    """Register the format with a session.
 
     Spark registers with the session that is active in this thread, if any is, and looks for the
     format in the session that reads.
@@ -77,22 +77,22 @@ class RangeSource(PenstockDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What comes after `format`."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Server, epoch, and offsets `start` to `end` (excluded)."""
+        """Return the columns: server, epoch, and offsets `start` to `end` (excluded)."""
         parse_options(self.options)
         return _SPARK_SCHEMA
 
     def reader(self, schema: StructType) -> BatchReader:  # noqa: ARG002
-        """The reader behind `spark.read`."""
+        """Return the reader behind `spark.read`."""
         options = parse_options(self.options)
         options.check_batch()
         return _BatchRanges(options, [])
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: ARG002, N802  # Spark's name
-        """The reader behind `spark.readStream`."""
+        """Return the reader behind `spark.readStream`."""
         options = parse_options(self.options)
         options.check_stream()
         return _StreamRanges(options, [])
@@ -102,33 +102,33 @@ class _BatchRanges(BatchReader):
     task_offsets_min = TASK_OFFSETS_MIN
 
     def read(self, partition: InputPartition) -> Batches:
-        return _told(partition)
+        return _as_batch(partition)
 
 
 class _StreamRanges(StreamReader):
     task_offsets_min = TASK_OFFSETS_MIN
 
     def read(self, partition: InputPartition) -> Batches:
-        return _told(partition)
+        return _as_batch(partition)
 
 
-def _told(partition: InputPartition) -> Batches:
-    """The range itself; nothing where Spark made up a partition, for there is none."""
+def _as_batch(partition: InputPartition) -> Batches:
+    """Yield the range itself; nothing for a partition that Spark made up because there was none."""
     if isinstance(partition, Range):
         fields = [{name: getattr(partition, name) for name in _SCHEMA.names}]
         yield pa.RecordBatch.from_pylist(fields, _SCHEMA)
 
 
 class Ranges:
-    """The messages of a batch, of which Spark knows the ranges.
+    """The messages of a batch, of which Spark has only the ranges.
 
     Args:
-        frame: what the format gives, a row for each range.
+        frame: a row for each range, as the format gives it.
         options: those of the format.
-        columns: of the messages, what `map_in_arrow` is to find.
+        columns: the columns of the messages for `map_in_arrow`.
 
     Attributes:
-        frame: as given.
+        frame: a row for each range.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Ranges:
     def stream(
         cls, spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
     ) -> Ranges:
-        """Those of a query that goes on."""
+        """Return the ranges of a streaming query."""
         register(spark)
         return cls(spark.readStream.format(FORMAT).options(**options).load(), options, columns)
 
@@ -153,45 +153,46 @@ class Ranges:
     def read(
         cls, spark: SparkSession, options: Mapping[str, str], columns: Sequence[str]
     ) -> Ranges:
-        """Those that are there now."""
+        """Return the ranges of the messages present now."""
         register(spark)
         return cls(spark.read.format(FORMAT).options(**options).load(), options, columns)
 
     def batch(self, frame: DataFrame) -> Ranges:
-        """Those of one batch of a stream."""
+        """Return the ranges of one batch of a stream."""
         return Ranges(frame, self._options, self._columns)
 
     def with_columns(self, columns: Sequence[str]) -> Ranges:
-        """The same messages, of which other columns are read."""
+        """Return the same messages, of which other columns are read."""
         return Ranges(self.frame, self._options, columns)
 
     def since(self, offset: int) -> Ranges:
-        """The messages from an offset on."""
+        """Return the messages from an offset on."""
         rest = self.frame.where(col("end") > lit(offset)).withColumn(
             "start", greatest("start", lit(offset))
         )
         return self.batch(rest)
 
     def map_in_arrow(self, function: ArrowFunction, schema: str) -> DataFrame:
-        """What `function` makes of the messages in each task, which it gets in order of offset."""
+        """Apply `function` to the messages in each task, in order of offset, and return its
+        rows."""
         read = Read(self._options, self._columns)
         return map_in_arrow(self.frame, lambda ranges: function(read(ranges)), schema)
 
     def messages(self) -> DataFrame:
-        """The messages in Spark's hands, for joins and the like."""
+        """Return the messages as a DataFrame of Spark, for joins and the like."""
         read = Read(self._options, STREAM_SCHEMA.names)
         return map_in_arrow(self.frame, read, SPARK_SCHEMA)
 
 
 class Read:
-    """Reads ranges in a task, of the messages these columns."""
+    """Reads these columns of the messages of ranges, in a task."""
 
     def __init__(self, options: Mapping[str, str], columns: Sequence[str]) -> None:
         self._options = options
         self._columns = columns
 
     def __call__(self, ranges: Batches) -> Batches:
-        """The messages, range by range."""
+        """Yield the messages, range by range."""
         reader = RangeReader(parse_options(self._options), [*self._columns])
         for batch in ranges:
             for fields in batch.to_pylist():

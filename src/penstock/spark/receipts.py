@@ -1,9 +1,9 @@
-"""A job tells the broker how far its table is, so that publishers who asked hear of it.
+"""Reports to the broker how far a table is, so that publishers get the receipts they asked for.
 
-It is told what the table has committed, and when it starts what the table had: a crash between the
-two is made up for then. The broker does what is missing since it was last told, at least once.
+A job reports what the table has committed, and at its start what it had: a crash between the
+two is made up for then. The broker sends receipts since the last report, at least once.
 
-The table waits for none of this. Where the broker is away, or refuses, the next batch tries again.
+The table never waits for this. If the broker is away, or refuses, the next batch tries again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from penstock.control.landed_requests import Landed
 from penstock.errors import PenstockError
-from penstock.spark.initial_offsets import remembered
+from penstock.spark.initial_offsets import read_pinned_offset
 from penstock.stream.client import StreamClient
 from penstock.telemetry.logs import get_logger
 
@@ -20,15 +20,15 @@ logger = get_logger(__name__)
 
 
 class Receipts:
-    """The position of one table, as the broker knows it.
+    """Reports the position of one table to the broker.
 
     Args:
         client: reaches the stream service; it should not wait for it.
         table: name of the table.
-        stream: what it lands.
-        topics: of that, only what matches one of these filters; empty: all.
-        epoch: of the log.
-        checkpoint: the query's, which remembers where it began.
+        stream: the stream that lands in it.
+        topics: only messages that match one of these filters; empty: all.
+        epoch: that of the log.
+        checkpoint: that of the query, in which its begin is pinned.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Receipts:
         self._trouble = ""
 
     def tell(self, end: int) -> None:
-        """The table has its messages up to `end`. A large part is told in several calls."""
+        """Report that the table has its messages up to `end`. A large part takes several calls."""
         if end <= self._told:
             return
-        began = remembered(self._checkpoint)
+        began = read_pinned_offset(self._checkpoint)
         since = end if began is None or began.epoch != self._epoch else min(began.offset, end)
         try:
             self._told = self._client.landed(

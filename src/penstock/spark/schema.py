@@ -54,13 +54,13 @@ SPARK_SCHEMA: Final = StructType(
 
 
 def offered_schema(*, include_properties: bool) -> StructType:
-    """The columns there are, where the user may have left out `properties`."""
+    """Return the offered columns; the user may have left out `properties`."""
     fields = SPARK_SCHEMA.fields if include_properties else SPARK_SCHEMA.fields[:-1]
     return StructType(fields)
 
 
 def choose_columns(schema: StructType, offered: StructType = SPARK_SCHEMA) -> list[str]:
-    """The names of the columns in `schema`, which a user gave with `.schema(…)`.
+    """Return the names of the columns in `schema`, which a user gave with `.schema(…)`.
 
     Raises:
         ConfigError: a column is not offered, or has another type.

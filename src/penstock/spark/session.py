@@ -1,14 +1,14 @@
-"""A Spark of our own, small enough for a small machine, that leaves nothing behind.
+"""Starts a Spark small enough for a small machine, and leaves nothing behind.
 
 Spark is a Java process beside this one, and Java starts Python workers in turn::
 
     this process ──stdin pipe, py4j──▶ Java ──▶ Python workers
 
-When this process ends in whatever way, even by SIGKILL, the pipe breaks; Java then exits by itself
-and its workers follow. `local_spark` does it in the orderly way, and ends Java by force if it
+When this process ends in any way, even by SIGKILL, the pipe breaks; Java then exits by itself
+and its workers follow. `local_spark` stops it in the orderly way, and kills Java if it
 lingers.
 
-What Java and the workers print goes to a file, so that a terminal stays readable.
+The output of Java and the workers goes to a file, so that a terminal stays readable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TASK_ATTEMPTS_MAX: Final = 4
 """Attempts of one task before the query fails; plain `local[2]` would make only one."""
 
 LOCAL_MASTER: Final = f"local[*,{TASK_ATTEMPTS_MAX}]"
-"""Spark inside one process, with as many cores as there are."""
+"""Spark inside one process, with all cores."""
 
 JAVA_EXIT_TIMEOUT_S: Final = 5.0
 """Time Java has to exit before it is killed."""
@@ -64,19 +64,19 @@ _SETTINGS: Final = {
 
 
 class SparkFailed(PenstockError):
-    """Spark could not be started, or a query ended with an error."""
+    """Raised when Spark could not be started, or a query ended with an error."""
 
 
 @contextlib.contextmanager
 def local_spark(
     name: str, master: str = LOCAL_MASTER, log: Path | None = None, **settings: str
 ) -> Iterator[SparkSession]:
-    """A Spark session for the time of a `with` block.
+    """Provide a Spark session for the time of a `with` block.
 
     Args:
         name: shown by cluster managers.
         master: Spark's master URL.
-        log: file that takes what Java and the Python workers print; None: standard error.
+        log: file for the output of Java and the Python workers; None: standard error.
         settings: further Spark settings, `spark_sql_shuffle_partitions="4"` and the like.
 
     Raises:
@@ -110,29 +110,28 @@ def local_spark(
         stack.callback(gateway.shutdown)
         with _own_interrupt_handler():
             context = SparkContext(conf=conf, gateway=gateway)
-        # It would print a traceback when Java goes away; whoever uses the session is told of that.
-        context._accumulatorServer.handle_error = _no_word  # type: ignore[assignment,method-assign]  # noqa: SLF001
+        # It would print a traceback when Java ends; the user of the session gets an error for that.
+        context._accumulatorServer.handle_error = _ignore  # type: ignore[assignment,method-assign]  # noqa: SLF001
         session = SparkSession.builder.getOrCreate()
         stack.callback(_stop, session)
         yield session
 
 
-def _no_word(*_: object) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
 def _stop(session: SparkSession) -> None:
-    """Stop Spark, unless that is what has happened to it."""
+    """Stop Spark, unless it has ended already."""
     if not is_gone(session):
         session.stop()
         return
-    SparkSession._instantiatedSession = None  # noqa: SLF001  # as its own stop forgets it
+    SparkSession._instantiatedSession = None  # noqa: SLF001  # as its own stop does
     SparkContext._active_spark_context = None  # noqa: SLF001
 
 
 def is_gone(session: SparkSession) -> bool:
-    """Whether nothing that the session is asked for can succeed: its Java process has ended, or
-    has stopped Spark."""
+    """Return whether no call of the session can succeed: Java has ended, or has stopped Spark."""
     context = session.sparkContext
     process = getattr(context._gateway, "proc", None)  # noqa: SLF001  # there is no other way
     if process is not None and process.poll() is not None:
@@ -144,7 +143,7 @@ def is_gone(session: SparkSession) -> bool:
 
 
 def _set_environment(master: str) -> None:
-    """What Java and the Python workers inherit: a Java, this Python, and this package."""
+    """Set the environment of Java and the Python workers: a Java, this Python, this package."""
     os.environ["JAVA_HOME"] = find_java_home()
     os.environ["PYSPARK_PYTHON"] = worker_python(master)
     source = str(Path(penstock.__file__).parents[1])
@@ -155,7 +154,8 @@ def _set_environment(master: str) -> None:
 
 @contextlib.contextmanager
 def _own_interrupt_handler() -> Iterator[None]:
-    """Undo that pyspark takes over SIGINT when a context is made in the main thread."""
+    """Restore the handler of SIGINT, which pyspark replaces when the main thread makes a
+    context."""
     before = signal.getsignal(signal.SIGINT)
     yield
     if threading.current_thread() is threading.main_thread():

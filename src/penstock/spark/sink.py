@@ -7,10 +7,10 @@
             is staged is told to the driver         abort    what was staged is given up
 
 1. A staged file means nothing until the driver names it: tasks that are run again, or twice at the
-   same time, leave files that nobody publishes. One that fails gives up its own: a query that is
-   started again and again would fill the staging area.
-2. (sink, batch) names a batch for ever. The broker decides once which files it is; a commit that is
-   repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
+   same time, leave files that are never published. A failing task removes its files: a query that
+   is restarted repeatedly would fill the staging area.
+2. (sink, batch) names a batch for ever. The broker decides once which files it has; a commit that
+   is repeated, because its answer was lost or Spark runs the batch again, publishes nothing more.
 3. A streaming query is the sink: its id, which is in its checkpoint, and Spark's number of the
    batch. Spark repeats the last batch only: one before it comes from a checkpoint that was set
    back, where the same number may stand for other rows, and ends the query. For `df.write` they
@@ -46,7 +46,7 @@ from penstock.stream.requests import PutRequest, SetRequest
 from penstock.telemetry.logs import get_logger
 
 STAGED_BYTES: Final = 8 * 1_048_576
-"""Rows of a task that are staged at a time: what it keeps in memory, and sends again."""
+"""Bytes of a task's rows that are staged at a time: they are in memory, and may be sent again."""
 
 STAGED_ROWS: Final = 65_536
 
@@ -58,10 +58,10 @@ _BATCH: Final = "streaming.sql.batchId"
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """The rows that one task staged: for which sink, batch and attempt, its partition, its files.
+    """The rows that one task staged: sink, batch, attempt, partition and files.
 
-    Spark makes a writer for the tasks of a streaming batch, and another one that commits it: what
-    the second is to know of the first is here.
+    Spark makes one writer for the tasks of a streaming batch, and another one that commits it: this
+    has what the second must know of the first.
     """
 
     sink: str
@@ -72,7 +72,7 @@ class Staged(WriterCommitMessage):
 
 
 class _Writer:
-    """What both writers share. It is pickled, so connections are made where they are used."""
+    """The common base of both writers. It is pickled, so it connects where it is used."""
 
     def __init__(self, schema: StructType, options: SinkOptions) -> None:
         check_columns(schema, options)
@@ -94,19 +94,19 @@ class _Writer:
                     request = PutRequest(sink, batch, attempt, staged.partition, first_row)
                     staged.files.append(client.stage(request, rows))
                     first_row += rows.num_rows
-            except BaseException:  # nobody is told of it: Spark forgets a task that fails
+            except BaseException:  # the driver never hears of it: Spark forgets a task that fails
                 if staged.files:
                     _give_up(client, SetRequest(sink, batch, attempt))
                 raise
         return staged
 
     def _identity(self, context: TaskContext) -> tuple[str, int]:
-        """The sink, and the number of its batch."""
+        """Return the sink, and the number of its batch."""
         raise NotImplementedError
 
     def _publish(self, messages: list[WriterCommitMessage | None]) -> int:
-        """Publish what all tasks staged; a later batch that the sink has come to already, or 0."""
-        staged = _told(messages)
+        """Publish the staged rows of all tasks; return a later batch of the sink, or 0."""
+        staged = _task_results(messages)
         files = tuple(file for task in staged for file in task.files)
         if not files:
             return 0
@@ -114,7 +114,7 @@ class _Writer:
             return client.publish(self._set_of(staged[0], files))
 
     def _abandon(self, messages: list[WriterCommitMessage | None]) -> None:
-        staged = _told(messages)
+        staged = _task_results(messages)
         if staged:
             with self._client() as client:
                 _give_up(client, self._set_of(staged[0], ()))
@@ -134,14 +134,14 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     def __init__(self, schema: StructType, options: SinkOptions, overwrite: bool) -> None:
         super().__init__(schema, options)
         if overwrite:
-            raise ConfigError("what is published cannot be overwritten: use mode append")
+            raise ConfigError("published messages cannot be overwritten: use mode append")
         self._sink = options.sink_id or uuid.uuid4().hex
 
     def _identity(self, _context: TaskContext) -> tuple[str, int]:
         return self._sink, self._options.batch
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish what all tasks staged."""
+        """Publish the staged rows of all tasks."""
         later = self._publish(messages)
         if later:
             logger.warning(
@@ -152,7 +152,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Give up what was staged."""
+        """Give up the staged rows."""
         self._abandon(messages)
 
 
@@ -174,8 +174,8 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         return query, int(batch)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Publish what all tasks staged for a batch."""
-        wrong = {task.batch for task in _told(messages)} - {batchId}
+        """Publish the staged rows of a batch."""
+        wrong = {task.batch for task in _task_results(messages)} - {batchId}
         if wrong:
             raise ConfigError(f"tasks of batch {min(wrong)} were told of in batch {batchId}")
         later = self._publish(messages)
@@ -188,19 +188,19 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Give up what was staged for a batch."""
-        del batchId  # the tasks told it
+        """Give up the staged rows of a batch."""
+        del batchId  # the tasks have it
         self._abandon(messages)
 
 
 def _give_up(client: StreamClient, request: SetRequest) -> None:
-    """Have removed what an attempt staged; what cannot go now goes when its time is over."""
+    """Remove the staged rows of an attempt; if that fails they expire."""
     with contextlib.suppress(PenstockError, pa.ArrowException):
         client.abandon(request)
 
 
-def _told(messages: list[WriterCommitMessage | None]) -> list[Staged]:
-    """What the tasks told, in the order of their partitions; one that failed told nothing."""
+def _task_results(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+    """Return the results of the tasks, by partition; a task that failed has none."""
     staged = [message for message in messages if isinstance(message, Staged)]
     return sorted(staged, key=lambda task: task.partition)
 
@@ -208,7 +208,7 @@ def _told(messages: list[WriterCommitMessage | None]) -> list[Staged]:
 def _portions(
     iterator: Iterator[pa.RecordBatch], names: list[str], options: SinkOptions
 ) -> Iterator[pa.Table]:
-    """The rows to publish, as much at a time as is staged together."""
+    """Yield the rows to publish, in portions that are staged together."""
     held: list[Any] = []
     rows = size_bytes = 0
     for batch in iterator:
@@ -224,7 +224,7 @@ def _portions(
 
 
 def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that are not much larger than what is staged together."""
+    """Yield the batch in pieces not much larger than a portion."""
     if batch.nbytes <= STAGED_BYTES or batch.num_rows < 2:
         yield batch
         return

@@ -1,8 +1,8 @@
 """The options and columns of `format("penstock")` when it publishes, checked once.
 
-Columns are found by their names. `topic` and `payload` must be there (`topic` as a column or as an
-option); `qos`, `retain` and `properties` may be, and where they are null, or missing, the options
-hold.
+Columns are found by their names. `topic` and `payload` are required (`topic` as a column or as an
+option); `qos`, `retain` and `properties` are optional, and where they are null, or missing, the
+options apply.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from penstock.engine.publishing.staged_rows import BATCH_MAX
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
-from penstock.spark.option_values import ACCESS_NAMES, SERVER, Given, address
+from penstock.spark.option_values import ACCESS_NAMES, SERVER, OptionReader, address
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
@@ -51,18 +51,18 @@ _PROPERTIES: Final = SPARK_SCHEMA["properties"].dataType
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The options of one sink, validated.
+    """The validated options of one sink.
 
     Attributes:
         server: HOST:PORT of the stream service.
-        topic: where rows without a topic are published; None: they must have one.
-        qos: of rows without a QoS.
-        retain: of rows without a RETAIN flag.
-        client_id: what the log has as publisher; empty: made of the sink's id.
-        sink_id: by which the broker recognises a batch of `df.write`; empty: one is drawn.
-        batch: its number.
+        topic: the topic of rows without one; None: they must have one.
+        qos: the QoS of rows without one.
+        retain: the RETAIN flag of rows without one.
+        client_id: the publisher in the log; empty: made of the sink's id.
+        sink_id: identifies a batch of `df.write` to the broker; empty: a random one.
+        batch: the number of that batch.
         connect_timeout_s: how long the service may be away.
-        credentials: what the service asks for.
+        credentials: those for the service.
     """
 
     server: str = SERVER
@@ -77,8 +77,8 @@ class SinkOptions:
 
 
 def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOptions:
-    """Read the options of a sink; ConfigError names the first mistake in one sentence."""
-    given = Given(options, OPTION_NAMES, "sink")
+    """Read the options of a sink; raise ConfigError with one sentence about the first mistake."""
+    given = OptionReader(options, OPTION_NAMES, "sink")
     if is_streaming:
         for name in ("sinkId", "batchId"):
             if name in given.names:
@@ -115,7 +115,7 @@ def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOp
 
 
 def check_columns(schema: StructType, options: SinkOptions) -> None:
-    """ConfigError names the first column that cannot be published, or is missing."""
+    """Raise ConfigError for the first column that cannot be published, or is missing."""
     found = {field.name: field.dataType for field in schema.fields}
     for name in schema.fieldNames():
         if name not in COLUMNS:

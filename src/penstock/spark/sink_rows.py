@@ -13,12 +13,12 @@ from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
 
 
 def rows_to_publish(batch: pa.RecordBatch, names: list[str], options: SinkOptions) -> pa.Table:
-    """The rows of `batch` with the columns of `PUBLISH_SCHEMA`.
+    """Return the rows of `batch` with the columns of `PUBLISH_SCHEMA`.
 
     Args:
         batch: rows of a DataFrame whose columns were checked (`sink_options.check_columns`).
-        names: of its columns, in their order.
-        options: what holds where a column, or its value, is missing.
+        names: the names of its columns, in their order.
+        options: the defaults for a column, or a value, that is missing.
 
     Raises:
         ConfigError: a number does not fit.

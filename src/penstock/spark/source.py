@@ -2,22 +2,22 @@
 
     planner, one process for a query                 executors, one reader for a task
     ────────────────────────────────                 ────────────────────────────────
-    initialOffset   where a new query begins         read   a sub-range, as Arrow batches,
-    latestOffset    how far this batch goes                 straight from the stream service
+    initialOffset   the begin of a new query         read   a sub-range, as Arrow batches,
+    latestOffset    the end of this batch                   straight from the stream service
     partitions      ranges → sub-ranges
 
-All of it rests on one rule of the log: the same range of offsets of the same epoch always gives the
-same rows. A task that is run again, or a batch that is replayed, reads what it read before.
+All of it relies on one rule of the log: the same range of offsets of the same epoch always gives
+the same rows. A task that is run again, or a batch that is replayed, reads what it read before.
 
-A log that is new to a running query (a server that was added, or an epoch that the user lets it go
-on with) *enters* it: the batch at hand ends where that log begins for the query, and reads nothing
-of it; the next one starts there. So where it begins is in the checkpoint before a row of it is
-read. A server that is no longer named keeps its position, for it may come back.
+A log that is new to a running query (a server that was added, or an epoch with which the user lets
+it continue) *enters* it: the current batch ends where that log begins for the query, and reads
+nothing of it; the next one starts there. So its begin is in the checkpoint before a row of it is
+read. A server that is no longer named keeps its position, because it may come back.
 
-What is peculiar to Spark's Python API here: options arrive as text; readers and ranges are pickled;
-`initialOffset` is asked more than once (`penstock.spark.initial_offsets`); after a restart Spark may ask for a
-range that was planned in an earlier run. `commit` is a hint that comes late or never: it is not
-used. How far a query is, which a group tells the brokers, `latestOffset` learns
+Peculiarities of Spark's Python API: options arrive as text; readers and ranges are pickled;
+`initialOffset` is called more than once (`penstock.spark.initial_offsets`); after a restart Spark
+may ask for a range that was planned in an earlier run. `commit` comes late or never: it is not
+used. `latestOffset` finds the progress of a query, which a group reports to the brokers
 (`penstock.spark.groups`). A query with timers runs batches without data, but the first one of a
 run only when a position changes: `batchAtStart` counts the starts in it.
 """
@@ -44,9 +44,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, PenstockError
-from penstock.spark.brokers import Brokers, connect, in_front
+from penstock.spark.brokers import Brokers, connect, server_prefix
 from penstock.spark.groups import Group
-from penstock.spark.initial_offsets import pinned
+from penstock.spark.initial_offsets import pinned_offset
 from penstock.spark.offsets import (
     BEHIND,
     ONLY,
@@ -56,7 +56,7 @@ from penstock.spark.offsets import (
     check_selection,
 )
 from penstock.spark.options import SourceOptions, parse_options
-from penstock.spark.pushdown import Bounds, Pushed, QuietPushFilters, push
+from penstock.spark.pushdown import Bounds, PushedFilters, QuietPushFilters, push_down
 from penstock.spark.range_limits import moves
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
@@ -89,31 +89,31 @@ class PenstockDataSource(DataSource):
         return "penstock"
 
     def schema(self) -> StructType:
-        """The columns, unless the user chooses some with `.schema(…)`."""
-        options = parse_options(self.options)  # a mistake is told before anything runs
+        """Return the columns, unless the user chooses some with `.schema(…)`."""
+        options = parse_options(self.options)  # a mistake is reported before anything runs
         return offered_schema(include_properties=options.include_properties)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """The reader behind `spark.read`."""
+        """Return the reader behind `spark.read`."""
         options = parse_options(self.options)
         options.check_batch()
         return BatchReader(options, choose_columns(schema, self.schema()))
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802  # Spark's name
-        """The reader behind `spark.readStream`."""
+        """Return the reader behind `spark.readStream`."""
         options = parse_options(self.options)
         options.check_stream()
         return StreamReader(options, choose_columns(schema, self.schema()))
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """The writer behind `df.write`."""
+        """Return the writer behind `df.write`."""
         from penstock.spark.sink import BatchWriter
         from penstock.spark.sink_options import parse_sink_options
 
         return BatchWriter(schema, parse_sink_options(self.options, False), overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802  # Spark's name
-        """The writer behind `df.writeStream`."""
+        """Return the writer behind `df.writeStream`."""
         from penstock.spark.sink import StreamWriter
         from penstock.spark.sink_options import parse_sink_options
 
@@ -121,7 +121,8 @@ class PenstockDataSource(DataSource):
 
 
 class Range(InputPartition):
-    """The rows one task reads: offsets `start` to `end` (excluded) of `epoch`, from a service."""
+    """The rows that one task reads: offsets `start` to `end` (excluded) of `epoch`, from a
+    service."""
 
     def __init__(self, address: str, epoch: str, start: int, end: int) -> None:
         super().__init__(None)
@@ -132,20 +133,20 @@ class Range(InputPartition):
 
 
 class RangeReader:
-    """The base of both readers. It is pickled, so connections are made where they are used."""
+    """The base of both readers. It is pickled, so it connects where it is used."""
 
     task_offsets_min = 1
-    """Fewer are not worth a task of their own."""
+    """The least offsets that are worth a task of their own."""
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
         self._options = options
         self._columns = columns
-        self._pushed = Pushed(topics=options.topics)
+        self._pushed = PushedFilters(topics=options.topics)
         self._brokers = Brokers(options)
         self._told: set[str] = set()  # warnings
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one `Range`."""
+        """Yield the rows of one `Range`."""
         if not isinstance(partition, Range) or partition.start >= partition.end:
             return
         ranges = [(partition.start, partition.end)]
@@ -164,31 +165,31 @@ class RangeReader:
                         until_us=self._pushed.until_us,
                     )
                 except EpochMismatch as error:  # since the batch was planned
-                    self._lose(error, _ACCEPT_EPOCH)
+                    self._accept_loss(error, _ACCEPT_EPOCH)
                     return
                 except OffsetOutOfRange as error:  # before any row arrived: retention, or a hole
                     log = client.offsets(self._options.stream)
                     left = without(max(start, min(log.earliest, end)), end, log.given_up)
                     if left == [(start, end)]:
                         raise
-                    self._lose(error, _ACCEPT)
+                    self._accept_loss(error, _ACCEPT)
                     ranges = left + ranges
 
     def _after_retention(self, server: str, position: LogPosition, log: StreamOffsets) -> int:
-        """The offset, or the log's beginning where rows are gone and the user accepts the loss."""
+        """Return the offset, or the log's begin if rows are gone and the user accepts the loss."""
         if position.offset >= log.earliest:
             return position.offset
-        self._lose(
+        self._accept_loss(
             OffsetOutOfRange(
-                f"{in_front(server)}the offsets {position.offset} to {log.earliest - 1} were not"
-                " read before retention removed them from the log"
+                f"{server_prefix(server)}the offsets {position.offset} to {log.earliest - 1} were"
+                " not read before retention removed them from the log"
             ),
             _ACCEPT,
         )
         return log.earliest
 
-    def _lose(self, loss: PenstockError, remedy: str) -> None:
-        """Raise it, or go on with a warning where the user accepts that rows are not read."""
+    def _accept_loss(self, loss: PenstockError, remedy: str) -> None:
+        """Raise the loss, or continue with a warning if the user accepts it."""
         if self._options.fail_on_data_loss:
             raise type(loss)(f"{loss}; {remedy}") from loss
         if str(loss) not in self._told:
@@ -199,7 +200,7 @@ class RangeReader:
         return Range(self._options.servers[server], epoch, start, end)
 
     def _split(self, ranges: Iterable[Range]) -> list[InputPartition]:
-        """The same rows in as many ranges as there are to be tasks, none of them empty."""
+        """Return the same rows in a range for each task, none of them empty."""
         options = self._options
         ranges = [part for part in ranges if part.start < part.end]
         counts = count_parts(
@@ -223,7 +224,7 @@ class BatchReader(RangeReader, DataSourceReader):
         self.pushFilters = QuietPushFilters(self._push)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges from where the query starts to where it ends, split."""
+        """Return the ranges from the start to the end of the query, split into tasks."""
         ranges = []
         for server, log in self._brokers.logs().items():
             start = self._brokers.find(server, self._options.starting[server], log)
@@ -231,8 +232,8 @@ class BatchReader(RangeReader, DataSourceReader):
             first = self._after_retention(server, start, log)
             if first > end.offset:
                 raise ConfigError(
-                    f"{in_front(server)}the range ends at offset {end.offset}, before it starts at"
-                    f" {first}"
+                    f"{server_prefix(server)}the range ends at offset {end.offset}, before it"
+                    f" starts at {first}"
                 )
             spans = self._wanted(server, log, Bounds(first, end.offset))
             ranges += [self._range(server, log.epoch, *span) for span in spans]
@@ -240,11 +241,11 @@ class BatchReader(RangeReader, DataSourceReader):
         return self._split(ranges)
 
     def _push(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._pushed, left = push(self._pushed, filters)
+        self._pushed, left = push_down(self._pushed, filters)
         return left
 
     def _wanted(self, server: str, log: StreamOffsets, span: Bounds) -> list[tuple[int, int]]:
-        """The parts of a range that may have rows which the query's filters let through."""
+        """Return the parts of a range that may have rows which pass the query's filters."""
         pushed = self._pushed
         span = span.cut(pushed.offsets.low, pushed.offsets.high)
         times = pushed.times_us
@@ -261,7 +262,8 @@ class BatchReader(RangeReader, DataSourceReader):
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads the logs as they grow.
 
-    Held by the planner for the life of the query; copies of it, which only `read`, go to executors.
+    The planner holds it for the life of the query; copies of it, which only `read`, go to
+    executors.
     """
 
     def __init__(self, options: SourceOptions, columns: list[str]) -> None:
@@ -274,40 +276,38 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
                 for server in options.servers
             }
         self._initial: Position | None = None
-        self._target: Mapping[str, LogPosition] = {}  # where Trigger.AvailableNow stops
+        self._target: Mapping[str, LogPosition] = {}  # the end of Trigger.AvailableNow
         self._planned: Mapping[str, LogPosition] = {}  # the end of the last batch
-        self._starts = 0  # of the query, with this one; known once the first batch is planned
+        self._starts = 0  # of the query, this one included; known once the first batch is planned
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return where a query without history begins; the same answer for as long as it has
-        none."""
+        """Return the begin of a query without history; always the same until it has one."""
         if self._initial is None:
             starts = {server: self._start_of(server) for server in self._options.servers}
             self._initial = Position(starts, selection=self._selection)
         return self._initial.to_spark()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """`maxOffsetsPerTrigger`."""
+        """Return the limit of `maxOffsetsPerTrigger`."""
         limit = self._options.offsets_per_trigger_max
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """Fix where Trigger.AvailableNow stops: at what is there now."""
+        """Fix the end of Trigger.AvailableNow: the present ends of the logs."""
         self._target = _ends(self._brokers.logs())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return how far the next batch goes: what is committed, within the limit and the
-        target."""
+        """Return the end of the next batch: what is committed, within the limit and the target."""
         logs = self._brokers.logs()
-        position = self._understand(start, logs)
+        position = self._read_position(start, logs)
         after = dict(position.logs)
         backlogs = {}
         for server, log in logs.items():
             here = position.logs.get(server)
             if here is None:
                 after[server] = self._start_of(server)
-            elif self._is_of(server, here, log):
-                backlogs[server] = self._goal(server, here, log) - here.offset
+            elif self._is_same_log(server, here, log):
+                backlogs[server] = self._end_of_batch(server, here, log) - here.offset
                 if server in self._groups:
                     self._groups[server].renew(self._brokers.client(server), here)
             else:
@@ -322,8 +322,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return Position(after, starts, self._selection).to_spark()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802  # Spark's name
-        """The ends of the logs and how far the query is behind them, for its progress; None while a
-        service is away."""
+        """Return the ends of the logs and the query's lag, for its progress; None if a service is
+        away."""
         try:
             ends = _ends(self._brokers.logs(connect_timeout_s=0))
         except PenstockError:
@@ -337,15 +337,15 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         return {**Position(ends).to_spark(), **known}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges of one batch, split. It may have been planned in an earlier run."""
+        """Return the ranges of one batch, split. It may have been planned in an earlier run."""
         logs = self._brokers.logs()
-        first, last = self._understand(start, logs), self._understand(end, logs)
+        first, last = self._read_position(start, logs), self._read_position(end, logs)
         ranges = []
         for server, log in logs.items():
             here, there = first.logs.get(server), last.logs.get(server)
             if here is None or there is None or here.epoch != there.epoch:
                 continue  # its log enters with this batch, or a later one
-            if here.offset < there.offset and self._is_of(server, here, log):
+            if here.offset < there.offset and self._is_same_log(server, here, log):
                 begin = min(self._after_retention(server, here, log), there.offset)
                 ranges.append(self._range(server, log.epoch, begin, there.offset))
         return self._split(ranges)
@@ -355,24 +355,24 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._brokers.close()
 
     def _start_of(self, server: str) -> LogPosition:
-        """Where the query begins in the log of a server that is new to it."""
+        """Return the begin of the query in the log of a server that is new to it."""
         options = self._options
         wanted = options.starting[server]
         group = self._groups.get(server)
 
         def find() -> LogPosition:
             position = self._brokers.find(server, wanted, self._brokers.log(server))
-            if group is not None and moves(wanted):  # the broker remembers what it meant at first
+            if group is not None and moves(wanted):  # the broker remembers the first answer
                 return group.begin(self._brokers.client(server), position)
             return position
 
         if options.checkpoint is None:
             return find()
         source = "|".join((options.servers[server], options.stream, *options.topics))
-        return pinned(options.checkpoint, source, find)
+        return pinned_offset(options.checkpoint, source, find)
 
-    def _understand(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:
-        """The position in a checkpoint, for the servers that the query has now."""
+    def _read_position(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:
+        """Return the position in a checkpoint, for the servers that the query has now."""
         position = Position.from_spark(fields)
         check_selection(position, self._selection)
         position = position.named({server: log.epoch for server, log in logs.items()})
@@ -389,7 +389,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
                 " give servers again"
             )
         if others:
-            self._lose(
+            self._accept_loss(
                 OffsetOutOfRange(
                     f"the checkpoint was also made for {', '.join(sorted(others))}, and servers no"
                     " longer names it: what came there since is not read"
@@ -398,21 +398,21 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             )
         return position
 
-    def _is_of(self, server: str, position: LogPosition, log: StreamOffsets) -> bool:
-        """Whether the log is the one that the position was in; where not, its rows are lost."""
+    def _is_same_log(self, server: str, position: LogPosition, log: StreamOffsets) -> bool:
+        """Return whether the log is that of the position; if not, its rows are lost."""
         try:
             check_epoch(position, log.epoch)
         except EpochMismatch as error:
-            self._lose(EpochMismatch(f"{in_front(server)}{error}"), _ACCEPT_EPOCH)
+            self._accept_loss(EpochMismatch(f"{server_prefix(server)}{error}"), _ACCEPT_EPOCH)
             return False
         return True
 
-    def _goal(self, server: str, here: LogPosition, log: StreamOffsets) -> int:
-        """How far the query may go in a log now."""
+    def _end_of_batch(self, server: str, here: LogPosition, log: StreamOffsets) -> int:
+        """Return the offset in a log up to which the query may go now."""
         if here.offset > log.latest:
             raise OffsetOutOfRange(
-                f"{in_front(server)}the query stands at offset {here.offset}, and the log ends at"
-                f" {log.latest}: messages that were read are missing from it"
+                f"{server_prefix(server)}the query stands at offset {here.offset}, and the log"
+                f" ends at {log.latest}: messages that were read are missing from it"
             )
         target = self._target.get(server)
         if target is None or target.epoch != log.epoch:

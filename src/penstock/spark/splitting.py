@@ -1,6 +1,6 @@
-"""How much of each log a batch takes, and how its ranges are split into tasks.
+"""Divides a batch: how much of each log it takes, and how its ranges are split into tasks.
 
-Both as Spark's Kafka source does it, with a log in place of a partition of Kafka.
+Both work as in Spark's Kafka source, with a log in place of a partition of Kafka.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 
 def shares(backlogs: Mapping[str, int], limit: int | None) -> dict[str, int]:
-    """How many offsets of each log come next, in proportion to what waits in it.
+    """Return how many offsets of each log come next, in proportion to its backlog.
 
     Args:
-        backlogs: offsets that wait, by log.
-        limit: most of them, or None for all. A log where something waits gives one at least, so
-            there may be more by as many as there are logs.
+        backlogs: the unread offsets, by log.
+        limit: the most offsets, or None for all. A log with a backlog gives at least one, so the
+            result may exceed it by the number of logs.
     """
     waiting = sum(backlogs.values())
     if limit is None or waiting <= limit:
@@ -29,13 +29,13 @@ def shares(backlogs: Mapping[str, int], limit: int | None) -> dict[str, int]:
 def count_parts(
     sizes: Sequence[int], parts_min: int, size_max: int | None, size_min: int = 1
 ) -> list[int]:
-    """Into how many parts each range is to be split.
+    """Return the number of parts of each range.
 
     Args:
-        sizes: of the ranges, in offsets, 1 or more.
-        parts_min: all parts together, about; a range has one at least.
-        size_max: of each part, or None for no limit.
-        size_min: a part that would be smaller is not made; it goes before `parts_min`.
+        sizes: those of the ranges, in offsets, 1 or more.
+        parts_min: the approximate number of all parts; a range has at least one.
+        size_max: that of each part, or None for no limit.
+        size_min: smaller parts are not made; it overrides `parts_min`.
     """
     total = sum(sizes)
     return [
@@ -50,6 +50,6 @@ def count_parts(
 
 
 def split_range(start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Ranges that together cover `start` to `end` (excluded), as even as can be."""
+    """Return ranges that together cover `start` to `end` (excluded), as even as possible."""
     bounds = [start + (end - start) * part // parts for part in range(parts + 1)]
     return list(itertools.pairwise(bounds))

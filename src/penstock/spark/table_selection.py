@@ -1,4 +1,4 @@
-"""The tables that a configuration declares, by their names."""
+"""Selects tables of a configuration by their names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.spark.tables.declared import DeclaredTable
 AnyTable = DeclaredTable | DerivedTable
 
 
-def chosen_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
-    """The tables of these names; all, where none is named: declared ones, then derived ones.
+def select_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
+    """Return the tables of these names; all, if no name is given: declared ones, then derived.
 
     Raises:
-        ConfigError: there is none of a name, or a declaration cannot be used.
+        ConfigError: there is no table of a name, or a declaration cannot be used.
     """
     declared = {table.name: table for table in settings.tables.declared}
     derived = {table.name: table for table in settings.tables.derived}
@@ -43,13 +43,13 @@ def chosen_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
 
 
 def _places(table: AnyTable) -> list[Path]:
-    """The directories that a table writes to."""
+    """Return the directories to which a table writes."""
     dead = [table.dead_letters_path] if isinstance(table, DeclaredTable) else []
     return [table.path, *dead]
 
 
 def _check_places(tables: Sequence[AnyTable]) -> None:
-    """Refuse tables that would write into each other, or have one name in the catalog."""
+    """Refuse tables that would write into each other, or have the same name in the catalog."""
     owners: dict[Path | str, str] = {}
 
     def claim(place: Path | str, name: str) -> None:

@@ -1,7 +1,7 @@
-"""Topic filters as one text: the option `topics`, and what a table says that it holds.
+"""Topic filters as one text: for the option `topics`, and for a table's description.
 
 plant/+/temperature,alarms/#      filters with commas between
-["plant/a,b/+"]                   a JSON list, for a comma is a character of topics, too
+["plant/a,b/+"]                   a JSON list, because topics may contain commas
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from penstock.stream.requests import bad_filter
 
 
 def parse_topics(text: str) -> tuple[str, ...]:
-    """The filters of a text; none for an empty one.
+    """Return the filters in a text; none for an empty one.
 
     Raises:
-        ConfigError: one of them is no MQTT topic filter.
+        ConfigError: one of them is not an MQTT topic filter.
     """
     filters = _listed(text)
     if filters is None:
@@ -29,7 +29,7 @@ def parse_topics(text: str) -> tuple[str, ...]:
 
 
 def topics_text(topics: Sequence[str]) -> str:
-    """Filters as `parse_topics` reads them."""
+    """Return filters as a text for `parse_topics`."""
     plain = ",".join(topics)
     if plain and parse_topics(plain) != tuple(topics):
         return json.dumps(list(topics), ensure_ascii=False)
@@ -37,7 +37,7 @@ def topics_text(topics: Sequence[str]) -> str:
 
 
 def selection_text(stream: str, topics: Sequence[str]) -> str:
-    """Which messages are taken, in words: those of a stream, or of some topics of it.
+    """Describe in words the selected messages: those of a stream, or of some topics of it.
 
     Args:
         stream: its name.
@@ -48,7 +48,7 @@ def selection_text(stream: str, topics: Sequence[str]) -> str:
 
 
 def _listed(text: str) -> tuple[str, ...] | None:
-    """The items of a JSON list of texts; None for any other text."""
+    """Return the items of a JSON list of texts; None for any other text."""
     try:
         found = json.loads(text) if text.lstrip().startswith("[") else None
     except ValueError:

@@ -1,12 +1,12 @@
-"""The Python that Spark starts on this machine: planners of queries, and workers of tasks.
+"""The Python that Spark starts on this machine, for planners of queries and workers of tasks.
 
-Spark puts its pyspark.zip in front of what PYTHONPATH says. Modules in a zip are compiled anew in
-every process, for there is no place for what was compiled: about a second of CPU time for each
-planner and worker. Where PySpark is installed as a package, as it is for who starts Spark from
+Spark puts its pyspark.zip in front of PYTHONPATH. Modules in a zip are compiled again in
+every process, because there is no place to cache the result: about a second of CPU time for each
+planner and worker. If PySpark is installed as a package, as it is when Spark is started from
 Python, its modules are there, compiled; so a script takes the zip out of PYTHONPATH and starts the
 very Python that runs this.
 
-A Spark that is elsewhere (SPARK_HOME) brings its own PySpark, and keeps it.
+A Spark elsewhere (SPARK_HOME) brings its own PySpark, and uses it.
 
 Workers of a cluster are other machines, which have no such script: they get their own Python.
 """
@@ -33,7 +33,7 @@ PYTHONPATH=${{PYTHONPATH#*/pyspark.zip:*/py4j-*-src.zip:}} exec {python} "$@"
 
 
 def worker_python(master: str) -> str:
-    """What PYSPARK_PYTHON is to be for a master URL; it may write a script."""
+    """Return PYSPARK_PYTHON for a master URL; this may write a script."""
     package = Path(pyspark.__file__).parent
     is_installed = package.parent in map(Path, site.getsitepackages())
     is_its_own = Path(os.environ.get("SPARK_HOME", package)) == package
@@ -45,6 +45,6 @@ def worker_python(master: str) -> str:
         path = private_directory() / f"python-{fingerprint}"
         if not path.exists():
             write_script(path, script)
-    except (OSError, RuntimeError):  # no home, or none to write to: it works, and starts slower
+    except (OSError, RuntimeError):  # no writable home: it works, but starts slower
         return sys.executable
     return str(path) if os.access(path, os.X_OK) else sys.executable

@@ -1,4 +1,4 @@
-"""How the process of the stream service learns that it should stop."""
+"""The stop signal of the stream service's process: SIGTERM, SIGINT, or the end of its input."""
 
 from __future__ import annotations
 

@@ -392,7 +392,7 @@ def test_a_table_stays_with_the_version_that_it_began_with(
     later = {**SECOND, "fields": SECOND["fields"][:1]}
     new = registry.register("readings-value", json.dumps(later))
     messages = [("a/b", payload), ("a/b", avro(new, later, {"id": 2**40}))]
-    parts = table.sorting(sample(messages))
+    parts = table.split(sample(messages))
     assert [(row["id"], row["temp_c"]) for row in parts[ROWS].to_pylist()] == [(1, 21.5)]
     assert parts[DEAD_LETTERS].num_rows == 1  # it has no temp_c, and that no default
     assert DeclaredTable(definition, tmp_path).schema.names[-2:] == ["id", "date"]

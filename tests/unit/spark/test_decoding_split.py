@@ -49,7 +49,7 @@ def messages(*found: tuple[str, bytes], columns: dict[str, list[Any]] | None = N
 
 
 def test_a_message_becomes_a_row_with_its_levels_or_a_dead_letter_with_the_reason() -> None:
-    parts = declared().sorting(
+    parts = declared().split(
         messages(("plant/a/1/temp", b"21.5"), ("plant/a/one/temp", b"x"), ("plant/b/2/temp", b""))
     )
     assert [(row["offset"], row["line"], row["machine"], row["value"]) for row in
@@ -64,7 +64,7 @@ def test_a_message_becomes_a_row_with_its_levels_or_a_dead_letter_with_the_reaso
 def test_a_message_has_several_rows_or_none() -> None:
     table = declared(decoder={"kind": "json", "many": True, "columns": {"v": "int"}})
     payloads = (b'[{"v": 1}, {"v": 2}]', b"[]", b"?", b'[{"v": 3}]')
-    parts = table.sorting(messages(*(("plant/a/1/temp", payload) for payload in payloads)))
+    parts = table.split(messages(*(("plant/a/1/temp", payload) for payload in payloads)))
     assert [(row["offset"], row["v"]) for row in parts[ROWS].to_pylist()] == [
         (10, 1), (10, 2), (13, 3),
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_text_that_is_too_long_for_the_name_of_a_directory_is_no_partition() -
         ("plant/a/1/temp", b'[{"site": "s"}, {"site": "%s"}]' % ("ü" * 34).encode()),
         (f"plant/{'x' * 200}/1/temp", b'[{"site": "%s"}, {}]' % fits.encode()),
     ]
-    parts = table.sorting(messages(*found))
+    parts = table.split(messages(*found))
     assert parts[ROWS].column("offset").to_pylist() == [12, 12]
     assert parts[DEAD_LETTERS].column("offset").to_pylist() == [10, 11]
     assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken", "broken"]
@@ -106,14 +106,14 @@ def test_a_long_topic_is_not_repeated_to_gigabytes() -> None:
     table = declared(topics="plant/{line}/{rest:#}", decoder=decoder)
     long = "plant/a/" + "x" * 60_000
     found = messages((long, b"[{}, {}]"), (long, b"[%s]" % b",".join([b"{}"] * 20_000)))
-    parts = table.sorting(found)
+    parts = table.split(found)
     assert parts[ROWS].column("offset").to_pylist() == [10, 10]
     (dead,) = parts[DEAD_LETTERS].to_pylist()
     assert (dead["offset"], dead["kind"]) == (11, "broken")
     assert dead["reason"] == "20000 rows would repeat the topic, 60008 bytes."
     parts = declared(
         topics="plant/{line}/{rest:#}", decoder=decoder, metadata=["received_at", "client_id"]
-    ).sorting(found)
+    ).split(found)
     (dead,) = parts[DEAD_LETTERS].to_pylist()
     assert dead["reason"] == "20000 rows would repeat the topic and the client_id, 60016 bytes."
 
@@ -123,7 +123,7 @@ def test_a_repeat_is_the_one_that_comes_within_the_time_after_one_that_landed() 
     topics = [("plant/a/1/temp", b"1")] * 6
     ids = ["x", "x", "y", None, "x", None]
     seen = [None, None, NOON, None, None, NOON]
-    parts = table.sorting(messages(*topics, columns={MESSAGE_ID: ids, SEEN_AT: seen}))
+    parts = table.split(messages(*topics, columns={MESSAGE_ID: ids, SEEN_AT: seen}))
     assert parts[ROWS].column("offset").to_pylist() == [10, 13, 14, 15]
     assert parts[ROWS].column(MESSAGE_ID).to_pylist() == ["x", None, "x", None]
     assert [(row["offset"], row["kind"], row["reason"]) for row in
@@ -137,7 +137,7 @@ def test_a_broken_message_does_not_count_as_landed() -> None:
     table = declared(repeats={"user_property": "id"})
     found = messages(("plant/a/bad/temp", b"1"), ("plant/a/1/temp", b"1"),
                      columns={MESSAGE_ID: ["x", "x"], SEEN_AT: [None, None]})  # fmt: skip
-    parts = table.sorting(found)
+    parts = table.split(found)
     assert parts[ROWS].column("offset").to_pylist() == [11]
     assert parts[DEAD_LETTERS].column("kind").to_pylist() == ["broken"]
 
@@ -159,7 +159,7 @@ def test_the_id_of_a_message_is_in_its_first_row() -> None:
     table = declared(decoder=decoder, repeats={"column": "id"})
     payloads = (b'{"id": 7}', b"?", b"{}")
     found = messages(*(("plant/a/1/temp", payload) for payload in payloads))
-    assert table.sorting.identified(found).to_pylist() == ["7", None, None]
+    assert table.split.identified(found).to_pylist() == ["7", None, None]
 
 
 def test_the_id_of_a_message_is_in_a_user_property() -> None:
@@ -171,7 +171,7 @@ def test_the_id_of_a_message_is_in_a_user_property() -> None:
     position = found.schema.get_field_index("properties")
     found = found.set_column(position, "properties", properties)
     table = declared(repeats={"user_property": "id"})
-    assert table.sorting.identified(found).to_pylist() == ["x-7", None]
+    assert table.split.identified(found).to_pylist() == ["x-7", None]
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_declaration_that_contradicts_itself_is_refused_in_one_sentence(
 
 
 def test_it_looks_only_at_the_columns_that_rows_and_dead_letters_need() -> None:
-    sorting = declared(metadata=["client_id"]).sorting
+    sorting = declared(metadata=["client_id"]).split
     assert sorting.columns == ["epoch", "offset", "received_at", "topic", "payload", "client_id"]
     found = messages(("plant/a/1/temp", b"21.5"), ("plant/a/one/temp", b"x"))
     parts = sorting(found.select(sorting.columns))

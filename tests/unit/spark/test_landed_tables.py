@@ -193,7 +193,7 @@ def test_a_column_gets_a_wider_type_where_the_format_lets_it(
     assert files is not None
     partitions = {file.partition for file in files}
     groups = [[one.path for one in files if one.partition == each] for each in partitions]
-    assert wider.tend(groups, 1)
+    assert wider.compact(groups, 1)
     assert [row["celsius"] for row in read(kind, wider)] == expected
     wider.replace(Span(EPOCH, 1, 4), [])
     assert [row["celsius"] for row in read(kind, wider)] == [values[0], *[values[1]] * 2]
@@ -405,7 +405,7 @@ def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) ->
     for n in range(2):
         land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
     paths = [[file["path"] for file in files_of(DeltaTable(table.path))]]
-    assert table.tend(paths, 10)
+    assert table.compact(paths, 10)
     assert all(path.is_file() for path in table.recent_files(timedelta.max))
     table.replace(Span(EPOCH, 0, 2), [])
     assert offsets("delta", table) == [2, 3, 4, 5]

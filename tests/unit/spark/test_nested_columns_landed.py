@@ -74,7 +74,7 @@ def land(table: DeclaredTable, batch_id: int) -> None:
     selection = Selection(EPOCH, "messages", (table.topic_filter,))
     opened.prepare(selection)
     start = batch_id * len(DOCUMENTS)
-    rows = table.sorting(messages(start))[ROWS]
+    rows = table.split(messages(start))[ROWS]
     files = list(write_files({ROWS: opened.layout}, f"part-{batch_id}", [{ROWS: rows}]))
     opened.commit(Batch("query-1", batch_id, selection), files, start, start + len(DOCUMENTS))
 
@@ -121,7 +121,7 @@ def test_every_reader_finds_the_same_nested_values(
     wanted = [
         {name: plain(row[name]) for name in ("offset", *COLUMNS)}
         for start in (0, len(DOCUMENTS))
-        for row in table.sorting(messages(start))[ROWS].to_pylist()
+        for row in table.split(messages(start))[ROWS].to_pylist()
     ]
     assert wanted[0]["place"] == {"line": "a", "level": 3, "at": AT}
     assert wanted[3]["place"] == {"line": None, "level": None, "at": None}

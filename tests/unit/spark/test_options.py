@@ -8,7 +8,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.spark.options import parse_options
-from penstock.spark.range_limits import AtTime, WantedOffset, parse_time
+from penstock.spark.range_limits import AtTime, SpecificOffset, parse_time
 from penstock.stream.credentials import Credentials
 
 TOKEN = "0123456789abcdef"
@@ -44,7 +44,7 @@ def test_the_case_of_names_does_not_matter() -> None:
     }
     found = parse_options(options)
     assert (found.servers, found.topics) == ({"": "broker:8815"}, ("a/#", "b/+"))
-    assert (found.starting, found.ending) == ({"": "latest"}, {"": WantedOffset(7)})
+    assert (found.starting, found.ending) == ({"": "latest"}, {"": SpecificOffset(7)})
     assert (found.offsets_per_trigger_max, found.partition_offsets_max) == (100, 10)
     assert not found.fail_on_data_loss
     assert not found.include_properties
@@ -55,13 +55,13 @@ def test_several_brokers_each_have_their_position() -> None:
     wanted = '{"two:2": {"0": -1}, "one:1": {"0": 5, "epoch": "e"}}'
     found = parse_options({**TWO, "startingOffsets": wanted})
     assert found.servers == {"one:1": "one:1", "two:2": "two:2"}
-    assert found.starting == {"one:1": WantedOffset(5, "e"), "two:2": "latest"}
+    assert found.starting == {"one:1": SpecificOffset(5, "e"), "two:2": "latest"}
     assert parse_options(TWO).ending == {"one:1": "latest", "two:2": "latest"}
 
 
 def test_a_position_of_a_query_can_be_given_as_it_is() -> None:
     told = '{"0": 7, "epoch": "e", "selection": "stream messages, all topics", "starts": 2}'
-    assert parse_options({"startingOffsets": told}).starting == {"": WantedOffset(7, "e")}
+    assert parse_options({"startingOffsets": told}).starting == {"": SpecificOffset(7, "e")}
 
 
 def test_minus_two_is_earliest_and_minus_one_latest_as_for_kafka() -> None:

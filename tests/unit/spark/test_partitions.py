@@ -155,7 +155,7 @@ def test_an_iceberg_table_by_transforms_is_read_by_others_and_passes_over_files(
     groups: dict[Any, list[str]] = {}
     for file in live:
         groups.setdefault(file.partition, []).append(file.path)
-    assert again.tend([paths for paths in groups.values() if len(paths) > 1], 10)
+    assert again.compact([paths for paths in groups.values() if len(paths) > 1], 10)
     assert len(again.live_files() or []) == len(groups) < len(live)
     loaded.refresh()
     assert polars.scan_iceberg(loaded).collect().sort("offset").to_arrow().num_rows == 180

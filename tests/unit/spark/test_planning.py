@@ -144,7 +144,7 @@ def test_topics_changed_under_a_checkpoint_are_refused_and_both_are_named(
     for options in ({"topics": "c/#"}, {"topics": ""}, {"topics": "a/#,b/#", "stream": "other"}):
         other = reader(*addresses, **options)
         with pytest.raises(ConfigError, match="was made for stream messages, topics a/#,b/#, and"):
-            other._understand(end, {})  # a batch that was planned before, and next
+            other._read_position(end, {})  # a batch that was planned before, and next
         other.stop()
     older = {name: value for name, value in end.items() if name != "selection"}
     upgraded = reader(*addresses, topics="c/#")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.unit.spark.test_sorting import declared, messages
 
 from penstock.decoding.api import Decoded, Decoder, make_decoder
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import check_writable
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.decoding_split import Sorting
+from penstock.spark.tables.decoding_split import DecodingSplit
 from penstock.spark.tables.poison import REASON_CHARACTERS_MAX, each_part, reason_of
+from tests.unit.spark.test_decoding_split import declared, messages
 
 NUMBERS: dict[str, Any] = {"kind": "json", "columns": {"v": {"type": "int", "path": "$"}}}
 
@@ -36,7 +36,7 @@ class Fragile:
         return self._decoder.decode(payloads, topics)
 
 
-class FragileSorting(Sorting):
+class FragileSorting(DecodingSplit):
     """That of a table whose decoder is fragile."""
 
     def __init__(self, table: DeclaredTable, error: Exception) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.spark.options import parse_options
-from penstock.spark.pushdown import TOPICS_MAX, Bounds, Pushed, push
+from penstock.spark.pushdown import TOPICS_MAX, Bounds, PushedFilters, push_down
 from penstock.spark.source import BatchReader
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX
 
@@ -49,7 +49,7 @@ def second(n: int) -> datetime:
     ],
 )
 def test_bounds_of_offsets_are_taken_over(filters: list[Filter], low: int, high: int) -> None:
-    pushed, left = push(Pushed(), filters)
+    pushed, left = push_down(PushedFilters(), filters)
     assert pushed.offsets == Bounds(low, high)
     assert left == []
 
@@ -57,13 +57,15 @@ def test_bounds_of_offsets_are_taken_over(filters: list[Filter], low: int, high:
 def test_bounds_of_times_are_taken_over_to_the_microsecond() -> None:
     exact = datetime(2026, 11, 25, 18, 0, 0, 1, UTC)
     since = GreaterThanOrEqual(AT, second(100))
-    pushed, left = push(Pushed(), [since, LessThan(AT, exact)])
+    pushed, left = push_down(PushedFilters(), [since, LessThan(AT, exact)])
     assert pushed.since_us == 100_000_000
     assert pushed.until_us == 1_795_629_600_000_001
     assert left == []
-    assert not Pushed().has_times
-    assert (Pushed().since_us, Pushed().until_us) == (None, None)
-    assert push(Pushed(), [GreaterThan(AT, second(-5))])[0].times_us == Bounds(0, TIME_US_MAX)
+    assert not PushedFilters().has_times
+    assert (PushedFilters().since_us, PushedFilters().until_us) == (None, None)
+    assert push_down(PushedFilters(), [GreaterThan(AT, second(-5))])[0].times_us == Bounds(
+        0, TIME_US_MAX
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,16 +93,16 @@ def test_bounds_of_times_are_taken_over_to_the_microsecond() -> None:
     ],
 )
 def test_what_the_log_cannot_do_is_left_to_spark(one: Filter) -> None:
-    assert push(Pushed(), [one]) == (Pushed(), [one])
+    assert push_down(PushedFilters(), [one]) == (PushedFilters(), [one])
 
 
 def test_a_part_of_a_filter_narrows_what_is_read_and_is_left_to_spark_too() -> None:
     some = In(OFFSET, (3, 900))
-    assert push(Pushed(), [some]) == (Pushed(offsets=Bounds(3, 901)), [some])
+    assert push_down(PushedFilters(), [some]) == (PushedFilters(offsets=Bounds(3, 901)), [some])
     prefix = StringStartsWith(TOPIC, "plant/1/te")
-    assert push(Pushed(), [prefix]) == (Pushed(topics=("plant/1/#",)), [prefix])
-    chosen = Pushed(topics=("plant/#",))
-    assert push(chosen, [prefix]) == (chosen, [prefix])
+    assert push_down(PushedFilters(), [prefix]) == (PushedFilters(topics=("plant/1/#",)), [prefix])
+    chosen = PushedFilters(topics=("plant/#",))
+    assert push_down(chosen, [prefix]) == (chosen, [prefix])
 
 
 @pytest.mark.parametrize(
@@ -115,17 +117,20 @@ def test_a_part_of_a_filter_narrows_what_is_read_and_is_left_to_spark_too() -> N
 def test_topics_are_those_of_the_filter_and_of_the_option(
     chosen: tuple[str, ...], one: Filter, topics: tuple[str, ...], is_empty: bool
 ) -> None:
-    pushed, left = push(Pushed(topics=chosen), [one])
+    pushed, left = push_down(PushedFilters(topics=chosen), [one])
     assert (pushed.topics, pushed.is_empty, left) == (topics, is_empty, [])
 
 
 def test_what_is_never_null_need_not_be_looked_at() -> None:
-    assert push(Pushed(), [IsNotNull(name) for name in (OFFSET, AT, TOPIC)]) == (Pushed(), [])
+    assert push_down(PushedFilters(), [IsNotNull(name) for name in (OFFSET, AT, TOPIC)]) == (
+        PushedFilters(),
+        [],
+    )
 
 
 def test_no_topic_can_be_two_at_once() -> None:
     filters: list[Any] = [EqualTo(TOPIC, "a"), EqualTo(TOPIC, "b"), EqualTo(TOPIC, "b")]
-    assert push(Pushed(), filters)[0].is_empty
+    assert push_down(PushedFilters(), filters)[0].is_empty
 
 
 def test_pyspark_takes_the_reader_for_one_without_push_down_where_that_is_off() -> None:

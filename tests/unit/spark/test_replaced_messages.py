@@ -22,7 +22,7 @@ from penstock.spark.tables.api import (
 )
 from penstock.spark.tables.columns import DEAD_LETTER_SCHEMA, filled
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.landing_target import LandingPlace
+from penstock.spark.tables.landing_target import LandingTarget
 
 EPOCH = "20261121T000000-00000001"
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -30,15 +30,15 @@ SELECTION = Selection(EPOCH, "messages", ("plant/+/temp",))
 
 
 @pytest.fixture(params=["delta", "iceberg", "parquet"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> LandingPlace:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> LandingTarget:
     definition = TableDefinition.model_validate(
         {"name": "temps", "topics": "plant/+/temp", "format": request.param}
     )
     declared = DeclaredTable(definition, tmp_path)
-    return LandingPlace(declared.open(), declared.sorting)
+    return LandingTarget(declared.open(), declared.split)
 
 
-def files(place: LandingPlace, rows: list[int], dead: list[int]) -> list[NewFile]:
+def files(place: LandingTarget, rows: list[int], dead: list[int]) -> list[NewFile]:
     """What a pass has written that made rows of some offsets, and dead letters of others."""
     layouts = {ROWS: place.rows.layout}
     parts = {ROWS: filled(_of(rows), place.rows.layout.schema)}
@@ -60,7 +60,7 @@ def _of(offsets: list[int]) -> pa.Table:
     )
 
 
-def landed(place: LandingPlace, rows: list[int], dead: list[int]) -> None:
+def landed(place: LandingTarget, rows: list[int], dead: list[int]) -> None:
     found = files(place, rows, dead)
     batch, end = Batch("query-1", 0, SELECTION), max(rows + dead) + 1
     tables = {ROWS: place.rows, DEAD_LETTERS: place.dead_letters}
@@ -71,7 +71,7 @@ def landed(place: LandingPlace, rows: list[int], dead: list[int]) -> None:
             assert table.commit(batch, of_it, 0, end) is Outcome.LANDED
 
 
-def offsets(place: LandingPlace, name: str) -> list[int]:
+def offsets(place: LandingTarget, name: str) -> list[int]:
     table = place.rows if name == ROWS else place.dead_letters
     assert table is not None
     paths = table.recent_files(timedelta.max)
@@ -84,7 +84,7 @@ def offsets(place: LandingPlace, name: str) -> list[int]:
 
 @pytest.mark.parametrize("dead_before", [[], [1, 2]])
 def test_a_backfill_that_cannot_replace_rows_loses_no_message(
-    place: LandingPlace, monkeypatch: pytest.MonkeyPatch, dead_before: list[int]
+    place: LandingTarget, monkeypatch: pytest.MonkeyPatch, dead_before: list[int]
 ) -> None:
     """Offset 1 decodes now, 3 does so no longer; then another job is always faster."""
     landed(place, [n for n in range(5) if n not in dead_before], dead_before)
@@ -104,7 +104,7 @@ def test_a_backfill_that_cannot_replace_rows_loses_no_message(
     assert offsets(place, DEAD_LETTERS) == [2, 3]
 
 
-def test_dead_letters_that_all_decode_now_are_gone(place: LandingPlace) -> None:
+def test_dead_letters_that_all_decode_now_are_gone(place: LandingTarget) -> None:
     landed(place, [0], [1, 2])
     place.replace(Span(EPOCH, 0, 3), SELECTION, files(place, [0, 1, 2], []))
     assert offsets(place, ROWS) == [0, 1, 2]
@@ -112,7 +112,7 @@ def test_dead_letters_that_all_decode_now_are_gone(place: LandingPlace) -> None:
 
 
 def test_a_landing_that_makes_the_table_of_dead_letters_meanwhile(
-    place: LandingPlace, monkeypatch: pytest.MonkeyPatch
+    place: LandingTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     landed(place, list(range(8)), [])
     dead = place.dead_letters

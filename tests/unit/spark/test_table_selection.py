@@ -11,13 +11,13 @@ import pytest
 from penstock.cli.table_rows import print_rows, text_of
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
-from penstock.spark.table_selection import chosen_tables
+from penstock.spark.table_selection import select_tables
 
 
 def chosen(*tables: dict[str, Any], tables_dir: Path) -> list[str]:
     declared = [{"topics": "a/+", **table} for table in tables]
     settings = Settings.model_validate({"tables": {"dir": str(tables_dir), "declared": declared}})
-    return [table.definition.name for table in chosen_tables(settings, [])]
+    return [table.definition.name for table in select_tables(settings, [])]
 
 
 @pytest.mark.parametrize(

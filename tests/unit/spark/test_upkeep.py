@@ -22,7 +22,7 @@ from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
 from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
-from penstock.spark.tables.upkeep_record import read_upkept
+from penstock.spark.tables.upkeep_record import read_upkeep_record
 from tests.support.landed_tables import (
     BATCH_0,
     EPOCH,
@@ -74,7 +74,7 @@ def test_files_stay_few_and_every_row_is_there_once(kind: str, open_table: Open)
     files = table.live_files()
     assert files is not None
     assert len(files) <= 3 * 4, "three sizes of files, at most four of each"
-    upkept = read_upkept(table.path)
+    upkept = read_upkeep_record(table.path)
     assert upkept.failures == 0
     assert upkept.merged_files >= 5 * upkept.merged_into > 0
     again = open_table(SCHEMA, ())
@@ -86,7 +86,7 @@ def test_a_directory_of_parquet_files_is_left_as_it_is(tmp_path: Path) -> None:
     table = opener("parquet", tmp_path)()
     landed(table, Upkeep([table], FEW), 10)
     assert offsets("parquet", table) == list(range(30))
-    assert read_upkept(table.path).merged_at_s == 0
+    assert read_upkeep_record(table.path).merged_at_s == 0
 
 
 def test_fault_7_iceberg_metadata_does_not_grow_with_the_number_of_commits(tmp_path: Path) -> None:
@@ -154,11 +154,11 @@ def test_who_changes_the_files_meanwhile_comes_first(kind: str, open_table: Open
     files = table.live_files()
     assert files is not None
     other.replace(Span(EPOCH, 0, 2), [])
-    assert not table.tend([[file.path for file in files]], 10)
+    assert not table.compact([[file.path for file in files]], 10)
     assert offsets(kind, table) == list(range(2, 18))
     files = table.live_files()
     assert files is not None
-    assert table.tend([[file.path for file in files]], 10)
+    assert table.compact([[file.path for file in files]], 10)
     assert offsets(kind, table) == list(range(2, 18))
     assert len(table.recent_files(timedelta.max)) == 1
 
@@ -179,7 +179,7 @@ class Failing:
             raise self.error
         return []
 
-    def tend(self, *_: object) -> bool:
+    def compact(self, *_: object) -> bool:
         return True
 
     def remove_orphans(self, *_: object, **__: object) -> list[str]:
@@ -194,7 +194,7 @@ def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
     with caplog.at_level(logging.WARNING):
         upkeep.after_commit()
     assert f"upkeep of {tmp_path} failed, and is tried again later: the disk is" in caplog.text
-    (sentence,) = read_upkept(tmp_path).sentences()
+    (sentence,) = read_upkeep_record(tmp_path).sentences()
     assert sentence.endswith("failed 1 times in a row, and goes on trying: the disk is gone")
     for _ in range(5):
         upkeep.after_commit()
@@ -211,7 +211,7 @@ def test_an_error_ends_nothing_is_told_and_is_tried_again_later(
     for _ in range(5):
         upkeep.after_commit()
     assert failing.asked == 3
-    assert read_upkept(tmp_path).failures == 0
+    assert read_upkeep_record(tmp_path).failures == 0
 
 
 def data_files(table: LandedTable) -> list[Path]:
@@ -235,8 +235,8 @@ def test_fault_11_files_that_are_lost_end_no_job_and_are_told(
     clock.now_s += 3600
     landed(table, upkeep, 5, first=11)
     assert len(caplog.messages) == 1
-    assert read_upkept(table.path).failures == 0
-    assert read_upkept(table.path).merged_files > 0
+    assert read_upkeep_record(table.path).failures == 0
+    assert read_upkeep_record(table.path).merged_files > 0
     assert offsets(kind, table) == list(range(48))
 
 
@@ -244,11 +244,11 @@ def test_no_more_of_the_job_s_time_than_its_share(tmp_path: Path, clock: Clock) 
     slow = Failing(tmp_path)
     slow.error = None
 
-    def tend(*_: object) -> bool:
+    def compact(*_: object) -> bool:
         clock.now_s += 2
         return True
 
-    slow.tend = tend  # type: ignore[method-assign]
+    slow.compact = compact  # type: ignore[method-assign]
     upkeep = Upkeep([slow], UpkeepDefinition(merge_files=2, share=0.2), clock, clock)  # type: ignore[list-item]
     for _ in range(1000):
         upkeep.after_commit()
@@ -294,7 +294,7 @@ def test_who_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
     landed(busy, idle, 9, 1)
     DeltaTable(busy.path).create_checkpoint()
     landed(busy, idle, 4, 10)
-    assert busy.tend([], 2)
+    assert busy.compact([], 2)
     commits = sorted(path.name for path in (busy.path / "_delta_log").glob("*.json"))
     assert commits[0] == f"{9:020}.json"
     assert away.landed_end(SELECTION) == 42

@@ -137,7 +137,7 @@ async def test_a_defect_in_the_first_steps_ends_one_connection_only(
             await writer.wait_closed()
 
 
-class Standing(StreamWire):
+class TableStatus(StreamWire):
     """Knows whether it stands."""
 
     transport: asyncio.Transport | None = None
@@ -156,11 +156,11 @@ def test_a_connection_that_stands_is_untouched_at_whatever_moment_listening_ends
 ) -> None:
     """uvloop closes one whose opening is cancelled, and tells nobody: a write would raise."""
     listening.refusals = 0
-    made: list[Standing] = []
+    made: list[TableStatus] = []
     begun = asyncio.Event()
 
     def wire(_peer: str, _place: Place) -> StreamWire:
-        made.append(Standing())
+        made.append(TableStatus())
         begun.set()
         return made[-1]
 

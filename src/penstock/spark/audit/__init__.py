@@ -5,6 +5,6 @@
       stream "events" ─▶ events ─▶ deliveries, connections, drops ─▶ measures ─▶ plots, report
                          (Spark)   (Spark; kept as tables if wanted)  (small)    (HTML, alone)
 
-What a frame of any length goes through runs in Spark; only what a page can show reaches the driver.
+Work on frames of any length runs in Spark; only results that fit on a page reach the driver.
 `docs/audit.md` explains events and report.
 """

@@ -1,6 +1,6 @@
 """Events as a DataFrame: one row for each, with the columns of all kinds.
 
-The stream has one row for many events (`penstock.engine.routing.event_log`); here they come apart.
+The stream has one row for many events (`penstock.engine.routing.event_log`); here each gets a row.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ def read_events(
     until: datetime | None = None,
     connect_timeout_s: float = 60.0,
 ) -> DataFrame:
-    """The events that came about from `since` on and before `until`, UTC; all without.
+    """Return the events from `since` on and before `until`, UTC; all if neither is given.
 
-    What was received before `since` is not read at all: an event comes about before it is written.
+    Messages received before `since` are not read at all: an event happens before it is written.
 
     Args:
-        spark: reads them.
-        service: options of the source that say how to reach the stream service.
-        since: leave out what came about before.
-        until: leave out what came about from then on.
+        spark: the session that reads them.
+        service: options of the source for reaching the stream service.
+        since: leave out earlier events.
+        until: leave out events from this time on.
         connect_timeout_s: how long the stream service may be away.
     """
     reader = (
@@ -64,7 +64,7 @@ def read_events(
 
 
 def events_of(rows: DataFrame) -> DataFrame:
-    """Rows of the stream, with `epoch`, `topic` and `payload`, taken apart.
+    """Return the events in rows of the stream, which have `epoch`, `topic` and `payload`.
 
     Columns: `epoch`, `kind`, `at` (timestamp) and the other `FIELDS`.
     """
@@ -83,7 +83,7 @@ def events_of(rows: DataFrame) -> DataFrame:
 
 
 def _as_struct(fields: str) -> str:
-    """`name TYPE, …` as the inside of STRUCT<…>."""
+    """Return `name TYPE, …` as the inside of STRUCT<…>."""
     return ", ".join(
         f"`{name}`: {kind}" for name, kind in (field.split() for field in fields.split(", "))
     )

@@ -1,4 +1,4 @@
-"""`penstock audit`: events read once, then tables, report, or the way of one message."""
+"""`penstock audit`: reads events once, then writes tables or a report, or traces one message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _KEPT: Final = StorageLevel.MEMORY_AND_DISK
 
 @dataclass(frozen=True)
 class AuditSettings:
-    """What to look at, and what to make of it.
+    """The settings of an audit: what to read, and what to make of it.
 
     Attributes:
         server: HOST:PORT of the stream service.
@@ -50,10 +50,10 @@ class AuditSettings:
         until: leave out events from then on, UTC; None: to the end.
         output: HTML file of the report; None: none.
         tables: directory for the tables; None: none.
-        table_format: of these.
+        table_format: the format of these tables.
         landed: a table of `penstock table run`, for the time until messages were in it.
         connect_timeout_s: how long the stream service may be away.
-        credentials: what the stream service asks for; a token by its file only.
+        credentials: those for the stream service; a token only by its file.
         master: Spark's master URL.
     """
 
@@ -73,7 +73,7 @@ OpenSpark = Callable[..., AbstractContextManager[SparkSession]]
 
 
 def audit(settings: AuditSettings, open_spark: OpenSpark = local_spark) -> Measures:
-    """Make the tables and the report.
+    """Write the tables and the report, and return the measures.
 
     Raises:
         ConfigError: there is no stream of events, or no table to compare with.
@@ -105,7 +105,7 @@ def audit(settings: AuditSettings, open_spark: OpenSpark = local_spark) -> Measu
 def trace_message(
     settings: AuditSettings, offset: int, open_spark: OpenSpark = local_spark
 ) -> list[TraceStep]:
-    """What became of the message at `offset`; raises as `audit` does."""
+    """Return the events of the message at `offset`, in order; raises as `audit` does."""
     with _session(settings, open_spark) as spark:
         return trace(_events(spark, settings), offset)
 
@@ -117,7 +117,7 @@ def _events(spark: SparkSession, settings: AuditSettings) -> DataFrame:
 
 @contextmanager
 def _session(settings: AuditSettings, open_spark: OpenSpark) -> Iterator[SparkSession]:
-    """A Spark whose failures are our errors; its log stays where somebody may want to read it."""
+    """Open a Spark whose failures are our errors; its log is kept if it failed."""
     log = Path(tempfile.mkdtemp(prefix="penstock-audit-")) / LOG_NAME
     is_wanted = False
     try:

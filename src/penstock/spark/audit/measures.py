@@ -1,6 +1,6 @@
-"""What the report shows, in numbers: small aggregates of tables that may have any length.
+"""The numbers of the report: small aggregates of tables that may have any length.
 
-All of it is computed by Spark; what comes to the driver has at most `NAMES_MAX` clients or topics
+Spark computes all of them; the results in the driver have at most `NAMES_MAX` clients or topics
 and `BUCKETS_MAX` points in time.
 """
 
@@ -17,15 +17,15 @@ from pyspark.sql import functions as F
 from penstock.spark.audit.tables import MOVED, NO_SUBSCRIBER, STATES, UNACCOUNTED
 
 NAMES_MAX: Final = 15
-"""Clients or topics of one table or plot: those with most of what it shows."""
+"""Most clients or topics of one table or plot: those with the largest values."""
 
 SERIES_MAX: Final = 6
-"""Lines of one plot."""
+"""Most lines of one plot."""
 
 BUCKETS_MAX: Final = 120
 
 _WIDTHS_S: Final = (1, 5, 10, 30, 60, 300, 600, 1800, 3600, 21_600, 86_400)
-_ACCURACY: Final = 1000  # of Spark's approximate percentiles: a rank is off by 1/1000 at most
+_ACCURACY: Final = 1000  # of approximate percentiles: the rank of a result is off by 1/1000 at most
 
 STEPS: Final = {
     "committed": "committed_at",
@@ -33,7 +33,7 @@ STEPS: Final = {
     "acknowledged": "acknowledged_at",
     "in the table": "landed_at",
 }
-"""What a latency leads to, from `received_at` on, and the column that has it."""
+"""The ends of latencies that begin at `received_at`, and their columns."""
 
 Point = tuple[datetime, float]
 
@@ -53,7 +53,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """How full a client's window was, over all times it was asked."""
+    """The use of a client's window, over all times at which it was asked."""
 
     client: str
     asked: int
@@ -66,7 +66,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Reconnects:
-    """How often a client came, and how often within one minute at most."""
+    """The number of a client's connections, and the most within one minute."""
 
     client: str
     connections: int
@@ -87,7 +87,7 @@ class Measures:
     kinds: dict[str, int]
     messages: int
     deliveries: int
-    """Those that are owed: what `received` says, one for each session."""
+    """The deliveries that are owed: one for each session that `received` counts."""
     states: dict[str, int]
     strangers: int
     """Deliveries of messages that were received before the range, or of unknown topics."""
@@ -114,7 +114,7 @@ class Measures:
 def measure(
     events: DataFrame, deliveries: DataFrame, connections: DataFrame, drops: DataFrame
 ) -> Measures:
-    """All measures. The frames are read several times: keep them (`persist`)."""
+    """Compute all measures. The frames are read several times: cache them (`persist`)."""
     spans = events.groupBy("epoch", "kind").agg(
         F.count("*").alias("count"), F.min("at").alias("first"), F.max("at").alias("last")
     )
@@ -189,9 +189,9 @@ def measure(
 
 
 def _accounts(deliveries: DataFrame) -> tuple[int, int, dict[str, int], int]:
-    """Messages, deliveries they owe, what became of these, and those of unknown messages.
+    """Return messages, deliveries they owe, states of these, and deliveries of unknown messages.
 
-    A message says how many sessions it is for; those of which no event tells are unaccounted.
+    A message says how many sessions it is for; deliveries without any event are unaccounted.
     """
     is_known = F.col("received_at").isNotNull()
     told = ~F.col("state").isin(MOVED, NO_SUBSCRIBER, UNACCOUNTED)
@@ -218,7 +218,7 @@ def _accounts(deliveries: DataFrame) -> tuple[int, int, dict[str, int], int]:
 
 
 def _latencies(known: DataFrame, bucket_s: int) -> dict[str, list[Latency]]:
-    """Percentiles of each step ("all"), and of one step by topic, by client and over time.
+    """Return percentiles of each step ("all"), and of one step by topic, by client and over time.
 
     All in one pass: each delivery takes part in several groups.
     """
@@ -257,9 +257,9 @@ def _latencies(known: DataFrame, bucket_s: int) -> dict[str, list[Latency]]:
 
 
 def _sample(group: str, name: Column, step: str, column: str) -> Column:
-    """What one delivery adds to a group: the milliseconds from `received_at` to `column`."""
+    """Return the sample of one delivery in a group: the ms from `received_at` to `column`."""
     since = F.unix_micros(F.col(column)) - F.unix_micros("received_at")
-    since = F.when(since < 0, 0).otherwise(since)  # a table's commits are dated to the ms
+    since = F.when(since < 0, 0).otherwise(since)  # a table's commits have timestamps in ms
     return F.struct(
         F.lit(group).alias("group"),
         name.alias("name"),
@@ -271,9 +271,9 @@ def _sample(group: str, name: Column, step: str, column: str) -> Column:
 def _series(
     events: DataFrame, connections: DataFrame, drops: DataFrame, bucket_s: int
 ) -> dict[str, dict[str, list[Point]]]:
-    """Values over time, by plot and name; the names of a plot are those with the largest sum.
+    """Return values over time, by plot and name; a plot has the names with the largest sums.
 
-    Where a value is a height (a queue, a window) it is the largest of its bucket.
+    For a height (a queue, a window) the value is the largest of its bucket.
     """
     one = F.lit(1.0).alias("value")
     frames = [
@@ -364,7 +364,7 @@ def _reconnects(connections: DataFrame) -> list[Reconnects]:
 
 
 def _bucket(at: str, bucket_s: int) -> Column:
-    """The second at which the bucket of `at` begins."""
+    """Return the second at which the bucket of `at` begins."""
     return F.floor(F.unix_seconds(at) / bucket_s) * bucket_s
 
 
@@ -377,7 +377,7 @@ def _bucket_s(first: datetime | None, last: datetime | None) -> int:
 
 
 def _utc(moment: datetime) -> datetime:
-    """What Spark hands over, which is local time and does not say so."""
+    """Return a time of Spark, which is local without a time zone, in UTC."""
     return moment.astimezone(UTC)
 
 

@@ -1,7 +1,7 @@
 """The plots of a report: SVG to stand in an HTML page, in the page's own colours.
 
 Text and axes take the colour of the page's text, light or dark. Names come from clients and may be
-anything: nothing in them is mathematics, nothing is markup, and they are cut to what a legend can
+anything: they are never read as mathematics or markup, and are cut to the length that a legend can
 hold.
 """
 
@@ -27,13 +27,13 @@ from penstock.spark.audit.measures import Latency, Point
 from penstock.telemetry.logs import printable
 
 COLOURS: Final = ("#3b82c4", "#d9822b", "#2f9e6e", "#c2527a", "#8a6fd1", "#9a8c2c")
-"""Of lines and bars, told apart on white and on black."""
+"""Colours of lines and bars, distinct on white and on black."""
 
 NAME_CHARACTERS_MAX: Final = 28
 
 _DAY_S: Final = 86_400
 
-_INK: Final = "#010203"  # no colour of anything else: the page's text colour takes its place
+_INK: Final = "#010203"  # unused otherwise: replaced by the page's text colour
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "text.parse_math": False,
@@ -56,7 +56,7 @@ _NO_METADATA: Final = {"Date": None, "Creator": None, "Format": None, "Type": No
 
 
 def shown(name: str | None, length: int = NAME_CHARACTERS_MAX) -> str:
-    """`name` in characters that only show, cut to `length`."""
+    """Return `name` in printable characters, cut to `length`."""
     if name is None:
         return "-"
     text = printable(name[:length])
@@ -74,7 +74,7 @@ def lines(
     log: bool = False,
     steps: bool = False,
 ) -> str:
-    """Values over time, one line for each name."""
+    """Return a plot of values over time, one line for each name."""
     with _plot(name, 3.0) as (axes, svg):
         for points, colour in zip(series.values(), COLOURS * 4, strict=False):
             times = [_days(time) for time, _ in points]
@@ -104,7 +104,7 @@ def lines(
             _number(axes.yaxis)
         else:
             axes.set_ylim(bottom=0)
-        titles = [shown(title) for title in series]  # not as labels, of which _ hides a line
+        titles = [shown(title) for title in series]  # not as labels: a leading _ would hide a line
         axes.legend(
             axes.get_lines(),
             titles,
@@ -116,7 +116,7 @@ def lines(
 
 
 def bars(name: str, label: str, values: Sequence[tuple[str, float]]) -> str:
-    """One horizontal bar for each name, the first on top."""
+    """Return a plot with one horizontal bar for each name, the first on top."""
     with _plot(name, 0.7 + 0.28 * len(values)) as (axes, svg):
         places = range(len(values))
         drawn = axes.barh(places, [value for _, value in values], color=COLOURS[0], height=0.62)
@@ -131,7 +131,7 @@ def bars(name: str, label: str, values: Sequence[tuple[str, float]]) -> str:
 
 
 def ranges(name: str, latencies: Sequence[Latency]) -> str:
-    """For each name a line from the median to the 99th percentile, on a logarithmic scale."""
+    """Return a plot with a line from median to 99th percentile for each name, logarithmic."""
     with _plot(name, 0.9 + 0.28 * len(latencies)) as (axes, svg):
         places = list(range(len(latencies)))
         low = [max(latency.p50_ms, 0.001) for latency in latencies]
@@ -150,26 +150,26 @@ def ranges(name: str, latencies: Sequence[Latency]) -> str:
 
 
 def _days(moment: datetime) -> float:
-    """As matplotlib counts time."""
+    """Return a time as matplotlib counts it, in days."""
     return moment.timestamp() / _DAY_S
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """The powers of ten around `values`, which are above 0."""
+    """Return the powers of ten around `values`, which are above 0."""
     return 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(
         math.log10(max(values) * 1.01)
     )
 
 
 def _number(axis: Axis) -> None:
-    """Write plain numbers, on a logarithmic axis at its powers of ten."""
+    """Label an axis with plain numbers; a logarithmic one at its powers of ten."""
     axis.set_major_formatter(StrMethodFormatter("{x:,.10g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 @contextmanager
 def _plot(name: str, height_in: float) -> Iterator[tuple[Axes, list[str]]]:
-    """Axes to draw on; afterwards the list has the SVG element."""
+    """Yield axes to draw on; afterwards the list has the SVG element."""
     svg: list[str] = []
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
@@ -184,7 +184,10 @@ def _plot(name: str, height_in: float) -> Iterator[tuple[Axes, list[str]]]:
 
 
 def _with_own_ids(element: str, name: str) -> str:
-    """Groups are numbered alike in every plot, and an id may stand on a page once only."""
+    """Prefix ids with the name of the plot.
+
+    Groups are numbered alike in every plot, and an id may occur only once on a page.
+    """
     for kind in ("figure", "axes", "patch", "line2d", "text", "matplotlib.axis", "xtick", "ytick",
                  "legend", "LineCollection"):  # fmt: skip
         element = element.replace(f'<g id="{kind}_', f'<g id="{name}-{kind}_')

@@ -1,7 +1,7 @@
-"""The report: measures as one HTML page that needs nothing beside it.
+"""The report: measures as one self-contained HTML page.
 
 No script, no network: the page forbids both itself (Content-Security-Policy). Every text goes
-through Jinja's escaping, for clients choose their names; only the plots are put in as they are.
+through Jinja's escaping, because clients choose their names; only the plots are inserted unescaped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Section:
-    """What stands under one heading."""
+    """The texts, plots and tables below one heading."""
 
     id: str
     title: str
@@ -57,7 +57,7 @@ class Section:
 
 
 def render(measures: Measures, source: str) -> str:
-    """The page; `source` says where the events are from."""
+    """Return the page; `source` says where the events are from."""
     environment = Environment(
         loader=PackageLoader("penstock.spark.audit", "."),
         autoescape=True,

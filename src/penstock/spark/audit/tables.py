@@ -1,7 +1,7 @@
-"""Events put together: what became of each message, of each connection, and what was dropped.
+"""Joins events: the outcome of each delivery, each connection, and all drops.
 
-deliveries   one row for a message and each client it went to; a message that nobody
-             got has one without a `receiver`
+deliveries   one row for a message and each client it went to; a message without a subscriber
+             has one without a `receiver`
 connections  one row for a connection, or for a CONNECT that was refused
 drops        one row for each event about messages that did not arrive
 """
@@ -24,7 +24,7 @@ from penstock.errors import ConfigError
 NAMES: Final = ("deliveries", "connections", "drops")
 
 MARK: Final = "_penstock_audit"
-"""A file of this name says that the tables beside it may be written anew."""
+"""A file of this name says that the tables beside it may be overwritten."""
 
 ACKNOWLEDGED: Final = "acknowledged"
 BRIDGED: Final = "bridged"
@@ -41,7 +41,7 @@ STATES: Final = (
     ACKNOWLEDGED, BRIDGED, SENT_QOS0, IN_FLIGHT, QUEUED, DROPPED, EXPIRED, MOVED, NO_SUBSCRIBER,
     UNACCOUNTED,
 )  # fmt: skip
-"""What became of a message on its way to one client, as far as the events tell."""
+"""The possible outcomes of one delivery, as far as the events tell."""
 
 _STEPS: Final = (
     "queued", "sent", "resent", "acknowledged", "completed", "bridged", "dropped", "expired",
@@ -50,7 +50,7 @@ _STEPS: Final = (
 
 
 def deliveries(events: DataFrame) -> DataFrame:
-    """Every message that was followed, with each client it went to."""
+    """Return a row for every traced message and each client it went to."""
     messages = events.where("kind = 'received'").select(
         "epoch",
         "offset",
@@ -96,7 +96,8 @@ def deliveries(events: DataFrame) -> DataFrame:
 
 
 def connections(events: DataFrame) -> DataFrame:
-    """Every connection and every refused CONNECT; one that lasts has no `ended_at`."""
+    """Return a row for every connection and every refused CONNECT; an open one has no
+    `ended_at`."""
     order = Window.partitionBy("epoch", "client").orderBy("at", "n")
     ends = F.lead("kind").over(order) == "disconnected"
 
@@ -145,7 +146,7 @@ _TALLY: Final = ("received", "sent", "resent", "acknowledged", "dropped")
 
 
 def drops(events: DataFrame) -> DataFrame:
-    """What did not arrive, and why; `messages` of one row, `offset` where it is a single one."""
+    """Return the drops and their reasons: `messages` of a row, `offset` if it is a single one."""
     return events.where(F.col("kind").isin("dropped", "expired")).select(
         "epoch", "at", "client", "reason", "messages", "topic", "offset"
     )
@@ -156,7 +157,7 @@ def drops(events: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Landings:
-    """Up to which offsets a table had landed, and when; ascending, of one epoch."""
+    """The offsets up to which a table had landed, and when; ascending, of one epoch."""
 
     epoch: str
     ends: tuple[int, ...]
@@ -164,7 +165,7 @@ class Landings:
 
 
 def landings_of(path: Path) -> list[Landings]:
-    """From the history of a Delta table that messages landed in.
+    """Return the landings from the history of a Delta table.
 
     Raises:
         ConfigError: there is no such table.
@@ -187,7 +188,7 @@ def landings_of(path: Path) -> list[Landings]:
 
 
 def with_landings(frame: DataFrame, landings: Sequence[Landings]) -> DataFrame:
-    """`frame`, which has `epoch` and `offset`, with `landed_at`: null while it has not."""
+    """Return `frame`, which has `epoch` and `offset`, with `landed_at`: null if not landed."""
     by_epoch = {
         landed.epoch: (np.array(landed.ends), np.array(landed.at_us)) for landed in landings
     }
@@ -212,10 +213,10 @@ def with_landings(frame: DataFrame, landings: Sequence[Landings]) -> DataFrame:
 
 
 def write_tables(directory: Path, frames: dict[str, DataFrame], table_format: str) -> None:
-    """Write each frame as the table of its name, in place of that of an earlier audit.
+    """Write each frame as the table of its name, replacing that of an earlier audit.
 
     Raises:
-        ConfigError: something else is there.
+        ConfigError: there are tables that no audit has written.
     """
     mark = directory / MARK
     if not mark.exists() and any((directory / name).exists() for name in frames):
@@ -236,7 +237,7 @@ def _first(kind: str, alias: str) -> Column:
 
 
 def _state() -> Column:
-    """The last word on one delivery: an acknowledgement counts whatever else was tried."""
+    """Return the final state of a delivery; an acknowledgement counts whatever else was tried."""
     return (
         F.when(F.col("bridged_at").isNotNull(), BRIDGED)
         .when(F.col("acknowledged_at").isNotNull(), ACKNOWLEDGED)

@@ -1,4 +1,4 @@
-"""One message through its events: where did it go?"""
+"""Traces one message through its events."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 @dataclass(frozen=True, slots=True)
 class TraceStep:
-    """One thing that happened to the message."""
+    """One event of the message."""
 
     epoch: str
     at: datetime
@@ -21,7 +21,7 @@ class TraceStep:
 
 
 def trace(events: DataFrame, offset: int) -> list[TraceStep]:
-    """What became of the message at `offset`, in order; an offset of several epochs is several."""
+    """Return the events of the message at `offset`, in order; one of several epochs is several."""
     rows = (
         events.where((F.col("offset") == offset) | F.array_contains("offsets", offset))
         .orderBy("epoch", "at", "n")

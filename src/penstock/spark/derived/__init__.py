@@ -6,10 +6,10 @@
     derived_table  a declaration, checked and ready to fill
     source_rows    the rows of a declared table, read from the log
     aggregation    windows and sessions by when messages were received
-    pace           windows and sessions by a time in them, each key at its own pace; spans and
-                   aggregates are what it goes by
-    silence        who fell silent; last_known: the newest rows
-    appending      a table that rows are added to; replacing: a table whose rows are replaced
+    pace           windows and sessions by a time in them, each key at its own pace, with spans and
+                   aggregates
+    silence        devices that fell silent; last_known: the newest rows
+    appending      a table to which rows are added; replacing: a table whose rows are replaced
 
 Start reading at `derived_table`.
 """

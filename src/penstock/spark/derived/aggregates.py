@@ -1,13 +1,13 @@
-"""Aggregates: what columns they make, and how they are put together row by row.
+"""Aggregates: their columns, and how they are computed row by row.
 
-A *part* is an aggregate of some rows, which can be merged with that of others, in any order:
+A *part* is a partial aggregate of some rows; parts can be merged in any order:
 
     count      number                         min, max   value
     sum        number, value                  mean       number, value: the sum
     first      time, offset, value            last       time, offset, value
 
-Spark's operators do this by themselves (`aggregation`); where a key has a pace of its own (`pace`)
-it is done here. NaN is larger than every number, as Spark has it.
+Spark's operators do this by themselves (`aggregation`); for keys at their own pace (`pace`)
+it is done here. NaN is larger than every number, as in Spark.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _EXACT: Final = Context(prec=2 * _DIGITS_MAX)
 
 
 class Part(NamedTuple):
-    """An aggregate of some rows.
+    """A partial aggregate of some rows.
 
     Attributes:
-        number: of rows, or of values that are not null.
-        at_us: time of the row that `value` is of, for first and last.
-        offset: that row's.
-        value: see above; of a sum None where it is larger than its type.
+        number: the number of rows, or of values that are not null.
+        at_us: the time of the row that has `value`, for first and last.
+        offset: the offset of that row.
+        value: see above; for a sum None if it exceeds its type.
     """
 
     number: int = 0
@@ -46,7 +46,7 @@ NOTHING: Final = Part()
 
 
 def part_of(function: Function, value: Any, at_us: int, offset: int) -> Part:
-    """The aggregate of one row, of which `value` may be null."""
+    """Return the aggregate of one row; `value` may be null."""
     if value is None:
         return NOTHING
     match function:
@@ -61,7 +61,7 @@ def part_of(function: Function, value: Any, at_us: int, offset: int) -> Part:
 
 
 def merged(function: Function, one: Part, other: Part) -> Part:
-    """The aggregate of the rows of both."""
+    """Return the aggregate of the rows of both."""
     if not one.number or not other.number:
         return one if one.number else other
     number = one.number + other.number
@@ -75,13 +75,13 @@ def merged(function: Function, one: Part, other: Part) -> Part:
         case "max":
             return Part(number, value=max(one.value, other.value, key=_order))
         case "first":
-            return min(one, other, key=_place)._replace(number=number)
+            return min(one, other, key=_order_key)._replace(number=number)
         case "last":
-            return max(one, other, key=_place)._replace(number=number)
+            return max(one, other, key=_order_key)._replace(number=number)
 
 
 def result_of(function: Function, part: Part) -> Any:
-    """The value of the column."""
+    """Return the value of the column."""
     if function == "count":
         return part.number
     if function == "mean" and part.number:
@@ -92,12 +92,12 @@ def result_of(function: Function, part: Part) -> Any:
 def result_types(
     table: str, aggregates: Mapping[str, Aggregate], schema: pa.Schema
 ) -> dict[str, pa.DataType]:
-    """The types of the columns, by name.
+    """Return the types of the columns, by name.
 
     Args:
-        table: its name, for the sentence.
+        table: name of the table, for errors.
         aggregates: by column.
-        schema: the rows'.
+        schema: that of the rows.
 
     Raises:
         ConfigError: a column has no type for its function.
@@ -133,7 +133,7 @@ def _result_type(table: str, aggregate: Aggregate, schema: pa.Schema) -> pa.Data
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """None where it is larger than the column: what has no value stays so, whatever is added."""
+    """Add two values; None if either is None, or the sum exceeds the column."""
     if one is None or other is None:
         return None
     if isinstance(one, Decimal):
@@ -147,7 +147,7 @@ def _order(value: Any) -> tuple[bool, Any]:
     return value != value, value  # only NaN differs from itself
 
 
-def _place(part: Part) -> tuple[int, int]:
+def _order_key(part: Part) -> tuple[int, int]:
     assert part.at_us is not None
     assert part.offset is not None
     return part.at_us, part.offset

@@ -1,9 +1,9 @@
-"""Aggregates over windows of time, and over sessions, by when messages were received.
+"""Aggregates over windows of time, and over sessions, by the time of receipt.
 
-Spark's own operators do it. A row of the table is written once, when its window is over: when the
-watermark, the newest time that was seen less the time that rows may be late, has passed its end.
-Until then it is in the state, in the checkpoint. By the time of receipt nothing is late; for times
-that messages have in them there is `pace`.
+Spark's own operators compute them. A row of the table is written once, when its window is over:
+when the watermark, the newest time seen minus the time that rows may be late, has passed its end.
+Until then it is in the state, in the checkpoint. By time of receipt no row is late; for times in
+the messages there is `pace`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Aggregation:
     """The derivation of kinds `windowed` and `sessions`, by `received_at`.
 
     Raises:
-        ConfigError: a column is not there, or has no type for its function.
+        ConfigError: a column does not exist, or has no type for its function.
     """
 
     def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
@@ -45,12 +45,12 @@ class Aggregation:
 
     @property
     def wording(self) -> str:
-        """What it computes, but for how long it waits."""
+        """The computation in words, without its lateness."""
         it = self._definition
         return f"{spans_wording(it)} by {', '.join(it.keys)}: {aggregates_wording(it)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """The windows that are over, of a stream of messages."""
+        """Return the windows that are over, of a stream of messages."""
         it = self._definition
         rows = self._rows.of(messages)
         found = (
@@ -82,14 +82,14 @@ class Aggregation:
 
 
 def aggregates_of(definition: DerivedDefinition) -> dict[str, Aggregate]:
-    """The aggregates of a declaration, by column."""
+    """Return the aggregates of a declaration, by column."""
     return {name: Aggregate.parse(text) for name, text in definition.aggregates.items()}
 
 
 def aggregated_schema(
     definition: DerivedDefinition, source: DeclaredTable, *more: pa.Field
 ) -> pa.Schema:
-    """The columns of a table of aggregates.
+    """Return the columns of a table of aggregates.
 
     Raises:
         ConfigError: a column has no type for its function.
@@ -108,14 +108,14 @@ def aggregated_schema(
 
 
 def bounds_of(definition: DerivedDefinition) -> tuple[str, str]:
-    """The columns that say where a window or a session begins and ends."""
+    """Return the names of the columns with the begin and end of a window or session."""
     if definition.kind == "sessions":
         return "session_start", "session_end"
     return "window_start", "window_end"
 
 
 def spans_wording(definition: DerivedDefinition) -> str:
-    """Which windows or sessions there are, in words."""
+    """Describe the windows or sessions in words."""
     it = definition
     if it.kind == "sessions":
         return f"sessions with gaps of {it.gap_s:g} s of {it.event_time}"
@@ -123,12 +123,12 @@ def spans_wording(definition: DerivedDefinition) -> str:
 
 
 def aggregates_wording(definition: DerivedDefinition) -> str:
-    """What is computed of their rows, in words."""
+    """Describe the aggregates of their rows in words."""
     return ", ".join(f"{name} = {text}" for name, text in definition.aggregates.items())
 
 
 def quoted(name: str) -> Column:
-    """A column whose name may have dots."""
+    """Return a column whose name may have dots."""
     return F.col(f"`{name}`")
 
 

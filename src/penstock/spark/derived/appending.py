@@ -1,10 +1,10 @@
-"""A table that rows of a query with state are added to, each batch once.
+"""A table to which the rows of a stateful query are added, each batch once.
 
     stream of messages ──operators, state──▶ rows of a batch ──▶ files ──▶ one commit
 
-Spark keeps the state of each batch in the checkpoint before the batch is done. A batch that is
+Spark stores the state of each batch in the checkpoint before the batch is done. A batch that is
 repeated starts from the same state, takes the same messages, and so gives the same rows: the table
-knows it by query and batch, and leaves it out. It must be computed all the same, for the state that
+recognises it by query and batch, and leaves it out. It must still be computed, for the state that
 comes after it.
 """
 
@@ -36,17 +36,17 @@ STATE_SETTINGS: Final = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
-"""Spark's settings for queries with state, which is in RocksDB: in memory is little of it."""
+"""Spark's settings for stateful queries: their state is in RocksDB, with little of it in memory."""
 
 
 class AppendedTable:
-    """Where the rows of a derivation go. For one thread at a time.
+    """The target for the rows of a derivation. For one thread at a time.
 
     Args:
         table: the table.
         derive: the query.
-        checkpoint: where its state is.
-        after_commit: done when a batch has landed.
+        checkpoint: the directory of its state.
+        after_commit: called when a batch has landed.
     """
 
     def __init__(
@@ -62,12 +62,12 @@ class AppendedTable:
         self._after_commit = after_commit
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """What is computed of the messages."""
+        """Return the derivation of the messages."""
         messages = spark.readStream.format("penstock").options(**options).load()
         return self._derive(messages)
 
     def prepare(self, selection: Selection) -> None:
-        """Refuse a table of something else, or one whose state is gone."""
+        """Refuse a table of something else, or one whose state is missing."""
         self._table.prepare(selection)
         has_state = read_checkpoint(self._checkpoint).planned is not None
         if self._table.contents() is not None and not has_state:
@@ -78,11 +78,11 @@ class AppendedTable:
             )
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what is in the table; 0 when nothing is."""
+        """Return the offset after the last in the table; 0 if there is none."""
         return self._table.landed_end(selection)
 
     def land(self, rows: DataFrame, batch: Batch) -> Landed:
-        """Put the rows of one batch into the table, unless they are there.
+        """Add the rows of one batch to the table, unless they are in it.
 
         Raises:
             TableError: the table cannot be written.

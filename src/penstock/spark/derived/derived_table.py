@@ -1,8 +1,8 @@
 """A derived table, ready to fill: its source, its columns, and the table.
 
-    epoch, offset │ what the kind tells
+    epoch, offset │ columns of the kind
 
-`epoch` and `offset` are those of the last message that a row is made of.
+`epoch` and `offset` are those of the last message of which a row is made.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _METADATA: Final[tuple[Metadata, ...]] = get_args(Metadata)
 
 
 class Derivation(Protocol):
-    """How rows of the source become rows of the table."""
+    """Computes rows of the table from rows of the source."""
 
     schema: pa.Schema
     """The table's columns."""
 
     @property
     def wording(self) -> str:
-        """What is computed, in words; a table of other words is another table."""
+        """The computation in words; a table of other words is another table."""
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """The query: a stream of messages to a stream of rows, or to what makes them."""
+        """Return the query: from a stream of messages to a stream of rows, or of their sources."""
 
 
 class DerivedTable:
@@ -69,27 +69,27 @@ class DerivedTable:
 
     @property
     def schema(self) -> pa.Schema:
-        """Its columns."""
+        """The columns of the table."""
         return self.derivation.schema
 
     @property
     def group(self) -> str | None:
-        """The registered reader that its query is, or None."""
+        """The registered reader of its query; None if it has none."""
         given = self.definition.group
         return self.definition.name if given is None else given or None
 
     @property
     def has_watermark(self) -> bool:
-        """Whether it is complete up to a time that its query knows."""
+        """True if it is complete up to a time that its query knows."""
         return isinstance(self.derivation, Aggregation)
 
     def selection(self, epoch: str) -> Selection:
-        """What the table holds of a log."""
+        """Return the messages of a log that the table holds."""
         wording = f", as {self.derivation.wording}"
         return Selection(epoch, self.stream, (self.topic_filter,), wording)
 
     def open(self) -> dict[str, LandedTable]:
-        """The table, which need not exist yet."""
+        """Return the table, which need not exist yet."""
         form = self.definition.format
         return {ROWS: open_table(form, self.path, self.schema, (), *self._places)}
 
@@ -137,7 +137,7 @@ class DerivedTable:
 def _with_metadata(
     source: TableDefinition, definition: DerivedDefinition, tables_dir: Path
 ) -> TableDefinition:
-    """The source with what else is needed of each message."""
+    """Return the source with the further metadata that is needed of each message."""
     present = DeclaredTable(source, tables_dir).schema.names
     needed = [one for one in (RECEIVED_AT, *definition.keys) if one not in present]
     metadata = tuple(one for one in _METADATA if one in (*source.metadata, *needed))

@@ -1,7 +1,7 @@
-"""The last good row of each key: what a retained message is, as a table.
+"""The last good row of each key: the equivalent of retained messages, as a table.
 
 MQTT calls the value of a topic that a broker retains "retained or Last Known Good" (v3.1 §2.1,
-Retain). Good is what decodes: a broken payload replaces nothing.
+Retain). A row is good if it decodes: a broken payload replaces nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OWN: Final = (_INDEX, _HAS_TIME)
 
 
 class LastKnown:
-    """The derivation of kind `last_known`. The table is its state: Spark keeps none."""
+    """The derivation of kind `last_known`. The table is its state: Spark stores none."""
 
     def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
         self._definition = definition
@@ -37,19 +37,19 @@ class LastKnown:
 
     @property
     def wording(self) -> str:
-        """What it computes."""
+        """The computation in words."""
         it = self._definition
         which = "the last retained row" if it.retained_only else "the last row"
         return f"{which} by {it.event_time} of each {', '.join(it.keys)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """The newest rows of parts of a stream of messages: `newest` puts them together."""
+        """Return the newest rows of parts of a stream of messages: `newest` merges them."""
         return self._rows.of(messages)
 
     def shown(self, rows: pa.Table) -> pa.Table:
-        """The newest rows as the table has them, without those that are gone."""
+        """Return the newest rows as the table has them, without removed ones."""
         if GONE in rows.column_names:
-            is_gone = pc.fill_null(rows.column(GONE), fill_value=False)  # null: of the table
+            is_gone = pc.fill_null(rows.column(GONE), fill_value=False)  # null: a row of the table
             rows = rows.filter(pc.invert(is_gone))
         return rows.select(self.schema.names).cast(self.schema)
 
@@ -57,8 +57,8 @@ class LastKnown:
 class Newest:
     """Keeps the last row of each key.
 
-    Rows are ordered by their event time, where one is declared, and by offset; of the rows of one
-    message the last one is meant.
+    Rows are ordered by their event time, if one is declared, and by offset; of the rows of one
+    message the last one counts.
 
     Args:
         definition: names keys and event time.
@@ -69,10 +69,10 @@ class Newest:
         self._time = "" if definition.event_time == RECEIVED_AT else definition.event_time
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """The last row of each key, ordered by key."""
+        """Return the last row of each key, ordered by key."""
         rows = _numbered(rows)
         order = ["epoch", "offset", _INDEX]
-        if self._time:  # without one: before all others
+        if self._time:  # rows without a time come first
             rows = rows.append_column(_HAS_TIME, pc.is_valid(rows.column(self._time)))
             order = [_HAS_TIME, self._time, *order]
         rows = rows.take(pc.sort_indices(rows, [(name, "ascending") for name in order]))
@@ -83,7 +83,7 @@ class Newest:
 
 
 def share_keys(one: pa.Table, other: pa.Table, keys: Sequence[str]) -> bool:
-    """Whether a key is in both; null is a key like others."""
+    """Return whether a key is in both; null is a key like others."""
     sides = [
         rows.select(keys).append_column(_SIDE, pa.repeat(pa.scalar(side, pa.int8()), rows.num_rows))
         for side, rows in enumerate((one, other))

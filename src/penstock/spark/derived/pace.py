@@ -1,19 +1,19 @@
 """Aggregates over windows and sessions by a time in the messages, each key at its own pace.
 
-Spark's watermark is one for the whole query: with it, a log of last year would be late as a whole,
+Spark has one watermark for the whole query: with it, a log of last year would be late as a whole,
 and a device that was away for a month would be late because the others were not. Here each key has
 its own (`penstock.spark.derived.spans`), in a processor of ours:
 
     no state ──a row──▶ open spans, a timer ──rows──▶ spans that are over are written
         ▲                     │
-        └──nothing was received of the key for idle_s: what is open is written, and forgotten
+        └──no row of the key was received for idle_s: open spans are written, and forgotten
 
-Rows are taken in order of offset, and those of one message in order of time: what is late does not
-depend on how the log was cut into batches and tasks.
+Rows are taken in order of offset, and those of one message in order of time: whether a row is late
+does not depend on how the log was cut into batches and tasks.
 
-The timer goes by when messages were received, so it waits for a watermark of that. Spark drops rows
-that are behind a watermark, as all would be where the broker's clock was set back. So rows have
-none themselves: a *tick*, one for each batch of rows, has the time at which the last one was
+The timer goes by the time of receipt, so it needs a watermark of that time. Spark drops rows
+behind a watermark, and all would be if the broker's clock was set back. So rows have
+no such time: a *tick*, one for each batch of rows, has the time at which the last one was
 received and nothing else, and may be dropped.
 """
 
@@ -52,7 +52,7 @@ from penstock.spark.derived.spans import Pace, Sessions, Span, Spans, Windows
 from penstock.spark.tables.declared import DeclaredTable
 
 LATE: Final = "late"
-"""How many rows were not aggregated as their time is missing, too long ago or in the future."""
+"""The number of rows not aggregated because their time is missing, too old or in the future."""
 
 _TICK: Final = "_tick"
 _AT: Final = "_at_us"
@@ -63,7 +63,7 @@ class PacedAggregation:
     """The derivation of kinds `windowed` and `sessions`, by a column of the source.
 
     Raises:
-        ConfigError: a column is not there, or has no type for its function.
+        ConfigError: a column does not exist, or has no type for its function.
     """
 
     def __init__(self, definition: DerivedDefinition, source: DeclaredTable) -> None:
@@ -88,13 +88,13 @@ class PacedAggregation:
 
     @property
     def wording(self) -> str:
-        """What it computes, but for how long it waits."""
+        """The computation in words, without its lateness."""
         it = self._definition
         keys = ", ".join(it.keys)
         return f"{spans_wording(it)}, each {keys} at its pace: {aggregates_wording(it)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """The windows that are over, of a stream of messages."""
+        """Return the windows that are over, of a stream of messages."""
         it = self._definition
         rows = (
             self._rows.of(messages)
@@ -124,7 +124,7 @@ class PacedAggregation:
         )
 
     def processor(self) -> PaceProcessor:
-        """What Spark runs for each key."""
+        """Return the processor that Spark runs for each key."""
         it = self._definition
         spans: Spans
         if it.kind == "sessions":
@@ -141,13 +141,13 @@ class PacedAggregation:
         )
 
     def _numbered(self) -> dict[str, str]:
-        """Names without dots, which Spark would look into, by those of the columns."""
+        """Return names without dots, which Spark would parse, by the names of the columns."""
         names = {name: name for name in self.schema.names}
         names |= {key: f"_key{n}" for n, key in enumerate(self._definition.keys)}
         return names | {name: f"_result{n}" for n, name in enumerate(self._aggregates)}
 
     def _value(self, name: str) -> Column:
-        """A column as Python and Spark have it alike: times as whole numbers."""
+        """Return a column in a form that Python and Spark share: times as whole numbers."""
         if not name:
             return F.lit(True)
         kind = self._types.field(name).type
@@ -156,7 +156,7 @@ class PacedAggregation:
         return F.unix_date(quoted(name)) if pa.types.is_date(kind) else quoted(name)
 
     def _state(self) -> StructType:
-        """What is kept of a key."""
+        """Return the schema of a key's state."""
         parts = []
         for number, (name, one) in enumerate(self._aggregates.items()):
             kind = from_arrow_type(_plain(self.schema.field(name).type))
@@ -179,7 +179,7 @@ class PacedAggregation:
 
 
 def with_tick(rows: pa.Table) -> pa.Table:
-    """The rows, and one that has only the time at which the last of them was received."""
+    """Return the rows, and one with only the time at which the last of them was received."""
     if not rows.num_rows:
         return rows
     newest = pc.max(rows.column(RECEIVED_AT))
@@ -194,7 +194,7 @@ def with_tick(rows: pa.Table) -> pa.Table:
 
 
 class _Given(NamedTuple):
-    """A row, as the processor looks at it; `values` are those of the aggregates."""
+    """A row as the processor sees it; `values` are those of the aggregates."""
 
     offset: int
     epoch: str
@@ -204,15 +204,15 @@ class _Given(NamedTuple):
 
 
 class PaceProcessor(StatefulProcessor):
-    """What Spark runs for each key.
+    """The processor that Spark runs for each key.
 
     Args:
-        spans: how time is divided.
-        aggregates: function and number of its value, of each.
+        spans: the windows or sessions.
+        aggregates: the function, and the number of its value, of each aggregate.
         wait_us: how late a row may be, by the newest time of its key.
-        idle_us: a key of which nothing is received for so long is forgotten.
-        names: of the columns that it makes: epoch, offset, start, end, keys, aggregates, late.
-        state: what is kept of a key.
+        idle_us: a key without rows for so long is forgotten.
+        names: names of the columns: epoch, offset, start, end, keys, aggregates, late.
+        state: the schema of a key's state.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class PaceProcessor(StatefulProcessor):
         self._schema = state
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called once in each task."""
+        """Open the state; called once in each task."""
         self._handle = handle
         self._state = handle.getValueState("pace", self._schema)
 
@@ -243,7 +243,7 @@ class PaceProcessor(StatefulProcessor):
         rows: Any,
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Rows of one key in one batch, in any order, and perhaps ticks."""
+        """Take the rows of one key in one batch, in any order, and perhaps ticks."""
         found = self._given(rows)
         if not found:
             return
@@ -279,7 +279,7 @@ class PaceProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """The timer of a key has run out."""
+        """Write the open spans of a key whose timer has expired, and forget the key."""
         pace = self._read()
         assert pace is not None, "a timer is set when there is a row"
         if self._due_ms(pace) > timerValues.getCurrentWatermarkInMs():
@@ -289,7 +289,10 @@ class PaceProcessor(StatefulProcessor):
         yield from self._over(key, self._rest(pace))
 
     def _given(self, rows: Iterable[Row]) -> list[_Given]:
-        """The rows but for ticks, in order. Names are looked up once: it is done for every row."""
+        """Return the rows except ticks, in order.
+
+        Names are looked up only once, because this is done for every row.
+        """
         found: list[_Given] = []
         names: Any = None
         choose: Any = None
@@ -353,7 +356,7 @@ def _micros(seconds: float) -> int:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type of what `_value` makes of such a column."""
+    """Return the type of the result of `_value` for such a column."""
     if pa.types.is_timestamp(kind):
         return pa.int64()
     return pa.int32() if pa.types.is_date(kind) else kind

@@ -4,10 +4,10 @@
     files that have one of the keys  ──┴──▶ newest rows of both ──▶ new files ─┐ one commit
                      └────────────────────────────── taken out ────────────────┘
 
-Files without any of the keys stay as they are: what a batch costs goes by the files it touches. A
-commit is recognised by query and batch, as that of any landing, and doing it twice would change
-nothing: the newest row is the newest row. The table is all there is to remember, so that it goes on
-where it is also with a new checkpoint.
+Files without any of the keys stay as they are: the cost of a batch follows the files it touches. A
+commit is recognised by query and batch, as that of any landing, and repeating it would change
+nothing, because the newest row stays the newest. The table is the whole state, so a query continues
+from it even with a new checkpoint.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from penstock.spark.tables.delta import MessageTable
 from penstock.spark.tables.landing_target import REWRITES_MAX, Landed
 
 FILE_ROWS_MAX: Final = 100_000
-"""Rows of one file, in order of the keys: smaller files are touched by fewer batches."""
+"""Most rows of one file, in order of the keys: smaller files are touched by fewer batches."""
 
 
 class ReplacedTable:
-    """Where the newest rows go. For one thread at a time.
+    """The target for the newest rows. For one thread at a time.
 
     Args:
         table: the table.
-        derivation: which rows there are, and which are newer.
-        checkpoint: the query's.
-        after_commit: done when a batch has landed.
+        derivation: gives the rows, and tells which is newer.
+        checkpoint: that of the query.
+        after_commit: called when a batch has landed.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ReplacedTable:
         self._derivation = derivation
         self._checkpoint = checkpoint
         self._after_commit = after_commit
-        self._keys: dict[str, pa.Table] = {}  # of each file, as far as it was read
+        self._keys: dict[str, pa.Table] = {}  # the keys of each file that was read
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """What is computed of the messages."""
+        """Return the derivation of the messages."""
         messages = spark.readStream.format("penstock").options(**options).load()
         return self._derivation.derive(messages)
 
@@ -65,11 +65,11 @@ class ReplacedTable:
         self._table.prepare(selection)
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what is in the table; 0 when nothing is."""
+        """Return the offset after the last in the table; 0 if there is none."""
         return self._table.landed_end(selection)
 
     def land(self, rows: DataFrame, batch: Batch) -> Landed:
-        """Let the rows of one batch replace older ones, unless they have.
+        """Replace older rows by those of one batch, unless that was done.
 
         Raises:
             TableError: the table cannot be written.
@@ -84,7 +84,7 @@ class ReplacedTable:
             seen = self._table.landed_end(batch.selection)
             replaced = self._touched(newest)
             files = self._write(newest, replaced, batch.batch_id)
-            if not files and not replaced:  # nothing came, or nothing that is there was removed
+            if not files and not replaced:  # no rows, or only removals of rows that are not there
                 return Landed(end=end)
             outcome = self._table.commit(batch, files, seen, max(seen, end), replaced=replaced)
             if outcome is not Outcome.OVERTAKEN:
@@ -96,7 +96,7 @@ class ReplacedTable:
         )
 
     def _touched(self, newest: pa.Table) -> list[str]:
-        """The files that have any of the keys."""
+        """Return the files that have any of the keys."""
         keys = self._derivation.newest.keys
         present = self._table.present_files()
         self._keys = {

@@ -1,4 +1,4 @@
-"""Who fell silent, and who came back: a processor with a timer for each key.
+"""Detects keys that fall silent, and that come back: a processor with a timer for each key.
 
                      a row                         a row, within the limit
     unknown ────────────────────▶ heard: timer ──────────────┐
@@ -7,13 +7,13 @@
                       row `silent`  ▼   │  a row: row `back`
                                    silent
 
-The timer is one of processing time: who is silent must be told when nobody says anything. It may
-not tell it of a key whose messages are in the log and were not read yet, after the query was away.
-So each batch reads to the end of the log; Spark hands a batch's rows out before its timers.
+The timer is one of processing time, because silence must be reported when no message comes. It must
+not report a key whose messages are in the log but were not read yet, after the query was away.
+So each batch reads to the end of the log; Spark processes a batch's rows before its timers.
 
-A key keeps the timer it has when rows come, for that costs nothing; when it runs out it is set
-anew. A silence that is over when it is read, because the query was away, is told from the rows:
-both rows then, so that the table has the same rows however late it is.
+A key keeps its timer when rows come, because that costs nothing; when it expires it is set
+again. A silence that is already over when its rows are read is detected from the rows:
+both rows are written then, so that the table has the same rows however late the query is.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SILENT: Final = "silent"
 BACK: Final = "back"
 
 SLACK_MS: Final = 1000
-"""A timer runs out so much later than the limit: a message that was received while a batch was
+"""A timer expires so much later than the limit: a message that was received while a batch was
 planned comes with the next one."""
 
 _AT: Final = "_at_us"
@@ -53,7 +53,7 @@ _TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
 
 
 class _Last(NamedTuple):
-    """What is known of a key: its last row, and whether it was told to be silent."""
+    """The state of a key: its last row, and whether it was reported as silent."""
 
     at_us: int
     epoch: str
@@ -88,11 +88,11 @@ class Silence:
 
     @property
     def wording(self) -> str:
-        """What it computes, but for the limit, which may change."""
+        """The computation in words, without the limit, which may change."""
         return f"silence by {', '.join(self._keys)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Who fell silent and who came back, of a stream of messages."""
+        """Return a stream of the keys that fell silent or came back, of a stream of messages."""
         numbered = {key: f"_key{place}" for place, key in enumerate(self._keys)}
         rows = self._rows.of(messages).select(  # names without dots, which Spark would look into
             "epoch",
@@ -122,7 +122,7 @@ class TurningPoints:
     """Leaves out rows between which their key was silent for no longer than the limit.
 
     Args:
-        keys: columns.
+        keys: the columns of the key.
         limit_us: the limit.
     """
 
@@ -131,7 +131,7 @@ class TurningPoints:
         self._limit_us = limit_us
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """Of each key its first and its last row, and those before and after a silence."""
+        """Return the first and last row of each key, and those before and after a silence."""
         if rows.num_rows < 3:
             return rows
         by = [*self._keys, RECEIVED_AT, "offset"]
@@ -150,11 +150,11 @@ class TurningPoints:
 
 
 class SilenceProcessor(StatefulProcessor):
-    """What Spark runs for each key.
+    """The processor that Spark runs for each key.
 
     Args:
-        keys: names of the columns that are the key.
-        limit_us: who is not heard of for longer is silent.
+        keys: names of the columns of the key.
+        limit_us: a key without rows for longer is silent.
     """
 
     def __init__(self, keys: tuple[str, ...], limit_us: int) -> None:
@@ -162,7 +162,7 @@ class SilenceProcessor(StatefulProcessor):
         self._limit_us = limit_us
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Called once in each task."""
+        """Open the state; called once in each task."""
         self._handle = handle
         self._state = handle.getValueState("last", _STATE_DDL)
 
@@ -172,7 +172,7 @@ class SilenceProcessor(StatefulProcessor):
         rows: Any,
         timerValues: TimerValues,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """Rows of one key in one batch, in any order."""
+        """Take the rows of one key in one batch, in any order."""
         before = self._last()
         for row in sorted(rows, key=lambda row: (row.offset, row[_AT])):
             at_us = row[_AT]
@@ -195,7 +195,7 @@ class SilenceProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """The timer of a key has run out."""
+        """Report a key as silent whose timer has expired, or set its timer again."""
         last = self._last()
         assert last is not None, "a timer is set when there is a row"
         if self._timer_ms(last.at_us) > timerValues.getCurrentProcessingTimeInMs():

@@ -1,7 +1,7 @@
-"""The rows of a declared table as a DataFrame, made from messages as the landing makes them.
+"""Makes the rows of a declared table as a DataFrame, from messages as the landing does.
 
-They are read from the log and not from the table: a table has no order in which Spark could read
-what is new in it, and the log gives the same rows for the same offsets at any time.
+They come from the log and not from the table: a table has no order in which Spark could read
+its new rows, and the log gives the same rows for the same offsets at any time.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
 
 GONE: Final = "_gone"
-"""Of a row that says only that its retained message was removed."""
+"""The column that marks a row as the removal of its retained message."""
 
 Reduce = Callable[[pa.Table], pa.Table]
-"""Rows of a few messages to those of them that matter."""
+"""Returns the rows that matter, of those of a few messages."""
 
 
 class SourceRows:
-    """Decodes messages; in the executors.
+    """Decodes messages, in the executors.
 
     Args:
-        source: the declared table whose rows they become.
-        columns: those that are wanted.
-        reduce: leaves out rows that make no difference, before they travel.
+        source: the declared table whose rows are made.
+        columns: the wanted columns.
+        reduce: leaves out rows that make no difference, before they are shuffled.
         retained_only: take only messages that were published to be retained, and mark as `GONE`
             those that removed one: an empty payload [MQTT-3.3.1-6].
     """
@@ -49,12 +49,12 @@ class SourceRows:
         self.schema = self._declared
         if retained_only:
             self.schema = self._declared.append(pa.field(GONE, pa.bool_()))
-        self._sorting = source.sorting
+        self._split = source.split
         self._reduce = reduce
         self._retained_only = retained_only
 
     def of(self, messages: DataFrame) -> DataFrame:
-        """The rows of messages, of a stream or of a batch."""
+        """Return the rows of messages, of a stream or of a batch."""
         return map_in_arrow(messages, self._decode, from_arrow_schema(self.schema))
 
     def _decode(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ class SourceRows:
         return pa.concat_tables([rows, gone]).sort_by("offset")
 
     def _sorted(self, messages: pa.Table, schema: pa.Schema) -> pa.Table:
-        rows = self._sorting(messages).get(ROWS)
+        rows = self._split(messages).get(ROWS)
         if rows is None:
             return schema.empty_table()
         return rows.select(schema.names).cast(schema)

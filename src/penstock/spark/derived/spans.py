@@ -1,16 +1,16 @@
-"""Windows and sessions of one key, which goes through time at its own pace.
+"""Windows and sessions of one key, with a watermark of its own.
 
     rows, in order of offset ──▶ open spans ──the key is past their end──▶ over: written, once
 
-A key's *pace* is what its own rows say: the newest time among them. What is more than `wait_us`
-older than that is over. So a log that tells of last year, or a device that was away for a month and
-then sends what it has kept, loses nothing, and no key makes another one late.
+A key's *pace* is the newest time among its own rows. A span that ended more than `wait_us`
+before that is over. So a log of last year, or a device that was away for a month and
+then sends its stored messages, loses nothing, and no key makes another one late.
 
     the newest time          ──▶ newest_us
-    what ended by then is over   closed_us = newest_us - wait_us, but never back
+    spans that ended by then     closed_us = newest_us - wait_us, but never back
 
-A row is late when all spans that it belongs to are over. It is left to the caller, and so is a row
-without a time, or with one that cannot be: one row of the year 2099 would make all others late.
+A row is late when all spans that it belongs to are over. The caller treats late rows, and rows
+without a time or with an impossible one: one row of the year 2099 would make all others late.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Span:
     Attributes:
         start_us: where a window starts, or the time of a session's first row.
         end_us: where a window ends, or the time of a session's last row.
-        epoch: of the last message in it.
-        offset: that message's.
+        epoch: epoch of the last message in it.
+        offset: offset of that message.
         parts: the aggregates so far.
     """
 
@@ -42,7 +42,7 @@ class Span:
     parts: list[Part]
 
     def take(self, functions: Sequence[Function], other: Span) -> None:
-        """Take the rows of another one."""
+        """Add the rows of another span."""
         self.start_us = min(self.start_us, other.start_us)
         self.end_us = max(self.end_us, other.end_us)
         if other.offset > self.offset:
@@ -54,16 +54,16 @@ class Span:
 
 
 class Spans(Protocol):
-    """How time is divided."""
+    """A division of time into windows or sessions."""
 
     def end_of(self, span: Span) -> int:
-        """The time at which a span is over."""
+        """Return the time at which a span is over."""
 
     def taking(self, at_us: int, closed_us: int | None) -> Iterator[tuple[int, int]]:
-        """Start and end of the spans that a row belongs to and that are not over."""
+        """Yield start and end of the spans that a row belongs to and that are not over."""
 
     def joins(self, span: Span, other: Span) -> bool:
-        """Whether two spans are one."""
+        """Return whether two spans are one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,11 @@ class Windows:
     slide_us: int
 
     def end_of(self, span: Span) -> int:
-        """The time at which a window is over."""
+        """Return the time at which a window is over."""
         return span.end_us
 
     def taking(self, at_us: int, closed_us: int | None) -> Iterator[tuple[int, int]]:
-        """Start and end of the windows that a row belongs to and that are not over."""
+        """Yield start and end of the windows that a row belongs to and that are not over."""
         start_us = at_us - at_us % self.slide_us
         while start_us > at_us - self.length_us:
             end_us = start_us + self.length_us
@@ -88,7 +88,7 @@ class Windows:
             start_us -= self.slide_us
 
     def joins(self, span: Span, other: Span) -> bool:
-        """Whether two windows are one."""
+        """Return whether two windows are the same."""
         return span.start_us == other.start_us
 
 
@@ -99,16 +99,16 @@ class Sessions:
     gap_us: int
 
     def end_of(self, span: Span) -> int:
-        """The time at which a session is over."""
+        """Return the time at which a session is over."""
         return span.end_us + self.gap_us
 
     def taking(self, at_us: int, closed_us: int | None) -> Iterator[tuple[int, int]]:
-        """A session of one row, unless it may belong to one that is over."""
+        """Yield a session of one row, unless it may belong to one that is over."""
         if closed_us is None or at_us >= closed_us:
             yield at_us, at_us
 
     def joins(self, span: Span, other: Span) -> bool:
-        """Whether two sessions are one."""
+        """Return whether two sessions are one."""
         return (
             span.start_us - self.gap_us < other.end_us
             and other.start_us < span.end_us + self.gap_us
@@ -117,13 +117,13 @@ class Sessions:
 
 @dataclass(slots=True)
 class Pace:
-    """Where one key is.
+    """The time of one key, and its open spans.
 
     Attributes:
-        received_us: when its newest message was received; by the broker's clock.
-        newest_us: the newest time that a row had, or None.
-        closed_us: spans that end by then are over, or None while none is.
-        open: the spans that are not.
+        received_us: when its newest message was received, by the broker's clock.
+        newest_us: the newest time of a row, or None.
+        closed_us: spans that end by then are over; None if none is.
+        open: the spans that are not over.
     """
 
     received_us: int
@@ -134,10 +134,10 @@ class Pace:
     def take(
         self, spans: Spans, functions: Sequence[Function], wait_us: int, row: Span
     ) -> list[Span] | None:
-        """Take a row, given as a span of its own from its time to its time.
+        """Take a row, given as a span of its own, from its time to its time.
 
         Returns:
-            The spans that are over with it, in order; None where it is late.
+            The spans that are over with it, in order; None if it is late.
         """
         at_us = row.start_us
         taken = list(spans.taking(at_us, self.closed_us))

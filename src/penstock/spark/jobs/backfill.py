@@ -1,18 +1,19 @@
-"""Reading a range of the log again, into a table that is past it.
+"""Reads a range of the log again, into a table that has landed beyond it.
 
-For what a declaration has gained since the range landed (a column, a decoder that can do more), and
-for messages before the offset at which the table began.
+It is for a declaration that has changed since the range landed (a new column, a better decoder),
+and for messages before the offset at which the table began.
 
 Exactly once means here: afterwards the tables have for each message of the range what landing it
 now would give, once, and for all others what they had. The rows of the range are replaced in one
 commit; its new dead letters are added in another before it, and the earlier ones taken out in a
-third. Cut off in between, some messages are there twice and none is missing, and running it once
-more mends it. The range ends where the landing job has come to at the most: that job lands what is
-behind, and the two never meet.
+third. Interrupted in between, some messages are there twice and none is missing, and running it
+once more repairs it. The range ends at most where the landing job is: that job lands all later
+messages, and the two never meet.
 
-Nothing is taken out of a table that was not read again before: what the log has lost, to retention
-or to a repair, stays in the table as it is. And nothing is put in that somebody has taken out: the
-log still has the messages of a device whose rows were erased (`penstock.spark.tables.erased`).
+No row is removed from a table unless its message was read again: rows of messages that the log
+lost, to retention or a repair, stay in the table. And no row is added that was deleted from the
+table: the log still has the messages of a device whose rows were erased
+(`penstock.spark.tables.erased`).
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.errors import ConfigError
 from penstock.spark.failures import own_error
 from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
-from penstock.spark.jobs.tables import RunSettings, landing_place
+from penstock.spark.jobs.tables import RunSettings, landing_target
 from penstock.spark.offsets import Position
 from penstock.spark.options import service_options
 from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.erased import Erased, counted
+from penstock.spark.tables.erased import Erased, summarize
 from penstock.spark.tables.evolving import with_present_types
 from penstock.spark.tables.landing_target import of_table
 from penstock.spark.topics import topics_text
@@ -50,13 +51,13 @@ _NAMED: Final = "offset long, topic string"
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """What a backfill did to one range.
+    """The result of a backfill of one range.
 
     Attributes:
-        span: the range it replaced.
-        rows: what it has now.
-        dead_letters: the same of the table beside it.
-        erased: messages of it that somebody had taken out, which are left out or restored.
+        span: the range that it replaced.
+        rows: the number of its rows now.
+        dead_letters: the number of its dead letters now.
+        erased: messages of it that were deleted from the table, which are left out or restored.
     """
 
     span: Span
@@ -74,34 +75,34 @@ def backfill(
     *,
     restores_erased: bool = False,
 ) -> list[Filled]:
-    """Replace what a table has of the messages from `start` up to and without `end`.
+    """Replace the rows of a table for the messages from `start` up to, not including, `end`.
 
     Args:
         spark: the session.
-        table: which.
-        settings: where the log is.
+        table: the table.
+        settings: how the log is reached.
         start: an offset, or a time.
         end: the same.
-        restores_erased: whether messages that landed and were taken out of the table come back.
+        restores_erased: whether messages that landed and were deleted from the table come back.
 
     Returns:
-        What was replaced: one range, or several where a repair has given up what is between them
-        and `fail_on_data_loss` is false.
+        The replaced ranges: one, or several if a repair has given up messages in between and
+        `fail_on_data_loss` is false.
 
     Raises:
-        ConfigError: nothing of the range is in the log and behind what the table has landed.
+        ConfigError: no message of the range is in the log and has landed in the table.
         OffsetOutOfRange: the log has lost messages of the range, before or while it was read.
         TableError: a table cannot be written, or another job wrote it meanwhile.
         SparkFailed: Spark gave up.
     """
     table = with_present_types(table)
     definition = table.definition
-    place = landing_place(table)
+    target = landing_target(table)
     with StreamClient(settings.server, settings.connect_timeout_s, settings.credentials) as client:
         log = client.offsets(definition.stream)
         selection = Selection(log.epoch, definition.stream, (table.topic_filter,))
-        place.prepare(selection)
-        landed_end = place.landed_end(selection)
+        target.prepare(selection)
+        landed_end = target.landed_end(selection)
         first = max(log.earliest, _offset(client, log, start))
         last = min(landed_end, _offset(client, log, end))
     parts = [(first, last)] if first < last else []
@@ -118,13 +119,13 @@ def backfill(
         messages = _messages(spark, table, settings, span)
         named = messages.with_columns(["offset", "topic"])
         try:
-            gone = place.erased(named.map_in_arrow(_offsets_and_topics, _NAMED), selection, span)
-            erased = counted(gone)
+            gone = target.erased(named.map_in_arrow(_offsets_and_topics, _NAMED), selection, span)
+            erased = summarize(gone)
             rest = messages if erased is None or restores_erased else _without(messages, gone)
-            files = place.write(rest, batch_id=0, replaced=span)
+            files = target.write(rest, batch_id=0, replaced=span)
         except PySparkException as error:
             raise own_error(error, table.path / CHECKPOINT_NAME / LOG_NAME) from error
-        place.replace(span, selection, files)
+        target.replace(span, selection, files)
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         rows_count, dead_count = (sum(file.rows for file in found) for found in (rows, dead))
         filled.append(Filled(span, rows_count, dead_count, erased))
@@ -134,7 +135,7 @@ def backfill(
 def _messages(
     spark: SparkSession, table: DeclaredTable, settings: RunSettings, span: Span
 ) -> Ranges:
-    """The messages of a range, all of them: one that has left the log meanwhile is an error."""
+    """Return all messages of a range; one that has left the log meanwhile is an error."""
     options = {
         **service_options(settings.server, settings.credentials),
         "stream": table.definition.stream,
@@ -142,7 +143,7 @@ def _messages(
         "startingOffsets": Position.of_one(span.epoch, span.start).to_json(),
         "endingOffsets": Position.of_one(span.epoch, span.end).to_json(),
     }
-    return Ranges.read(spark, options, table.sorting.columns)
+    return Ranges.read(spark, options, table.split.columns)
 
 
 def _without(messages: Ranges, gone: DataFrame) -> DataFrame:

@@ -3,7 +3,7 @@
     stream service ──Flight──▶ tasks ──Parquet──▶ files ──commit──▶ table, and dead letters
                                                   driver: foreachBatch ┘
 
-What passes through Spark are the ranges that its checkpoint knows, and the names of the files: a
+Only the ranges of the checkpoint and the names of the files pass through Spark: a
 task reads its messages itself (`penstock.spark.ranges`).
 
 Why foreachBatch and not a Python sink: Spark runs a Python sink's `commit` in a new process for
@@ -13,7 +13,7 @@ batch id, and can tell a failed commit from an unknown one.
 
 Exactly once rests on three things: a batch id always means the same range of offsets (Spark's
 checkpoint), a range always gives the same rows (the log), and the table knows which batches and
-which offsets it has (`penstock.spark.tables.landing_target`). Files of attempts that were lost are
+which offsets it has (`penstock.spark.tables.landing_target`). Files of lost attempts are
 in no table.
 
     waiting ──service answers──▶ starting ──Spark is up──▶ landing ──▶ ended
@@ -41,7 +41,7 @@ from penstock.errors import EpochMismatch, PenstockError
 from penstock.spark.checkpoints import keep_selection, last_planned, read_checkpoint
 from penstock.spark.failures import own_error
 from penstock.spark.groups import LEASE_S
-from penstock.spark.jobs.lock import only_job
+from penstock.spark.jobs.lock import job_lock
 from penstock.spark.jobs.progress import Progress, Reporter
 from penstock.spark.offsets import Position
 from penstock.spark.option_values import SERVER
@@ -51,7 +51,7 @@ from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.landing_target import Landed, LandingPlace
+from penstock.spark.tables.landing_target import Landed, LandingTarget
 from penstock.spark.tables.splits import undecoded
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.spark.topics import topics_text
@@ -63,32 +63,32 @@ CHECKPOINT_NAME: Final = "_checkpoint"
 Readers of Delta tables pass over names that begin with an underscore."""
 
 LOG_NAME: Final = "spark.log"
-"""What Java and Spark's Python workers print goes to this file in the checkpoint."""
+"""The file in the checkpoint with the output of Java and of Spark's Python workers."""
 
 POLL_S: Final = 0.25
-"""Between two looks at the query and the log; the end of a query is noticed at once."""
+"""Time between two polls of the query and the log; the end of a query is noticed at once."""
 
 TRIGGER_S: Final = 0.5
-"""Shortest time between two batches, unless asked otherwise: what comes alone is in the table
+"""Shortest time between two batches by default: a single message is in the table
 within a second, mostly, and a table that is always written gets two commits a second at most."""
 
 PLANNER_ATTEMPTS_MAX: Final = 10
 """Times a query is started when its planner, a Python process, does not answer in the ten seconds
-that Spark gives it on a busy machine. What a query has landed before is not landed again."""
+that Spark gives it on a busy machine. Messages that a query has landed are not landed again."""
 
 PLANNER_LATE: Final = "Python worker failed to connect back"
-"""How Spark says so."""
+"""Spark's words for that."""
 
 _INITIALIZING: Final = "Initializing"
-"""How Spark's words for a query begin whose planner is not there yet."""
+"""The beginning of Spark's status of a query whose planner has not started yet."""
 
 BATCH_END_TIMEOUT_S: Final = 15.0
-"""On stop, time the batch that is being landed has to finish."""
+"""Time that the current batch has to finish on stop."""
 
 
 @dataclass(frozen=True)
 class LandingSettings:
-    """What to land, and where.
+    """The settings of a landing job: its source and its table.
 
     Attributes:
         table: directory of the table; created with the first message.
@@ -98,19 +98,19 @@ class LandingSettings:
         checkpoint: directory of the checkpoint; None: `_checkpoint` in the table's directory.
         available_now: end when everything there was at the start has landed.
         trigger_s: shortest time from the start of one batch to the next, in seconds.
-        starting: where a table without rows begins: earliest, latest or a position.
-        starting_timestamp: the time from which on it has messages, instead.
+        starting: the begin of a table without rows: earliest, latest or a position.
+        starting_timestamp: the time of its first messages, instead.
         offsets_per_batch_max: most offsets of one batch, None for no limit.
-        fail_on_data_loss: whether messages that retention removed before they landed end the job.
+        fail_on_data_loss: whether the job ends if retention removed messages before they landed.
         connect_timeout_s: how long the stream service may be away.
-        credentials: what the stream service asks for; a token by its file only.
+        credentials: those for the stream service; a token only by its file.
         master: Spark's master URL.
-        group: the registered reader that the job is, or None.
-        group_lease_s: how long the broker keeps what has not landed when nothing is heard of it.
-        derivation: what becomes of the messages, in words; empty where they land as they are. Then
-            publishers who asked are told.
-        is_endless: whether Spark does not end the query by itself, as it has timers.
-        log: file with what Spark prints, of a Spark that several share; None: of its own.
+        group: the name of the job as a registered reader, or None.
+        group_lease_s: how long the broker keeps messages for it while it is away.
+        derivation: what is computed of the messages, in words; empty if they land unchanged. Then
+            receipts are sent to publishers that asked for them.
+        is_endless: whether Spark never ends the query by itself, because it has timers.
+        log: file with the output of a Spark that several jobs share; None: one of its own.
     """
 
     table: Path
@@ -135,39 +135,39 @@ class LandingSettings:
 
     @property
     def checkpoint_dir(self) -> Path:
-        """Where the checkpoint is."""
+        """The directory of the checkpoint."""
         return (self.checkpoint or self.table / CHECKPOINT_NAME).absolute()
 
     @property
     def log_file(self) -> Path:
-        """Where what Spark prints is."""
+        """The file with Spark's output."""
         return self.log or self.checkpoint_dir / LOG_NAME
 
 
-class Place(Protocol):
-    """Where messages land, or what is made of them. For one thread at a time."""
+class Target(Protocol):
+    """The tables of a query, and how its rows land in them. For one thread at a time."""
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """What Spark is asked for, of the messages that the options of the source name."""
+        """Return the query of the messages that the options of the source name."""
 
     def prepare(self, selection: Selection) -> None:
         """Refuse tables of something else."""
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what is in the tables; 0 when nothing is."""
+        """Return the offset after the last that landed in the tables; 0 if none did."""
 
     def land(self, rows: DataFrame, batch: Batch) -> Landed:
-        """Put one batch of what `query` gave into the tables, unless it is there."""
+        """Land one batch of the rows of `query` in the tables, unless it is there."""
 
 
 class Landing:
     """One run of the job. `run` blocks; `stop` may be called from a signal handler.
 
     Args:
-        settings: what to land.
-        on_progress: told how far it is.
+        settings: the settings of the job.
+        on_progress: called with the progress.
         open_spark: makes the Spark session.
-        place: where messages land; None: as they are in the Delta table `settings.table`.
+        target: the tables; None: messages land unchanged in the Delta table `settings.table`.
     """
 
     def __init__(
@@ -175,54 +175,57 @@ class Landing:
         settings: LandingSettings,
         on_progress: Callable[[Progress], None] = lambda _: None,
         open_spark: Callable[..., AbstractContextManager[SparkSession]] = local_spark,
-        place: Place | None = None,
+        target: Target | None = None,
     ) -> None:
         self._open_spark = open_spark
         self._settings = settings
         self._reporter = Reporter(on_progress)
         self._stopping = False  # no Event: a signal handler that sets one may wait forever
         self._batch_running = threading.Lock()
-        self._query_id: Future[str] = Future()  # the first batch may begin before it is known
+        self._query_id: Future[str] = Future()  # the first batch may begin before its id is known
         self._receipts: Receipts | None = None  # once the log is known
-        self._place: Place = place or _undecoded_place(settings.table)
+        self._target: Target = target or _undecoded_target(settings.table)
         self._planned_before = -1  # the last batch of the runs before
-        self._available_end = 0  # that of the log when the run began
-        self._failure: Exception | None = None  # what a batch raised, before Spark wrapped it
+        self._available_end = 0  # the end of the log when the run began
+        self._failure: Exception | None = None  # the error of a batch, before Spark wrapped it
 
     def stop(self) -> None:
-        """Ask the run to end: the batch being landed finishes first."""
+        """Ask the run to end; the current batch finishes first."""
         self._stopping = True
 
     @property
     def is_starting(self) -> bool:
-        """Whether the query has not come to the end of its first batch, though there is one."""
+        """True until the query has finished its first batch, if there are messages for one."""
         progress = self._reporter.progress
         is_up = progress.state in ("landing", "ended")
         return not is_up or (progress.batch_id is None and progress.lag != 0)
 
     @property
     def _is_done(self) -> bool:
-        """Whether a batch that this run planned has ended, and what the log had at its start is
-        read. One of an earlier run has its time, at which timers had not run out."""
+        """True if a batch of this run has ended, and the log is read up to its end at the start.
+
+        A batch that an earlier run planned has the time of that run, at which timers had not
+        expired.
+        """
         progress = self._reporter.progress
         if progress.batch_id is None or progress.batch_id <= self._planned_before:
             return False
         return (progress.offset or 0) >= self._available_end
 
     def run(self) -> Progress:
-        """Land messages until stopped, or until done where `available_now`.
+        """Land messages until stopped, or until done if `available_now`.
 
         Raises:
             ConfigError: the settings contradict each other, the table or the checkpoint.
             StreamUnavailable: the stream service does not answer.
-            EpochMismatch: the log is another one than the checkpoint was made with.
+            EpochMismatch: the log is not the one for which the checkpoint was made.
             TableError: the table cannot be read or written.
             SparkFailed: Spark does not start, or a batch failed for another reason.
         """
         settings = self._settings
         settings.checkpoint_dir.mkdir(parents=True, exist_ok=True)
         with (
-            only_job(settings.checkpoint_dir),
+            job_lock(settings.checkpoint_dir),
             StreamClient(settings.server, 0, settings.credentials) as client,
         ):
             log = self._wait_for_log(client)
@@ -230,7 +233,7 @@ class Landing:
                 selection = Selection(
                     log.epoch, settings.stream, settings.topics, settings.derivation
                 )
-                self._place.prepare(selection)
+                self._target.prepare(selection)
                 keep_selection(
                     settings.checkpoint_dir, settings.stream, settings.topics, settings.derivation
                 )
@@ -251,7 +254,7 @@ class Landing:
         return self._reporter.progress
 
     def _wait_for_log(self, client: StreamClient) -> StreamOffsets | None:
-        """What the stream spans, once the service answers; None when stopped before."""
+        """Return the offsets of the stream, once the service answers; None if stopped before."""
         deadline = time.monotonic() + self._settings.connect_timeout_s
         while not self._stopping:
             self._reporter.change(state="waiting")
@@ -273,17 +276,18 @@ class Landing:
             epoch,
             settings.checkpoint_dir,
         )
-        if self._reporter.progress.offset:  # after a crash it may be more than was told
+        if self._reporter.progress.offset:  # after a crash it may be more than was reported
             receipts.tell(self._reporter.progress.offset)
         return receipts
 
     def _starting(self, selection: Selection, log: StreamOffsets) -> dict[str, str]:
-        """Where a query without history begins: after what the table has, if it has anything."""
+        """Return the start of a query without history: after the last offset in the table, if
+        any."""
         found = read_checkpoint(self._settings.checkpoint_dir)
         if found.planned is not None and found.planned.only.epoch != log.epoch:
             ours = replace(selection, epoch=found.planned.only.epoch)
             raise self._other_epoch(ours, log.epoch)
-        landed = self._place.landed_end(selection)
+        landed = self._target.landed_end(selection)
         done = 0 if found.done is None else found.done.only.offset
         self._reporter.change(offset=max(landed, done))
         if found.planned is None and landed:
@@ -293,15 +297,18 @@ class Landing:
         return {"startingOffsets": self._settings.starting}
 
     def _other_epoch(self, ours: Selection, theirs: str) -> EpochMismatch:
-        """The old offsets are named: who knows where the logs part can begin there."""
+        """Return the error for another log.
+
+        It names the old offset, at which a user who knows where the logs differ can begin.
+        """
         directory = self._settings.checkpoint_dir
         done = read_checkpoint(directory).done
         passed = done.only.offset if done is not None and done.only.epoch == ours.epoch else 0
         return EpochMismatch(
             f"the checkpoint in {directory} belongs to epoch {ours.epoch}, of which all before"
-            f" offset {max(passed, self._place.landed_end(ours))} has landed, and the log is now of"
-            f" epoch {theirs}: it was restored or created anew. Give a new --checkpoint, or remove"
-            " that directory, to add the new log's messages"
+            f" offset {max(passed, self._target.landed_end(ours))} has landed, and the log is now"
+            f" of epoch {theirs}: it was restored or created anew. Give a new --checkpoint, or"
+            " remove that directory, to add the new log's messages"
         )
 
     def _land_stream(
@@ -324,7 +331,7 @@ class Landing:
         }
         if settings.offsets_per_batch_max is not None:
             options["maxOffsetsPerTrigger"] = str(settings.offsets_per_batch_max)
-        if settings.is_endless:  # timers that ran out while it was away, and what there is is done
+        if settings.is_endless:  # for timers that expired while it was away, and to end when done
             options["batchAtStart"] = "true"
         if settings.group is not None:
             options["groupId"] = settings.group
@@ -338,7 +345,7 @@ class Landing:
                 raise
 
         writer = (
-            self._place.query(spark, options)
+            self._target.query(spark, options)
             .writeStream.queryName(f"penstock table {settings.table.name}")
             .option("checkpointLocation", str(settings.checkpoint_dir))
             .foreachBatch(land)
@@ -353,12 +360,12 @@ class Landing:
             self._failure = None
             try:
                 query = writer.start()
-                if not self._query_id.done():  # it stays the same: the checkpoint has it
+                if not self._query_id.done():  # the id stays the same: it is in the checkpoint
                     self._query_id.set_result(str(query.id))
                 try:
                     self._watch(query, client)
                 finally:
-                    if query.isActive:  # whatever went wrong: nobody watches it any more
+                    if query.isActive:  # after any error the query is not watched any more
                         query.stop()
                 return
             except PySparkException as error:
@@ -369,28 +376,29 @@ class Landing:
                     raise
 
     def _land_batch(self, frame: DataFrame, batch: Batch) -> None:
-        """Put one batch into the table, unless it is there."""
+        """Land one batch in the table, unless it is there."""
         with self._batch_running:
             if self._stopping:
                 raise _Stopped
             self._check_epoch(batch)
-            landed = self._place.land(frame, batch)
+            landed = self._target.land(frame, batch)
             if landed.is_replay:
                 self._reporter.replayed(batch.batch_id)
             else:
                 self._reporter.landed(batch.batch_id, landed)
 
     def _check_epoch(self, batch: Batch) -> None:
-        """End where the source went on with another log (failOnDataLoss): it is another selection.
+        """Raise if the source continued with another log (failOnDataLoss): that is another
+        selection.
 
-        The last batch that was planned is the one at hand.
+        The last planned batch is the current one.
         """
         planned = read_checkpoint(self._settings.checkpoint_dir).planned
         if planned is not None and planned.only.epoch != batch.selection.epoch:
             raise self._other_epoch(batch.selection, planned.only.epoch)
 
     def _watch(self, query: StreamingQuery, client: StreamClient) -> None:
-        """Report while the query runs, and end it when asked to."""
+        """Report progress while the query runs, and end it when asked to."""
         settings = self._settings
         while query.isActive and not self._stopping:
             if not query.status["message"].startswith(_INITIALIZING):
@@ -398,13 +406,13 @@ class Landing:
             self._look(query, client)
             if settings.is_endless and settings.available_now and self._is_done:
                 self.stop()
-            with suppress(PySparkException):  # why it ended is asked below
+            with suppress(PySparkException):  # the reason is found below
                 query.awaitTermination(POLL_S)  # type: ignore[arg-type]  # it takes a float
         if self._stopping:
-            # The batch that is being landed may finish; one that begins now gives up by itself.
+            # The current batch may finish; one that begins now gives up by itself.
             if self._batch_running.acquire(timeout=BATCH_END_TIMEOUT_S):
                 self._batch_running.release()
-            with suppress(PySparkException):  # a planner that waits for the service: Java ends it
+            with suppress(PySparkException):  # a planner may wait for the service: Java ends it
                 query.stop()
             with suppress(PySparkException):
                 self._look(query, client)
@@ -417,7 +425,7 @@ class Landing:
             raise own_error(failure, settings.log_file) from self._failure or failure
 
     def _look(self, query: StreamingQuery, client: StreamClient) -> None:
-        """Find out where the query and the log are."""
+        """Report the positions of the query and the log."""
         last = query.lastProgress
         end = json.loads(last.sources[0].endOffset or "null") if last is not None else None
         if end is not None:
@@ -431,11 +439,11 @@ class Landing:
             self._reporter.change(latest=None)
 
 
-def _undecoded_place(path: Path) -> LandingPlace:
+def _undecoded_target(path: Path) -> LandingTarget:
     tables: dict[str, LandedTable] = {ROWS: MessageTable(path, MESSAGE_SCHEMA, (DATE,))}
     upkeep = Upkeep(tables.values(), UpkeepDefinition())
-    return LandingPlace(tables, undecoded, after_commit=upkeep.after_commit)
+    return LandingTarget(tables, undecoded, after_commit=upkeep.after_commit)
 
 
 class _Stopped(Exception):
-    """Ends a batch that begins while the job is being stopped."""
+    """Raised in a batch that begins while the job is being stopped."""

@@ -1,4 +1,4 @@
-"""One job at a time for a checkpoint."""
+"""A lock that allows one job at a time for a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Final
 from penstock.errors import ConfigError
 
 LOCK_NAME: Final = "penstock.lock"
-"""Locked in the checkpoint while a job runs with it."""
+"""The file in the checkpoint that is locked while a job runs."""
 
 
 class JobRunning(ConfigError):
-    """Another job has the checkpoint."""
+    """Raised when another job uses the checkpoint."""
 
 
 @contextmanager
-def only_job(checkpoint: Path) -> Iterator[None]:
-    """Keep a second job away from the checkpoint; the lock goes when this process does.
+def job_lock(checkpoint: Path) -> Iterator[None]:
+    """Lock the checkpoint against a second job; the lock is released when this process ends.
 
     Raises:
-        JobRunning: there is one already.
+        JobRunning: another job has it.
     """
     with (checkpoint / LOCK_NAME).open("ab") as lock:
         try:

@@ -1,7 +1,7 @@
-"""How far a landing job has come, told to whoever shows it.
+"""The progress of a landing job, passed to a callback.
 
-Batches end in one thread and the log's end is looked up in another; `Reporter` puts both together
-and calls back with a value that does not change.
+Batches end in one thread and the log's end is polled in another; `Reporter` combines both
+and calls back with an immutable value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from penstock.spark.tables.landing_target import Landed
 
 RATE_WINDOW_S: Final = 10.0
-"""The time over which rows a second are counted."""
+"""The time over which the rate of rows is averaged."""
 
 State = Literal["waiting", "starting", "landing", "ended", "failing", "gave up"]
 """The last two are those of a table among several, which is started again when it fails."""
@@ -24,18 +24,18 @@ State = Literal["waiting", "starting", "landing", "ended", "failing", "gave up"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far the job has come.
+    """The progress of a job.
 
     Attributes:
-        state: what the job does now.
-        batch_id: of the last batch that ended, or None.
+        state: the state of the job.
+        batch_id: the last batch that ended, or None.
         rows_landed: rows this run has added to the table.
-        dead_letters: messages that became none, and are in the table of dead letters.
+        dead_letters: messages that became dead letters instead.
         rows_per_second: over the last ten seconds.
         replayed: batches this run found in the table already.
         offset: the query's position in the log, or None.
         latest: the end of the log, or None while the stream service is away.
-        failure: what it fails with, in one sentence; empty while it does not.
+        failure: the current error, in one sentence; empty if there is none.
     """
 
     state: State = "waiting"
@@ -57,7 +57,7 @@ class Progress:
 
 
 class Reporter:
-    """Gathers what is known and passes each new state on. Any thread may call it."""
+    """Gathers the progress and passes each new value on. Any thread may call it."""
 
     def __init__(self, on_progress: Callable[[Progress], None]) -> None:
         self._on_progress = on_progress
@@ -66,12 +66,12 @@ class Reporter:
         self.progress = Progress()
 
     def change(self, **known: Any) -> None:
-        """Take over the given attributes of `Progress`."""
+        """Set these attributes of `Progress`."""
         with self._lock:
             self._change(known)
 
     def landed(self, batch_id: int, landed: Landed) -> None:
-        """Batch `batch_id` ended, with this result."""
+        """Report that batch `batch_id` ended, with this result."""
         progress = self.progress
         with self._lock:
             if landed.rows:
@@ -86,7 +86,7 @@ class Reporter:
             )
 
     def replayed(self, batch_id: int) -> None:
-        """Batch `batch_id` was in the table already."""
+        """Report that batch `batch_id` was in the table already."""
         with self._lock:
             self._change({"batch_id": batch_id, "replayed": self.progress.replayed + 1})
 

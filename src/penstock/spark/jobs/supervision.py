@@ -1,4 +1,4 @@
-"""One table among several: its landing is started again when it fails, and disturbs no other.
+"""Supervises the landing of one table among several: restarts it when it fails.
 
                    ╭──────── another batch has ended ────────╮
                    ▼                                         │
@@ -9,7 +9,7 @@
               ended                   ▼ with `available_now` too often in a row
                                    gave up
 
-What a table fails with is told in a line of the log, in its progress, and in its checkpoint
+A failure is reported in a line of the log, in the progress, and in the checkpoint
 (`penstock.spark.failure_file`), where `penstock tables status` finds it. A pause is twice as long
 as the one before, up to a minute, and uneven, so that tables which failed together do not come back
 together.
@@ -27,7 +27,7 @@ from random import Random
 from typing import Final, Protocol
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
-from penstock.spark.failure_file import Failure, forget_failure, keep_failure, read_failure
+from penstock.spark.failure_file import Failure, read_failure, remove_failure, write_failure
 from penstock.spark.failures import sentence_of
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
@@ -42,20 +42,20 @@ PAUSE_S_MIN: Final = 1.0
 PAUSE_S_MAX: Final = 60.0
 
 ATTEMPTS_MAX: Final = 3
-"""In a row, of a table that is to end when what is there has landed."""
+"""Most failures in a row of a table that is to end when all present messages have landed."""
 
 _POLL_S: Final = 0.25
 
 _MISTAKES: Final = (ConfigError, EpochMismatch, OffsetOutOfRange)
-"""What only a person can mend. The last one is data loss that was not accepted."""
+"""Errors that only a person can resolve. The last one is data loss that was not accepted."""
 
 
 class Attempt(Protocol):
-    """One run of the landing, as `penstock.spark.jobs.landing.Landing` is."""
+    """One run of a landing, such as `penstock.spark.jobs.landing.Landing`."""
 
     @property
     def is_starting(self) -> bool:
-        """Whether it has not come to the end of its first batch, though there is one."""
+        """True until it has finished its first batch, if there are messages for one."""
 
     def run(self) -> object:
         """Land until done or stopped, or raise."""
@@ -65,18 +65,18 @@ class Attempt(Protocol):
 
 
 class SupervisedLanding:
-    """The landing of one table, again and again. `run` blocks; any thread may call `stop`.
+    """Lands one table, again after each failure. `run` blocks; any thread may call `stop`.
 
     Args:
-        name: of the table.
-        make: a landing, to be run once, that tells its progress to the function given.
-        checkpoint: directory of its checkpoint.
-        available_now: whether it ends when what was there at its start has landed.
-        on_progress: told how far the table is, over all attempts.
-        spark_failure: why no attempt can succeed any more; None while one can.
+        name: the name of the table.
+        make: returns a landing, to be run once, that reports its progress to the given function.
+        checkpoint: the directory of its checkpoint.
+        available_now: whether it ends when messages present at its start have landed.
+        on_progress: called with the progress of the table over all attempts.
+        spark_failure: returns why no attempt can succeed any more; None if one can.
 
     Attributes:
-        error: what it gave up with, or failed with while it was being stopped; None otherwise.
+        error: the error with which it gave up, or failed while being stopped; None otherwise.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SupervisedLanding:
         self._on_progress = on_progress
         self._spark_failure = spark_failure
         self._landing: Attempt | None = None
-        self._before = Progress()  # what the attempts before this one have done
+        self._before = Progress()  # the progress of the attempts before this one
         self._progress = Progress()
         self._failure: Failure | None = None  # while it fails
         self._in_a_row = 0
@@ -108,14 +108,14 @@ class SupervisedLanding:
         self.error: Exception | None = None
 
     def stop(self) -> None:
-        """Ask the run to end: a batch that is being landed finishes first."""
+        """Ask the run to end; the current batch finishes first."""
         self._stopping = True
         if self._landing is not None:
             self._landing.stop()
 
     @property
     def is_starting(self) -> bool:
-        """Whether the first attempt has not come to the end of its first batch, nor failed."""
+        """True until the first attempt has finished its first batch or failed."""
         return self._failure is None and (self._landing is None or self._landing.is_starting)
 
     def run(self) -> None:
@@ -124,20 +124,20 @@ class SupervisedLanding:
             self._up_since_s = None
             try:
                 self._landing = self._make(self._note)
-                if self._stopping:  # perhaps before there was a landing to be told
+                if self._stopping:  # perhaps before this landing existed
                     self._landing.stop()
                 self._landing.run()
-            except Exception as error:  # of whatever kind: it must end no other table
-                self._fails(error)
+            except Exception as error:  # of any kind: it must not end other tables
+                self._on_failure(error)
                 if self._stopping:
                     return
             else:
                 return
 
     def _note(self, progress: Progress) -> None:
-        """Pass on how far the attempt at hand is."""
+        """Pass on the progress of the current attempt."""
         if not self._is_known_well and self._is_well(progress):
-            self._recovers()
+            self._on_recovery()
         before, failure = self._before, self._failure
         is_failing = failure is not None and progress.state != "ended"
         self._progress = replace(
@@ -151,9 +151,9 @@ class SupervisedLanding:
         self._on_progress(self._progress)
 
     def _is_well(self, progress: Progress) -> bool:
-        """Whether the attempt is past what the one before it failed with, as far as can be told.
+        """Return whether the attempt is past the previous failure, as far as can be told.
 
-        It may have come to the end of the same batch once more, and fail behind it again.
+        It may finish the same batch once more, and fail after it again.
         """
         if self._landing is None or self._landing.is_starting:
             return False
@@ -165,22 +165,22 @@ class SupervisedLanding:
         is_stable = now_s - self._up_since_s >= STABLE_S
         return is_stable or progress.batch_id not in (None, self._failed_after)
 
-    def _recovers(self) -> None:
+    def _on_recovery(self) -> None:
         self._is_known_well = True
-        forget_failure(self._checkpoint)
+        remove_failure(self._checkpoint)
         if self._failure is not None:
             logger.warning("table %s lands again", self._name)
         self._failure = None
         self._in_a_row = 0
         self._pauses = _new_pauses()
 
-    def _fails(self, error: Exception) -> None:
-        """Tell about it, and pause; or give up."""
+    def _on_failure(self, error: Exception) -> None:
+        """Report the failure, and pause; or give up."""
         spark_failure = self._spark_failure()
         error = spark_failure or error
         self._in_a_row += 1
         gives_up = spark_failure is not None or self._gives_up(error)
-        self._failure = self._noted(error, gives_up)
+        self._failure = self._record_failure(error, gives_up)
         self._is_known_well = False
         if self._progress.batch_id is not None:
             self._failed_after = self._progress.batch_id
@@ -209,17 +209,17 @@ class SupervisedLanding:
             return True
         if not self._available_now:
             return False
-        has_waited = isinstance(error, StreamUnavailable)  # as long as it may be away
+        has_waited = isinstance(error, StreamUnavailable)  # for as long as the service may be away
         return has_waited or self._in_a_row >= ATTEMPTS_MAX
 
-    def _noted(self, error: Exception, gives_up: bool) -> Failure:
-        """The failure, kept in the checkpoint unless that is in the hands of another job."""
+    def _record_failure(self, error: Exception, gives_up: bool) -> Failure:
+        """Return the failure, written to the checkpoint unless another job has that."""
         now = datetime.now(UTC)
         known = None if self._is_known_well else read_failure(self._checkpoint)
         since, attempts = (now, 0) if known is None else (known.since, known.attempts)
         failure = Failure(sentence_of(error), since, now, attempts + 1, gives_up)
         if not isinstance(error, JobRunning):
-            keep_failure(self._checkpoint, failure)
+            write_failure(self._checkpoint, failure)
         return failure
 
     def _wait(self, pause_s: float) -> None:
@@ -229,4 +229,4 @@ class SupervisedLanding:
 
 
 def _new_pauses() -> Backoff:
-    return Backoff(PAUSE_S_MIN, PAUSE_S_MAX, Random())  # noqa: S311  # spreads, keeps no secret
+    return Backoff(PAUSE_S_MIN, PAUSE_S_MAX, Random())  # noqa: S311  # only spreads, not a secret

@@ -1,7 +1,7 @@
-"""Declared and derived tables, filled side by side: one Spark, and a landing for each table.
+"""Lands declared and derived tables side by side: one Spark, and a landing for each table.
 
-A query for each table rather than one for all: the service filters by topic, so that each message
-travels once for each table that wants it; a table can fall behind, be restarted, or begin later
+Each table has its own query: the service filters by topic, so each message
+is sent once for each table that takes it; a table can fall behind, be restarted, or begin later
 without the others.
 """
 
@@ -28,7 +28,7 @@ from penstock.spark.jobs.landing import (
     LOG_NAME,
     Landing,
     LandingSettings,
-    Place,
+    Target,
 )
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.supervision import SupervisedLanding
@@ -37,24 +37,24 @@ from penstock.spark.table_selection import AnyTable
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.evolving import EvolvingPlace
-from penstock.spark.tables.landing_target import LandingPlace
+from penstock.spark.tables.evolving import EvolvingTarget
+from penstock.spark.tables.landing_target import LandingTarget
 from penstock.spark.tables.repeats import Repeats
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
 
 POLL_S: Final = 0.25
-"""Pause between two looks at the landings."""
+"""Pause between two polls of the landings."""
 
 
 @dataclass(frozen=True)
 class RunSettings:
-    """How declared tables are landed.
+    """The settings for landing declared tables.
 
     Attributes:
         server: HOST:PORT of the stream service.
-        credentials: what it asks for; a token by its file only.
+        credentials: those for the stream service; a token only by its file.
         available_now: end when everything there was at the start has landed.
         trigger_s: shortest time from one commit to the next; None: as each table says.
         connect_timeout_s: how long the stream service may be away before a table fails.
@@ -73,15 +73,15 @@ class RunSettings:
 
 
 class TablesFailed(PenstockError):
-    """Some of several tables gave up, while others may have landed."""
+    """Raised when some of several tables gave up; others may have landed."""
 
 
 class TablesRun:
     """One run of the landings. `run` blocks; `stop` may be called from a signal handler.
 
-    They start one after the other: all at once they would keep each other from starting in the ten
+    They start one after the other: together they would keep each other from starting in the ten
     seconds that Spark gives a planner.
-    Each goes its own way: one that fails is started again (`penstock.spark.jobs.supervision`), and
+    They are independent: one that fails is restarted (`penstock.spark.jobs.supervision`), and
     one that gives up ends no other.
     """
 
@@ -97,32 +97,32 @@ class TablesRun:
         self._on_progress = on_progress
         self._open_spark = open_spark
         self._landings: list[SupervisedLanding] = []
-        self._untold: Exception | None = None
+        self._unreported: Exception | None = None
         self._log = tables[0].path / CHECKPOINT_NAME / LOG_NAME
         self._stopping = False  # no Event: a signal handler that sets one may wait forever
 
     def stop(self) -> None:
-        """Ask the run to end: batches being landed finish first."""
+        """Ask the run to end; current batches finish first."""
         self._stopping = True
         for landing in self._landings:
             landing.stop()
 
     def run(self) -> None:
-        """Land messages until stopped, or until done where `available_now`.
+        """Land messages until stopped, or until done if `available_now`.
 
-        It ends before where every table has given up.
+        It ends early if every table has given up.
 
         Raises:
-            TablesFailed: tables have given up; which, and why.
-            PenstockError: what `Landing.run` raises, where there is one table only.
+            TablesFailed: tables have given up; the message says which, and why.
+            PenstockError: as `Landing.run` raises, if there is only one table.
         """
         with self._open_spark("penstock tables", self._settings.master, self._log) as spark:
             try:
                 self._run_all(spark)
-            finally:  # of whatever: a second Ctrl-C leaves no table that tries again for ever
+            finally:  # a second Ctrl-C must not leave a table that retries for ever
                 self.stop()
-        if self._untold is not None:
-            raise self._untold
+        if self._unreported is not None:
+            raise self._unreported
         self._raise([landing.error for landing in self._landings])
 
     def _run_all(self, spark: SparkSession) -> None:
@@ -133,14 +133,14 @@ class TablesRun:
             threads[-1].start()
             while landing.is_starting and threads[-1].is_alive() and not self._stopping:
                 time.sleep(POLL_S)
-        if self._stopping:  # perhaps before the landings were there to be told
+        if self._stopping:  # perhaps before the landings existed
             self.stop()
         for thread in threads:
-            while thread.is_alive():  # signals are handled between two looks
+            while thread.is_alive():  # signals are handled between two polls
                 thread.join(POLL_S)
 
     def _raise(self, errors: Sequence[Exception | None]) -> None:
-        """Raise what the tables gave up with, if any did."""
+        """Raise the errors with which tables gave up, if any did."""
         failed = [error for error in errors if error is not None]
         if not failed:
             return
@@ -168,11 +168,11 @@ class TablesRun:
         )
 
     def _tell(self, name: str, progress: Progress) -> None:
-        """Pass progress on. Who cannot be told any more has left, and the run ends."""
+        """Pass progress on; end the run if that fails, because its reader has left."""
         try:
             self._on_progress(name, progress)
         except Exception as error:  # such as a broken pipe; raised again by run
-            self._untold = error
+            self._unreported = error
             self.stop()
 
     def _failure_of(self, spark: SparkSession) -> SparkFailed | None:
@@ -191,7 +191,7 @@ class TablesRun:
 
         @contextmanager
         def shared(*_: object) -> Iterator[SparkSession]:
-            session = spark.newSession()  # a session knows only one query of a name
+            session = spark.newSession()  # a session has only one query of a name
             if is_derived:
                 for name, value in STATE_SETTINGS.items():
                     session.conf.set(name, value)
@@ -219,30 +219,30 @@ class TablesRun:
             ),
             on_progress,
             shared,
-            derived_place(table) if isinstance(table, DerivedTable) else declared_place(table),
+            derived_target(table) if isinstance(table, DerivedTable) else declared_target(table),
         )
 
 
-def declared_place(table: DeclaredTable) -> Place:
-    """Where the messages of a table land, by the schema of now or by each that follows."""
+def declared_target(table: DeclaredTable) -> Target:
+    """Return the target for messages of a table, by the present schema or following new ones."""
     if table.definition.evolve == "add":
-        return EvolvingPlace(table, landing_place)
-    return landing_place(table)
+        return EvolvingTarget(table, landing_target)
+    return landing_target(table)
 
 
-def landing_place(table: DeclaredTable) -> LandingPlace:
-    """The tables of a declaration, to land in."""
+def landing_target(table: DeclaredTable) -> LandingTarget:
+    """Return the tables of a declaration as a target."""
     definition = table.definition
     tables = table.open()
     repeats = None
     if definition.repeats is not None:
-        repeats = Repeats(table.sorting, table.id_column, definition.repeats.within_s)
+        repeats = Repeats(table.split, table.id_column, definition.repeats.within_s)
     upkeep = Upkeep(tables.values(), definition.upkeep)
-    return LandingPlace(tables, table.sorting, repeats, upkeep.after_commit, table.sorting.columns)
+    return LandingTarget(tables, table.split, repeats, upkeep.after_commit, table.split.columns)
 
 
-def derived_place(table: DerivedTable) -> Place:
-    """The table of a derivation, to fill."""
+def derived_target(table: DerivedTable) -> Target:
+    """Return the table of a derivation as a target."""
     tables = table.open()
     rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
     upkeep = Upkeep(tables.values(), table.definition.upkeep)

@@ -1,11 +1,11 @@
-"""What every table that messages land in can do, whatever its format, and the words for it.
+"""The interface of every table in which messages land, whatever its format, and its terms.
 
     not landed ──commit──▶ landed
          │ ▲                  ▲
-         │ └─conflict: reload─┤        another writer came first: look again, then try again
+         │ └─conflict: reload─┤        another writer came first: reload, then try again
          └────error───────────┴──?──▶ unknown: the commit may or may not have happened
 
-A commit that failed and a commit whose fate is unknown are different errors. Neither deletes a
+A commit that failed and a commit whose outcome is unknown are different errors. Neither deletes a
 file: if the commit did happen, its files are part of the table. On restart Spark replays the batch
 and the table itself says whether it is there.
 """
@@ -29,14 +29,14 @@ from penstock.telemetry.logs import one_line
 
 ROWS: Final = "rows"
 DEAD_LETTERS: Final = "dead_letters"
-"""The tables that one pass over messages fills, by their names in it."""
+"""The names, within a pass over messages, of the tables that it fills."""
 
 
 class TableError(PenstockError):
-    """The table cannot do what was asked.
+    """Raised when the table cannot do what was asked.
 
     Args:
-        sentence: why; what it quotes of a library may have several lines.
+        sentence: the reason; quoted text of a library may have several lines.
     """
 
     def __init__(self, sentence: str) -> None:
@@ -44,15 +44,15 @@ class TableError(PenstockError):
 
 
 class TableCommitFailed(TableError):
-    """The batch was not committed. It is safe to try again."""
+    """Raised when the batch was not committed. It is safe to try again."""
 
 
 class TableCommitUnknown(TableError):
-    """Nobody can tell now whether the batch was committed; the table will say, once readable."""
+    """Raised when it is unknown whether the batch was committed; the table tells, once readable."""
 
 
 class Outcome(Enum):
-    """What became of a commit that ended without an error."""
+    """The outcome of a commit that ended without an error."""
 
     LANDED = "the batch is in the table, by this commit"
     REPLAYED = "the batch was in the table before"
@@ -61,13 +61,13 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which messages a table holds: those of a stream, or of some topics of it, of one epoch.
+    """The messages that a table holds: those of a stream, or some topics of it, of one epoch.
 
     Attributes:
-        epoch: of the log.
+        epoch: that of the log.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
-        derivation: what was made of the messages, in words; empty: a row of each.
+        derivation: what was computed of the messages, in words; empty: a row of each.
     """
 
     epoch: str
@@ -77,17 +77,17 @@ class Selection:
 
     @property
     def transaction_id(self) -> str:
-        """Names the landed offsets in the table."""
+        """The name under which the table stores the landed offsets."""
         return f"penstock-log:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
     def start_id(self) -> str:
-        """Names the first landed offset in the table."""
+        """The name under which the table stores the first landed offset."""
         return f"penstock-start:{self.epoch}/{self.stream}/{self.topics_text}"
 
     @property
     def description(self) -> str:
-        """What the table says about itself; the same for every epoch."""
+        """The table's description of itself; the same for every epoch."""
         return f"MQTT messages of stream {self.stream}, topics {self.topics_text}{self.derivation}"
 
     @property
@@ -106,13 +106,13 @@ class Batch:
 
     @property
     def transaction_id(self) -> str:
-        """Names the query in the table. Its id is in the checkpoint and survives restarts."""
+        """The name of the query in the table. Its id is in the checkpoint and survives restarts."""
         return f"penstock-query:{self.query_id}"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of what has landed: offsets `start` up to and without `end`, of one epoch."""
+    """A range of landed offsets: `start` up to, not including, `end`, of one epoch."""
 
     epoch: str
     start: int
@@ -121,19 +121,19 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table holds.
+    """The contents of a table.
 
     Attributes:
-        version: of the table; every commit makes one.
+        version: that of the table; every commit makes one.
         changed_at: when the last one was made (UTC).
-        rows: how many.
-        files: how many Parquet files.
-        size_bytes: their length.
-        description: which messages they are.
-        epoch: of the newest row, or None where there is none.
+        rows: the number of rows.
+        files: the number of Parquet files.
+        size_bytes: their total size.
+        description: the messages that it holds, in words.
+        epoch: that of the newest row, or None if there is none.
         landed_end: offset after the newest row, or None.
-        oldest_at: when the oldest version was made that can be asked for (UTC); None where the
-            format has the newest only.
+        oldest_at: when the oldest version that can be read was made (UTC); None if the format has
+            only the newest.
     """
 
     version: int
@@ -153,11 +153,11 @@ class LandedTable(Protocol):
     path: Path
 
     layout: Layout
-    """How its rows lie in files."""
+    """The layout of its rows in files."""
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add columns that the table does not have yet, and widen
-        those that it has narrower.
+        """Refuse a table of other messages; add missing columns, and widen columns that are
+        narrower.
 
         Args:
             selection: the messages that will land.
@@ -168,20 +168,22 @@ class LandedTable(Protocol):
         """
 
     def columns(self) -> pa.Schema | None:
-        """The columns that it has; None while there is none."""
+        """Return the columns of the table; None if it does not exist."""
 
     def widens(self, present: pa.Field, wanted: pa.Field) -> bool:
-        """Whether a column that is there may get the type of `wanted`, with the rows it has."""
+        """Return whether a present column, with its rows, may get the type of `wanted`."""
 
     def has_landed(self, batch: Batch) -> bool:
-        """Whether the batch is in the table, on disk."""
+        """Return whether the batch is in the table, on disk."""
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what has landed, and is on disk; 0 when nothing has."""
+        """Return the offset after the last that landed and is on disk; 0 if none did."""
 
     def landed_start(self, selection: Selection) -> int | None:
-        """The first offset that landed: all messages from it up to `landed_end` have. None where
-        nothing has landed, or the table does not tell."""
+        """Return the first offset that landed; None if none has, or the table does not tell.
+
+        All messages from it up to `landed_end` have landed.
+        """
 
     def commit(
         self, batch: Batch, files: Sequence[NewFile], seen: int, end: int, start: int | None = None
@@ -189,16 +191,16 @@ class LandedTable(Protocol):
         """Make `files` part of the table, in one step, unless the batch is in it already.
 
         Args:
-            batch: what they come from.
-            files: may be none: then only the offsets are noted.
-            seen: what `landed_end` was before the files were written; if it is more by now, they
-                may have rows that are there.
-            end: what it will be.
-            start: the first offset of the batch, also where it is in another table; None: that of
+            batch: their batch.
+            files: may be empty: then only the offsets are stored.
+            seen: `landed_end` before the files were written; if it is more by now, they
+                may have rows that are in the table.
+            end: `landed_end` afterwards.
+            start: the first offset of the batch, even if it is in another table; None: that of
                 the files.
 
         Raises:
-            ConfigError: another job has made the table, for other messages.
+            ConfigError: another job has created the table, for other messages.
             TableCommitFailed: it did not happen.
             TableCommitUnknown: it may have happened.
         """
@@ -206,45 +208,47 @@ class LandedTable(Protocol):
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Take the rows of `span` out and those of `files` in, in one step.
+        """Remove the rows of `span` and add those of `files`, in one step.
 
         Args:
-            span: may be empty: then nothing is taken out.
-            files: may be none.
-            selection: what the files are of: from now on it has landed from the span on at least.
+            span: may be empty: then no rows are removed.
+            files: may be empty.
+            selection: that of the files: from now on it has landed at least from the span on.
 
         Raises:
             TableCommitFailed: another writer came in between; nothing has changed.
         """
 
     def live_files(self) -> list[LiveFile] | None:
-        """The files that may be put together, none for a format where readers would see that half
-        done; None while there is no table."""
+        """Return the files that may be merged; None if there is no table.
 
-    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
-        """Put the files of each group together, and let go of earlier versions of the table.
+        There are none for a format whose readers would see a merge half done.
+        """
 
-        Readers of these keep the files: `remove_orphans` removes them when they are old.
+    def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
+        """Merge the files of each group, and expire earlier versions of the table.
+
+        Readers of these versions keep the files: `remove_orphans` removes them when they are old.
 
         Returns:
             Whether it was done. False: another writer came first, and nothing has changed.
 
         Args:
-            groups: paths of `live_files`; may be none.
-            versions_max: so many of the last versions stay at least.
+            groups: paths of `live_files`; may be empty.
+            versions_max: at least so many of the last versions stay.
         """
 
     def contents(self) -> Contents | None:
-        """What the table holds; None while there is none."""
+        """Return the contents of the table; None if it does not exist."""
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Its present files that may have rows received so long before its newest, or later.
+        """Return present files that may have rows received within this time before the newest.
 
-        All of them for `timedelta.max`, also where the table has no `received_at`.
+        All of them for `timedelta.max`, even if the table has no `received_at`.
         """
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that are part of the table no longer, or never were; returns their names.
+        """Remove files that are no longer, or never were, part of the table; return their names.
 
         Args:
             older_than_h: spare files younger than this, in hours: a batch that is being written

@@ -1,7 +1,7 @@
-"""The columns of tables that messages land in, and how a declaration may change them.
+"""The columns of tables in which messages land, and how a declaration may change them.
 
-A column that is declared and not there is added: older rows have null in it. A column that is there
-and no longer declared stays, and new rows have null in it. A column may get a wider type where the
+A declared column that is missing is added: older rows have null in it. A column that exists
+and is no longer declared stays, and new rows have null in it. A column may get a wider type if the
 format allows it. Nothing else may change.
 """
 
@@ -19,7 +19,7 @@ from penstock.spark.parquet_files import Layout
 from penstock.stream.rows import STREAM_SCHEMA
 
 DATE: Final = "date"
-"""The UTC date of `received_at`, by which tables are partitioned."""
+"""The column with the UTC date of `received_at`, by which tables are partitioned."""
 
 MESSAGE_SCHEMA: Final = STREAM_SCHEMA.append(pa.field(DATE, pa.date32()))
 """The columns of a table of undecoded messages: those of the stream, and the date."""
@@ -37,7 +37,7 @@ DEAD_LETTER_SCHEMA: Final = pa.schema(
 
 
 def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with exactly the columns of `schema`, null where they have none."""
+    """Return the rows with exactly the columns of `schema`, null in missing ones."""
     columns = [
         rows.column(field.name).cast(field.type)
         if field.name in rows.column_names
@@ -48,16 +48,16 @@ def filled(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 Widens = Callable[[pa.Field, pa.Field], bool]
-"""Whether a column that is there may become another one: `LandedTable.widens`."""
+"""Returns whether a present column may become another one: `LandedTable.widens`."""
 
 
 def columns_to_add(
     path: Path, present: pa.Schema, declared: pa.Schema, widens: Widens = lambda _present, _: False
 ) -> list[pa.Field]:
-    """The declared columns that the table in `path` does not have, or has with a narrower type.
+    """Return declared columns that the table in `path` lacks, or has with a narrower type.
 
     Raises:
-        ConfigError: a column has another type in the table, or is written otherwise there.
+        ConfigError: a column has another type in the table, or is spelled differently there.
     """
     wider: list[pa.Field] = []
     for field in declared:
@@ -84,7 +84,7 @@ def columns_to_add(
 
 
 def check_partitions(path: Path, present: Sequence[str], layout: Layout) -> None:
-    """Raise ConfigError when the table in `path` is partitioned by other columns."""
+    """Raise ConfigError if the table in `path` is partitioned by other columns."""
     if tuple(present) != layout.partition_by:
         raise ConfigError(
             f"the table in {path} is partitioned by {_named(present)}, and"
@@ -97,7 +97,7 @@ def _named(columns: Sequence[str]) -> str:
 
 
 def outside(rows: pa.Table, epoch: str, start: int, end: int) -> pa.Table:
-    """The rows that are not of the offsets `start` to `end` (excluded) of `epoch`."""
+    """Return the rows outside of the offsets `start` to `end` (excluded) of `epoch`."""
     offset = rows.column("offset")
     inside = pc.and_(
         pc.equal(rows.column("epoch"), epoch),

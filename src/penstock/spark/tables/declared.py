@@ -1,8 +1,8 @@
-"""A declared table, ready to land in: its columns, its directories, and the tables there.
+"""A checked declaration of a table: its columns, its directories, and the tables there.
 
     epoch, offset │ metadata │ message_id │ levels of the topic │ decoded columns │ date
 
-Any part after the first may be empty; `date` is there for tables partitioned by it.
+Any part after the first may be empty; `date` exists for tables partitioned by it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.spark.options import parse_options
 from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, parse_partition
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
-from penstock.spark.tables.decoding_split import MESSAGE_ID, Sorting
+from penstock.spark.tables.decoding_split import MESSAGE_ID, DecodingSplit
 from penstock.spark.tables.delta import MessageTable
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -43,7 +43,7 @@ class DeclaredTable:
     """
 
     has_watermark = False
-    """It is complete up to the offset that has landed, whatever times its rows have."""
+    """Such a table is complete up to the landed offset, whatever times its rows have."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DeclaredTable:
     ) -> None:
         parse_options({"startingOffsets": definition.starting_offsets})
         self._given = definition
-        # The executors make decoders, too, and later: all of the same version of a schema.
+        # The executors make decoders, too, and later: all must use the same version of a schema.
         definition = definition.model_copy(update={"decoder": pinned(definition.decoder)})
         self.definition = definition
         self.name = definition.name
@@ -62,16 +62,16 @@ class DeclaredTable:
         self.dead_letters_path = self.path.with_name(f"{self.path.name}_dead_letters")
         self.topic_filter = TopicPattern.parse(definition.topics).topic_filter
         self.schema = _schema(definition)
-        self.sorting = Sorting(definition, self.schema)
+        self.split = DecodingSplit(definition, self.schema)
         self._tables_dir = tables_dir
         self._iceberg = iceberg
 
     def selection(self, epoch: str) -> Selection:
-        """What the table holds of a log."""
+        """Return the messages of a log that the table holds."""
         return Selection(epoch, self.stream, (self.topic_filter,))
 
     def open(self) -> dict[str, LandedTable]:
-        """The table of rows and that of dead letters; neither need exist yet."""
+        """Return the table of rows and that of dead letters; neither need exist yet."""
         it, places = self.definition, (self._tables_dir, self._iceberg)
         rows = (self.path, self.schema, it.partition_by)
         dead = (self.dead_letters_path, DEAD_LETTER_SCHEMA, (DATE,))
@@ -82,22 +82,22 @@ class DeclaredTable:
 
     @property
     def version(self) -> int:
-        """The version of its subject in a schema registry; 0 where it has none."""
+        """The version of its subject in a schema registry; 0 if it has none."""
         registry = self.definition.decoder.registry
         return 0 if registry is None else registry.version
 
     def newest(self) -> DeclaredTable:
-        """The table by the newest schema of its subject.
+        """Return the table by the newest schema of its subject.
 
         Raises:
-            ConfigError: the schema cannot be that of a table.
-            RegistryUnavailable: the registry does not say.
+            ConfigError: a table cannot have this schema.
+            RegistryUnavailable: the registry does not answer.
         """
         newest = DeclaredTable(self._given, self._tables_dir, self._iceberg)
         return self if newest.version == self.version else newest
 
     def with_types(self, types: Mapping[str, Column]) -> DeclaredTable:
-        """The same table, whose columns have the types of these where they have their names."""
+        """Return the same table with the types of these columns, by their names."""
         decoder = self.definition.decoder
         columns = {
             name: column.model_copy(update={"type": types[name].type})
@@ -113,13 +113,13 @@ class DeclaredTable:
 
     @property
     def group(self) -> str | None:
-        """The registered reader that its landing is, or None."""
+        """The registered reader of its landing; None if it has none."""
         given = self.definition.group
         return self.definition.name if given is None else given or None
 
     @property
     def id_column(self) -> str:
-        """The column by which repeats are known; empty where nobody looks for them."""
+        """The column that identifies repeats; empty if they are not looked for."""
         repeats = self.definition.repeats
         return "" if repeats is None else repeats.column or MESSAGE_ID
 
@@ -137,7 +137,7 @@ def open_table(
     iceberg: IcebergNames = IcebergNames(),  # noqa: B008  # frozen
     partitions_max: int = PARTITIONS_MAX,
 ) -> LandedTable:
-    """A table of this format, which need not exist yet."""
+    """Return a table of this format, which need not exist yet."""
     table: LandedTable
     match form:
         case "delta":
@@ -174,7 +174,7 @@ def _schema(table: TableDefinition) -> pa.Schema:
 
 
 def _check_id(table: TableDefinition, name: str, decoded: pa.Schema) -> None:
-    """A message has one id, and one whose text Spark and Arrow write alike."""
+    """Check that a message has one id, and one that Spark and Arrow write alike."""
     if name not in decoded.names:
         raise ConfigError(
             f"table {table.name} knows repeats by {name}, but its decoder has no"

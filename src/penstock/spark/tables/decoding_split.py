@@ -1,11 +1,11 @@
-"""Messages into rows and dead letters: each message is in one of the two.
+"""Splits messages into rows and dead letters: each message is in one of the two.
 
 message ──topic levels──▶ cast? ──payload──▶ decodes? ──▶ rows? ──▶ landed before? ──▶ row(s)
                            no │            no │        none │            yes │
                               └──── broken ───┘          empty           repeated
                                           └───────── dead letters ────────┘
 
-Whatever raises on the way, of one message, is a dead letter too: ``poison``.
+A message at which this raises becomes a dead letter, too: ``poison``.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from penstock.spark.tables.splits import with_date
 from penstock.stream.rows import STREAM_SCHEMA
 
 MESSAGE_ID: Final = "message_id"
-"""What a message is recognised by; a column of the table where it is a user property."""
+"""The column with the id of a message, if that is a user property."""
 
 SEEN_AT: Final = "seen_at"
-"""When a message of the same id was received that is in the table, or null."""
+"""The column with the time of receipt of a message with the same id in the table, or null."""
 
 _NO_ROWS: Final = "the payload has no rows"
 
 
-class Sorting:
-    """The split of a declared table. It goes to the executors, which make the decoder there.
+class DecodingSplit:
+    """The split of a declared table. It is sent to the executors, which make the decoder there.
 
     Args:
         table: the declaration.
@@ -54,17 +54,17 @@ class Sorting:
         self._table = table
         self._schema = schema
         self._landed_at: dict[str, int] = {}
-        """When a message of this id was landed last in this pass, µs."""
+        """When a message of an id landed last in this pass, µs."""
 
     @property
     def columns(self) -> list[str]:
-        """The columns of messages that it looks at, where it does not look for repeats."""
+        """The columns of messages that it reads, except for repeats."""
         wanted = {*DEAD_LETTER_SCHEMA.names, *self._table.metadata}
         return [name for name in STREAM_SCHEMA.names if name in wanted]
 
     @property
     def _beside(self) -> list[str]:
-        """The columns of a message that are text, of which each of its rows has a part."""
+        """The text columns of a message that each of its rows repeats."""
         return ["topic", *(name for name in ("client_id",) if name in self._schema.names)]
 
     @cached_property
@@ -76,18 +76,18 @@ class Sorting:
         return TopicPattern.parse(self._table.topics)
 
     def __call__(self, messages: pa.Table) -> dict[str, pa.Table]:
-        """Sort a batch of messages. Those with which that raises are dead letters (`poison`)."""
+        """Split a batch of messages. Those at which that raises are dead letters (`poison`)."""
         if not messages.num_rows:
             return {}
-        _ = self._decoder, self._pattern  # what cannot be made is no message's fault
+        _ = self._decoder, self._pattern  # an error in making these is no message's fault
         found: dict[str, list[pa.Table]] = {}
-        for part in each_part(with_date(messages), self._sorted, _buried):
+        for part in each_part(with_date(messages), self._sorted, _as_dead_letter):
             for name, rows in part.items():
                 found.setdefault(name, []).append(rows)
         return {name: pa.concat_tables(tables) for name, tables in found.items()}
 
     def _sorted(self, messages: pa.Table) -> dict[str, pa.Table]:
-        """Sort messages, or raise and have changed nothing."""
+        """Split messages, or raise and have changed nothing."""
         messages = messages.combine_chunks()
         levels, misfits, misfit_reasons = self._pattern.columns(_array(messages, "topic"))
         fitting = _without(messages.num_rows, misfits)
@@ -115,7 +115,8 @@ class Sorting:
         return parts
 
     def identified(self, messages: pa.Table) -> pa.Array:
-        """The id of each message: of its first row, or from its user properties; null for none."""
+        """Return the id of each message: of its first row, or its user properties; null for
+        none."""
         repeats = self._table.repeats
         assert repeats is not None
         if repeats.user_property:
@@ -146,7 +147,7 @@ class Sorting:
         kept = [name for name in messages.column_names if name in self._schema.names]
         found: dict[str, pa.ChunkedArray] = {}
         parts = messages.select(kept), levels
-        if not sources.equals(pa.arange(0, messages.num_rows)):  # not each of them once
+        if not sources.equals(pa.arange(0, messages.num_rows)):  # not one row for each
             parts = parts[0].take(sources), parts[1].take(sources)
         for part in (*parts, decoded):
             found |= zip(part.column_names, part.columns, strict=True)
@@ -154,16 +155,16 @@ class Sorting:
         return pa.Table.from_arrays(columns, schema=self._schema)
 
     def _without_directory(self, rows: pa.Table, sources: pa.Array) -> dict[int, str]:
-        """The messages with a value that is too long to name a partition, with the reason."""
+        """Return the messages with a value too long to name a partition, with the reason."""
         found: dict[int, str] = {}
         for name in self._table.partition_by:
-            if name not in rows.column_names:  # a transform, which gives a number
+            if name not in rows.column_names:  # a transform, whose value is a number
                 continue
             column = rows.column(name)
             if not pa.types.is_string(column.type):
                 continue
             longest = pc.max(pc.binary_length(column)).as_py() or 0
-            if 3 * longest <= PARTITION_NAME_LENGTH_MAX:  # %xx for each byte is the most
+            if 3 * longest <= PARTITION_NAME_LENGTH_MAX:  # at most %xx for each byte
                 continue
             unfit = [
                 value
@@ -180,7 +181,7 @@ class Sorting:
     def _repeats(
         self, messages: pa.Table, sources: pa.Array
     ) -> tuple[dict[int, str], dict[str, int]]:
-        """The messages that are repeats, with the reason, and when the others landed, by their id.
+        """Return the messages that are repeats, with the reason, and when the others landed, by id.
 
         They come in order of offset.
         """
@@ -214,8 +215,8 @@ def _no_id(_message: pa.Table, _error: Exception) -> list[str | None]:
     return [None]
 
 
-def _buried(message: pa.Table, error: Exception) -> dict[str, pa.Table]:
-    """The parts of one message that cannot be sorted."""
+def _as_dead_letter(message: pa.Table, error: Exception) -> dict[str, pa.Table]:
+    """Return the parts of one message that cannot be split."""
     return {DEAD_LETTERS: _dead_letters(message, {0: ("broken", reason_of(error))})}
 
 
@@ -229,7 +230,8 @@ def _without(count: int, indices: pa.Array) -> pa.Array:
 
 
 def _with_much_repeated(messages: pa.Table, sources: pa.Array, beside: list[str]) -> dict[int, str]:
-    """The messages whose rows would repeat too much of the columns `beside` their payload."""
+    """Return the messages whose rows would repeat too much of the columns `beside` their
+    payload."""
     if len(sources) <= messages.num_rows:  # few have several rows, if any
         return {}
     counted = pc.value_counts(sources)
@@ -251,7 +253,7 @@ def _with_much_repeated(messages: pa.Table, sources: pa.Array, beside: list[str]
 
 
 def _lengths(messages: pa.Table, name: str) -> list[int]:
-    """The bytes of each text of a column."""
+    """Return the bytes of each text of a column."""
     found: list[int] = pc.fill_null(pc.binary_length(messages.column(name)), 0).to_pylist()
     return found
 
@@ -259,7 +261,7 @@ def _lengths(messages: pa.Table, name: str) -> list[int]:
 def _without_messages(
     rows: pa.Table, sources: pa.Array, messages: Collection[int]
 ) -> tuple[pa.Table, pa.Array]:
-    """The rows of all other messages, and where each came from."""
+    """Return the rows of all other messages, and the message of each."""
     if not messages:
         return rows, sources
     is_kept = pc.invert(pc.is_in(sources, pa.array(list(messages), pa.int64())))
@@ -267,7 +269,8 @@ def _without_messages(
 
 
 def _rest(every: pa.Array, sources: pa.Array, broken: pa.Array) -> list[int]:
-    """Those that have no rows and are not broken: mostly none, which a count tells."""
+    """Return the messages that have no rows and are not broken: mostly none, which a count
+    tells."""
     repeated = pc.sum(pc.equal(sources[1:], sources[:-1])).as_py() or 0  # they ascend
     if len(every) == len(sources) - repeated + len(broken):
         return []

@@ -1,4 +1,4 @@
-"""The Delta table that messages land in, and its commit: each batch once, each offset once.
+"""The Delta table in which messages land, and its commit: each batch once, each offset once.
 
 The driver commits with the `deltalake` package; no Spark extension and no jar takes part. One
 commit holds the batch's files and application transactions, which Delta keeps in the table's own
@@ -10,11 +10,11 @@ log:
 
 The first answers "is this batch in the table already?" when Spark replays one after a crash; the
 first commit, which creates the table, carries it too. The second answers "which offsets are?"
-whoever asks: a job with a new checkpoint, or a second job on the same table. Rows below it are
-never landed again. The third says where that began: of what is between the two and in no file
-somebody has taken the rows out.
+for a job with a new checkpoint, or a second job on the same table. Rows below it are
+never landed again. The third says where that began: a message between the two that is in no file
+has been deleted.
 
-What the table says is believed only once it is on disk (`penstock.spark.tables.delta_log`).
+The table's log is trusted only once it is on disk (`penstock.spark.tables.delta_log`).
 """
 
 from __future__ import annotations
@@ -61,21 +61,21 @@ from penstock.spark.tables.rewriting import (
 from penstock.spark.tables.tiers import LiveFile
 
 COMMIT_ATTEMPTS_MAX: Final = 10
-"""Times a batch's files are offered to the table while other writers come first."""
+"""Times a batch's commit is tried while other writers come first."""
 
 _PROPERTIES: Final = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
-"""The log has the name of each file that was replaced for so long: a week, unless told otherwise,
-and all of them are in each checkpoint. Upkeep goes by the files' own age (`renew`)."""
+"""How long the log names each replaced file (Delta's default is a week):
+all of them are in each checkpoint. Upkeep goes by the files' own age (`renew`)."""
 
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")
 
 
 def table_directory(path: Path) -> Path:
-    """The absolute form of `path`.
+    """Return the absolute form of `path`.
 
     Raises:
-        ConfigError: the deltalake package would look for the table elsewhere: it takes some
-            characters of a path as it would in a URL.
+        ConfigError: the deltalake package would look for the table elsewhere, because it reads some
+            characters of a path as parts of a URL.
     """
     absolute = path.absolute()
     misread = _MISREAD.search(str(absolute))
@@ -93,7 +93,7 @@ class MessageTable:
     Args:
         path: its directory.
         schema: its columns.
-        partition_by: those of them it is partitioned by.
+        partition_by: the columns by which it is partitioned.
 
     Raises:
         ConfigError: no table can be at `path`.
@@ -107,7 +107,7 @@ class MessageTable:
         self._log = SyncedLog(self.path)
 
     def exists(self) -> bool:
-        """Whether the table has been created."""
+        """Return whether the table has been created."""
         return self._refresh() is not None
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
@@ -124,7 +124,7 @@ class MessageTable:
             self._refresh()
 
     def columns(self) -> pa.Schema | None:
-        """The columns that it has; None while there is none."""
+        """Return the columns of the table; None if it does not exist."""
         delta = self._refresh()
         return None if delta is None else pa.schema(delta.schema())
 
@@ -139,19 +139,19 @@ class MessageTable:
             )
 
     def widens(self, _present: pa.Field, _wanted: pa.Field) -> bool:
-        """Delta has a feature for it, which few readers know: never."""
+        """Return False: few readers know Delta's feature for it."""
         return False
 
     def has_landed(self, batch: Batch) -> bool:
-        """Whether the batch is in the table, on disk."""
+        """Return whether the batch is in the table, on disk."""
         return _has_landed(self._refresh(), batch)
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after the last row landed, and on disk; 0 when none is."""
+        """Return the offset after the last row that landed and is on disk; 0 if there is none."""
         return _landed_end(self._refresh(), selection)
 
     def landed_start(self, selection: Selection) -> int | None:
-        """The first offset that landed; None where nothing has, or the table does not tell."""
+        """Return the first offset that landed; None if none has, or the table does not tell."""
         delta = self._refresh()
         return delta.transaction_version(selection.start_id) if delta else None
 
@@ -167,19 +167,19 @@ class MessageTable:
         """Make `files` part of the table, in one step, unless the batch is in it already.
 
         Args:
-            batch: what they come from.
-            files: may be none.
-            seen: what `landed_end` was before they were written.
-            end: what it will be.
+            batch: their batch.
+            files: may be empty.
+            seen: `landed_end` before they were written.
+            end: `landed_end` afterwards.
             start: the first offset of the batch; None: that of the files.
-            replaced: paths of files that they stand for. Where one of them is not in the table any
-                more the batch is overtaken.
+            replaced: paths of files that they replace. If one of them is no longer in the table,
+                the batch is overtaken.
         """
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
-            # One look, and the commit is refused if anything came after it.
+            # Read the table once; the commit is refused if anything came after that.
             delta = self._refresh()
-            self._check_holds(delta, batch.selection)  # who creates the table says what it holds
+            self._check_holds(delta, batch.selection)  # its creator decides what it holds
             if _has_landed(delta, batch):
                 return Outcome.REPLAYED
             landed = _landed_end(delta, batch.selection)
@@ -211,7 +211,7 @@ class MessageTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Take the rows of `span` out and those of `files` in, in one step."""
+        """Remove the rows of `span` and add those of `files`, in one step."""
         rewritten_paths: list[str] | None = None
         rest: list[NewFile] = []
         removed: list[RemoveAction] = []
@@ -221,7 +221,7 @@ class MessageTable:
             assert delta is not None, "there are rows to replace"
             concerned = [file for file in files_of(delta) if overlaps(file, span)]
             paths = [file["path"] for file in concerned]
-            if paths != rewritten_paths:  # else others have only added to the table meanwhile
+            if paths != rewritten_paths:  # else other jobs have only added files meanwhile
                 values = [partition_values(file, self.layout.partition_by) for file in concerned]
                 pairs = zip((self.path / path for path in paths), values, strict=True)
                 layout = with_columns_of(pa.schema(delta.schema()), self.layout)
@@ -253,16 +253,16 @@ class MessageTable:
         raise not_replaced(span, self.path) from error
 
     def live_files(self) -> list[LiveFile] | None:
-        """Its present files; None while there is no table."""
+        """Return its present files; None if there is no table."""
         delta = self._refresh()
         return None if delta is None else live_files_of(delta, self.layout.partition_by)
 
-    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
-        """Put the files of each group together in one commit, and let earlier versions go."""
+    def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
+        """Merge the files of each group in one commit, and expire earlier versions."""
         delta = self._refresh()
         if delta is None or not self._merge(delta, groups):
             return False
-        self._log.let_go(versions_max)
+        self._log.expire_versions(versions_max)
         return True
 
     def _merge(self, delta: DeltaTable, groups: Sequence[Sequence[str]]) -> bool:
@@ -297,17 +297,17 @@ class MessageTable:
         return True
 
     def contents(self) -> Contents | None:
-        """What the table holds; None while there is none."""
+        """Return the contents of the table; None if it does not exist."""
         delta = self._refresh()
         return None if delta is None else contents_of(delta, self.path)
 
     def present_files(self) -> list[str]:
-        """The paths of its files, below the table."""
+        """Return the paths of its files, below the table."""
         delta = self._refresh()
         return [] if delta is None else [file["path"] for file in files_of(delta)]
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Its present files that may have rows received so long before its newest, or later."""
+        """Return present files that may have rows received within this time before the newest."""
         delta = self._refresh()
         files = [] if delta is None else files_of(delta)
         if within == timedelta.max:
@@ -321,7 +321,7 @@ class MessageTable:
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that are part of the table no longer, or never were; returns their names."""
+        """Remove files that are no longer, or never were, part of the table; return their names."""
         delta = self._refresh()
         return [] if delta is None else vacuum(delta, older_than_h, remove=remove)
 
@@ -330,7 +330,7 @@ class MessageTable:
             renew(self.path / path)
 
     def _settle(self, batch: Batch, failure: Exception) -> Outcome:
-        """After an error that does not say whether the commit happened: ask the table."""
+        """Find out whether a commit happened, after an error that does not tell."""
         try:
             landed = self.has_landed(batch)
         except TableError:
@@ -387,7 +387,7 @@ class MessageTable:
                 commit_properties=properties,
             )
         else:
-            delta_schema = self._delta.schema()  # it may have columns that we do not know
+            delta_schema = self._delta.schema()  # it may have columns that are not declared
             gone = [remove_action(file, partition_values(file, partition_by)) for file in removed]
             self._delta.create_write_transaction(
                 [*gone, *actions],
@@ -398,7 +398,7 @@ class MessageTable:
             )
 
     def _refresh(self) -> DeltaTable | None:
-        """The table as it is now, on disk; None when there is none yet."""
+        """Return the table as it is now, on disk; None if there is none yet."""
         try:
             if self._delta is not None:
                 if self._log.has_changed_since(self._delta.version()):
@@ -424,7 +424,7 @@ def _landed_end(delta: DeltaTable | None, selection: Selection) -> int:
 
 
 def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
-    """Remove files that are not part of the table; returns their names."""
+    """Remove files that are not part of the table; return their names."""
     try:
         return delta.vacuum(
             retention_hours=older_than_h,
@@ -437,7 +437,7 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
 
 
 def contents_of(delta: DeltaTable, path: Path) -> Contents:
-    """What a table of messages holds."""
+    """Return the contents of a table of messages."""
     files = files_of(delta)
     told = [file for file in files if file.get("max.offset") is not None]
     newest = max(((file["max.epoch"], file["max.offset"]) for file in told), default=None)

@@ -1,4 +1,4 @@
-"""Files of a Delta table, as its log names them: those that are there, come and go."""
+"""Files of a Delta table, as its log names them: present, added and removed."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from penstock.spark.tables.tiers import LiveFile
 
 
 def files_of(delta: DeltaTable) -> list[dict[str, Any]]:
-    """The table's files with their statistics; `path` is that of the file on disk.
+    """Return the table's files with their statistics; `path` is that of the file on disk.
 
-    The log has paths as in a URL, and so deltalake hands them over: those of files that its
-    compaction wrote have the partition's value in them, with %20 for a space.
+    The log has paths in URL form, and deltalake returns them so: those of files that its compaction
+    wrote contain the partition's value, with %20 for a space.
     """
     files: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
     return [{**file, "path": unquote(file["path"])} for file in files]
 
 
 def live_files_of(delta: DeltaTable, partition_by: tuple[str, ...]) -> list[LiveFile]:
-    """The files whose rows are all there: where there are deletion vectors nobody knows which."""
+    """Return the files of which all rows are present; none if there are deletion vectors."""
     if "deletionVectors" in (delta.protocol().reader_features or ()):
         return []
     return [
@@ -46,9 +46,9 @@ def live_files_of(delta: DeltaTable, partition_by: tuple[str, ...]) -> list[Live
 
 
 def overlaps(file: dict[str, Any], span: Span) -> bool:
-    """Whether a file may have rows of the span."""
+    """Return whether a file may have rows of the span."""
     if any(file.get(name) is None for name in ("min.epoch", "max.epoch", "min.offset")):
-        return True  # whoever wrote it did not say
+        return True  # its writer stored no statistics
     return bool(
         file["min.epoch"] <= span.epoch <= file["max.epoch"]
         and (file["min.epoch"] != file["max.epoch"] or file["min.offset"] < span.end)
@@ -57,7 +57,7 @@ def overlaps(file: dict[str, Any], span: Span) -> bool:
 
 
 def partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[str, str | None]:
-    """What a file's rows have in the columns that its table is partitioned by, as text."""
+    """Return the values of a file in the partition columns, as text."""
     values = {name: file[f"partition.{name}"] for name in partition_by}
     return {name: None if value is None else str(value) for name, value in values.items()}
 
@@ -65,7 +65,7 @@ def partition_values(file: dict[str, Any], partition_by: Sequence[str]) -> dict[
 def remove_action(
     file: dict[str, Any], values: dict[str, str | None], *, moves: bool = False
 ) -> RemoveAction:
-    """Takes a file out of the table; `moves` where the same commit has its rows in another one."""
+    """Return the action that removes a file; `moves` if the same commit adds its rows again."""
     return RemoveAction(
         path=file["path"],
         deletion_timestamp=time.time_ns() // 1_000_000,
@@ -76,7 +76,7 @@ def remove_action(
 
 
 def add_action(file: NewFile, *, moves: bool = False) -> AddAction:
-    """Makes a file part of the table; `moves` where its rows were there before."""
+    """Return the action that adds a file; `moves` if its rows were in the table before."""
     return AddAction(
         path=file.path,
         size=file.size_bytes,

@@ -1,12 +1,12 @@
-"""The log of a Delta table, on disk: what the table says is believed only once it is there.
+"""The log of a Delta table: it is trusted only once it is on disk.
 
     00000000000000000199.json                 commit 199
-    00000000000000000200.checkpoint.parquet   what all commits up to 200 come to
+    00000000000000000200.checkpoint.parquet   the result of all commits up to 200
     _last_checkpoint                          names it
 
 The deltalake package syncs nothing, and a commit seen here may have been written by an attempt that
 was killed a moment later. Spark, told that its batch has landed, would never send it again. So
-every look at the table first syncs what is new in its log.
+every read of the table first syncs the new files of its log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.spark.parquet_files import sync
 
 LOG_DIRECTORY: Final = "_delta_log"
 COMMITS_MIN: Final = 100
-"""Commits that stay in any case: whoever has begun to read the log has their time to finish."""
+"""Commits that always stay, so that readers of the log can finish."""
 
 _LAST_CHECKPOINT: Final = "_last_checkpoint"
 _COMMIT: Final = "{:020}.json"
@@ -40,19 +40,19 @@ class _Entry:
 
 
 class SyncedLog:
-    """The log of the table in `table`, which need not exist yet. For one thread at a time."""
+    """Syncs the log of a table, which need not exist yet. For one thread at a time."""
 
     def __init__(self, table: Path) -> None:
         self._table = table
         self._log = table / LOG_DIRECTORY
-        self._commits = 0  # so many commits, from 0 on, are on disk
+        self._commits = 0  # the number of commits, from 0 on, that are on disk
         self._others: dict[str, _Mark] = {}
-        """Other files of the log that are on disk, as they were then."""
+        """Other files of the log that are on disk, by their state then."""
         self._checkpoint: _Mark | None = None
-        """What says which checkpoint is the last, as it was when the whole log was synced."""
+        """The state of `_last_checkpoint` when the whole log was synced."""
 
     def sync(self) -> None:
-        """Have the log on disk, whoever wrote it, as far as it is not known to be.
+        """Sync all files of the log that are not known to be on disk, whoever wrote them.
 
         Mostly that is the next commit, which has a known name: a log that is kept for a month may
         have a million files, too many to list for each batch.
@@ -68,19 +68,19 @@ class SyncedLog:
             sync(self._log)
 
     def has_changed_since(self, version: int) -> bool:
-        """Whether there is a later version, or so late a one that this one's commit is cleaned up.
+        """Return whether there is a later version, or the commit of this one was cleaned up.
 
         The deltalake package lists the whole log to find out.
         """
         known, later = (self._log / _COMMIT.format(n) for n in (version, version + 1))
         return later.exists() or not known.exists()
 
-    def let_go(self, versions_max: int) -> None:
-        """Remove what is not needed to tell the last versions [Delta protocol, Metadata Cleanup].
+    def expire_versions(self, versions_max: int) -> None:
+        """Remove log files that the last versions do not need [Delta protocol, Metadata Cleanup].
 
-        Each commit and each look at the table takes the longer the more files there are, and Delta
-        knows their age only: at two commits a second a day is 172,800. What is before a checkpoint
-        goes, if that is not one of the last versions; it has to be on disk first.
+        Each commit and each read of the table takes longer the more files there are, and Delta
+        expires them only by age: two commits a second are 172,800 a day. Files before a checkpoint
+        are removed if it is not one of the last versions; it has to be on disk first.
         """
         found = [_Entry(path) for path in self._log.glob("[0-9]*")]
         last = max((entry.version for entry in found if entry.is_commit), default=0)
@@ -121,9 +121,9 @@ class SyncedLog:
 
 
 def oldest_version_at(table: Path) -> datetime | None:
-    """When the oldest version was written that the log can still tell; None where none is.
+    """Return when the oldest version in the log was written; None if there is none.
 
-    A version needs all commits since a checkpoint before it, or since the table was made.
+    A version needs all commits since a checkpoint before it, or since the table was created.
     """
     found = [
         entry
@@ -138,7 +138,7 @@ def oldest_version_at(table: Path) -> datetime | None:
 
 
 def _mark(path: Path) -> _Mark | None:
-    """What changes with a file: its size and its time of change (ns); None if there is none."""
+    """Return a file's size and time of change (ns), which change with it; None if there is none."""
     try:
         found = path.stat()
     except FileNotFoundError:

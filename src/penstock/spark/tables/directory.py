@@ -1,15 +1,15 @@
-"""A table that is a plain directory of Parquet files, and still takes each batch exactly once.
+"""A table in a plain directory of Parquet files, which still takes each batch exactly once.
 
     TABLE/date=2026-11-22/part-….parquet      the rows; any reader of Parquet reads the directory
     TABLE/date=2026-11-22/.part-….parquet.new files of an attempt, hidden from readers
     TABLE/_penstock/00000000000000000007.json commit 7: its files, and all that has landed
 
     write hidden files ──▶ write the commit ──▶ remove replaced files ──▶ show the new ones
-                           decides everything   └─ repeated by whoever looks next, if it was cut off
+                           decides everything   └─ repeated by the next access, if interrupted
 
-A commit is a file whose name did not exist before (a hard link to a finished one), so that of two
-writers one is refused. It says all there is to know; those before it are only history. Readers see
-the files of a commit appear one after another: who needs them all at once takes Delta or Iceberg.
+A commit is a file with a new name (a hard link to a finished one), so that of two
+writers one is refused. It has the whole state; earlier ones are only history. Readers see
+the files of a commit appear one after another: use Delta or Iceberg to see them all at once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from penstock.errors import ConfigError
-from penstock.spark.parquet_files import NULL_PARTITION, Layout, NewFile, hidden, remove_old, sync
+from penstock.spark.parquet_files import (
+    NULL_PARTITION,
+    Layout,
+    NewFile,
+    hidden_name,
+    remove_old,
+    sync,
+)
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import (
     Batch,
@@ -46,7 +53,7 @@ from penstock.spark.tables.rewriting import not_replaced, rewritten_without, wit
 from penstock.spark.tables.tiers import LiveFile
 
 COMMITS_NAME: Final = "_penstock"
-"""The directory of commits. Readers pass over names that begin with an underscore."""
+"""The directory of commits. Readers ignore names that begin with an underscore."""
 
 COMMITS_KEPT: Final = 100
 """Commits that stay; only the last one is needed."""
@@ -56,15 +63,15 @@ COMMIT_ATTEMPTS_MAX: Final = 10
 
 
 class _Commit(msgspec.Struct, frozen=True):
-    """What has landed, and the last step to it.
+    """The state of the table after a commit, and its last step.
 
     Attributes:
-        description: which messages the table holds.
+        description: the messages that the table holds, in words.
         partition_by: the columns with a directory for each value.
         columns: the schema, as Arrow serializes it.
         landed: batch id by query, and offsets by selection: the one after the last, and the first.
-        added: paths of the files this commit shows, as they are from then on.
-        removed: paths of those it takes away.
+        added: paths of the files that this commit shows, as they are from then on.
+        removed: paths of the files that it removes.
     """
 
     description: str
@@ -109,24 +116,24 @@ class ParquetDirectory:
                 raise TableCommitFailed(f"another job changed the table in {self.path}; try again")
 
     def columns(self) -> pa.Schema | None:
-        """The columns that it has; None while there is none."""
+        """Return the columns of the table; None if it does not exist."""
         _, last = self._refresh()
         return None if last is None else last.schema
 
     def widens(self, _present: pa.Field, _wanted: pa.Field) -> bool:
-        """Parquet files have no schema of the table that a reader would go by."""
+        """Return False: Parquet files have no schema of the table for readers."""
         return False
 
     def has_landed(self, batch: Batch) -> bool:
-        """Whether the batch is in the table, on disk."""
+        """Return whether the batch is in the table, on disk."""
         return _has_landed(self._refresh()[1], batch)
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what has landed, and is on disk; 0 when nothing has."""
+        """Return the offset after the last that landed and is on disk; 0 if none did."""
         return _landed_end(self._refresh()[1], selection)
 
     def landed_start(self, selection: Selection) -> int | None:
-        """The first offset that landed; None where nothing has, or the table does not tell."""
+        """Return the first offset that landed; None if none has, or the table does not tell."""
         last = self._refresh()[1]
         return None if last is None else last.landed.get(selection.start_id)
 
@@ -167,14 +174,14 @@ class ParquetDirectory:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Take the rows of `span` out and those of `files` in, in one step."""
+        """Remove the rows of `span` and add those of `files`, in one step."""
         rewritten: list[str] | None = None
         rest: list[NewFile] = []
         for _ in range(COMMIT_ATTEMPTS_MAX):
             version, last = self._refresh()
             assert last is not None, "there are rows to replace"
             concerned = [path for path in self._files() if _overlaps(self.path / path, span)]
-            if concerned != rewritten:  # else others have only added to the table meanwhile
+            if concerned != rewritten:  # else other jobs have only added files meanwhile
                 pairs = ((self.path / path, _values(path)) for path in concerned)
                 rest = rewritten_without(span, pairs, with_columns_of(last.schema, self.layout))
                 rewritten = concerned
@@ -192,15 +199,15 @@ class ParquetDirectory:
         raise not_replaced(span, self.path)
 
     def live_files(self) -> list[LiveFile] | None:
-        """None of its files: readers of a directory would see two become one."""
+        """Return no files: readers of a directory would see two become one."""
         return None if self._refresh()[1] is None else []
 
-    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:  # noqa: ARG002
-        """Nothing: it has one version, and its commits keep themselves few."""
+    def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:  # noqa: ARG002
+        """Do nothing: it has one version, and removes old commits by itself."""
         return True
 
     def contents(self) -> Contents | None:
-        """What the table holds; None while there is none."""
+        """Return the contents of the table; None if it does not exist."""
         version, last = self._refresh()
         if last is None:
             return None
@@ -208,7 +215,7 @@ class ParquetDirectory:
         newest = max((_last_row(file) for file in files), default=None)
         return Contents(
             version=version,
-            changed_at=datetime.fromtimestamp(self._place(version).stat().st_mtime, UTC),
+            changed_at=datetime.fromtimestamp(self._commit_path(version).stat().st_mtime, UTC),
             rows=sum(pq.read_metadata(file).num_rows for file in files),
             files=len(files),
             size_bytes=sum(file.stat().st_size for file in files),
@@ -218,7 +225,7 @@ class ParquetDirectory:
         )
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Its present files that may have rows received so long before its newest, or later."""
+        """Return present files that may have rows received within this time before the newest."""
         if within == timedelta.max:
             return [self.path / path for path in self._files()]
         received = {path: _received_at(self.path / path) for path in self._files()}
@@ -230,9 +237,11 @@ class ParquetDirectory:
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that never became part of the table; returns their names."""
+        """Remove files that never became part of the table; return their names."""
         self._refresh()
-        return remove_old(self.path.glob(f"**/{hidden('*.parquet')}"), older_than_h, remove=remove)
+        return remove_old(
+            self.path.glob(f"**/{hidden_name('*.parquet')}"), older_than_h, remove=remove
+        )
 
     def _check_holds(self, last: _Commit, selection: Selection) -> None:
         if last.description != selection.description:
@@ -242,19 +251,20 @@ class ParquetDirectory:
             )
 
     def _files(self) -> list[str]:
-        """The files that readers see, below the table."""
+        """Return the files that readers see, below the table."""
         found = self.path.glob("**/*.parquet")
         return sorted(str(file.relative_to(self.path)) for file in found)
 
     def _refresh(self) -> tuple[int, _Commit | None]:
-        """The last commit, carried out and on disk, and its number; (-1, None) before any."""
+        """Return the last commit, carried out and on disk, and its number; (-1, None) before
+        any."""
         try:
             version = max(
                 (int(path.stem) for path in self._commits.glob("[0-9]*.json")), default=-1
             )
             if version < 0:
                 return -1, None
-            last = msgspec.json.decode(self._place(version).read_bytes(), type=_Commit)
+            last = msgspec.json.decode(self._commit_path(version).read_bytes(), type=_Commit)
             sync(self._commits)
             self._carry_out(last)
         except (OSError, ValueError) as error:
@@ -262,13 +272,13 @@ class ParquetDirectory:
         return version, last
 
     def _append(self, version: int, step: _Commit) -> bool:
-        """Write a commit and carry it out; False where there is one of this number already."""
+        """Write a commit and carry it out; return False if its number exists already."""
         self._commits.mkdir(parents=True, exist_ok=True)
         unfinished = self._commits / f".{uuid.uuid4().hex}"
         unfinished.write_bytes(msgspec.json.encode(step))
         sync(unfinished)
         try:
-            os.link(unfinished, self._place(version))
+            os.link(unfinished, self._commit_path(version))
         except FileExistsError:
             return False
         finally:
@@ -276,21 +286,21 @@ class ParquetDirectory:
         for directory in (self._commits, self.path, self.path.parent):
             sync(directory)
         self._carry_out(step)
-        self._place(version - COMMITS_KEPT).unlink(missing_ok=True)
+        self._commit_path(version - COMMITS_KEPT).unlink(missing_ok=True)
         return True
 
     def _carry_out(self, step: _Commit) -> None:
-        """Do what the commit says; nothing where it is done."""
+        """Move and remove the files of a commit, as far as that is not done."""
         for path in step.removed:
             (self.path / path).unlink(missing_ok=True)
         for path in step.added:
             shown = self.path / path
-            new = shown.with_name(hidden(shown.name))
+            new = shown.with_name(hidden_name(shown.name))
             with suppress(FileNotFoundError):  # another job may do the same at this moment
                 new.replace(shown)
                 sync(shown.parent)
 
-    def _place(self, version: int) -> Path:
+    def _commit_path(self, version: int) -> Path:
         return self._commits / f"{version:020}.json"
 
 
@@ -312,7 +322,7 @@ def _shown(path: str) -> str:
 
 
 def _values(path: str) -> dict[str, str | None]:
-    """The partition's values, which the directories of a path tell."""
+    """Return the partition's values, which are in the directories of a path."""
     pairs = (part.partition("=") for part in path.split("/")[:-1])
     return {
         name: None if value == NULL_PARTITION else urllib.parse.unquote(value)
@@ -322,7 +332,7 @@ def _values(path: str) -> dict[str, str | None]:
 
 @lru_cache(maxsize=100_000)
 def _offsets(file: Path) -> tuple[str, str, int, int]:
-    """Smallest and largest epoch and offset of a file, which never changes."""
+    """Return smallest and largest epoch and offset of a file, which never changes."""
     rows = read_rows(file, ["epoch", "offset"])
     epochs, offsets = (pc.min_max(rows.column(name)).as_py() for name in ("epoch", "offset"))
     return epochs["min"], epochs["max"], offsets["min"], offsets["max"]

@@ -1,6 +1,6 @@
-"""A dry run of a declaration: the latest messages of the log land in tables that are thrown away.
+"""A dry run of a declaration: the latest messages of the log land in temporary tables.
 
-What a task runs is run here, and what the driver does with its files: what is accepted here lands.
+It runs the code of a task, and of the driver with its files: messages accepted here would land.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from penstock.stream.rows import STREAM_SCHEMA
 
 
 def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mapping[str, pa.Table]:
-    """What the last `count` messages of the table's topics would become.
+    """Return the rows that the last `count` messages of the table's topics would become.
 
     Raises:
-        ConfigError: the table is there, and is another one.
-        PenstockError: the stream service cannot be asked, or the rows cannot be written.
+        ConfigError: the table exists, and is different.
+        PenstockError: the stream service cannot be read, or the rows cannot be written.
     """
     table = with_present_types(table)
     epoch = client.offsets(table.stream).epoch
@@ -42,22 +42,22 @@ def land_sample(table: DeclaredTable, client: StreamClient, count: int) -> Mappi
 
 
 def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mapping[str, pa.Table]:
-    """Land messages in tables that are not there yet; return what is in each.
+    """Land messages in new tables; return the rows of each.
 
     Args:
-        table: what they are to become.
-        epoch: of the log that they are from.
+        table: the declaration.
+        epoch: that of their log.
         messages: with the columns that landing reads, in order of offset.
     """
     tables = table.open()
     if table.definition.repeats is not None:
         never = pa.nulls(messages.num_rows, pa.timestamp("us", tz="UTC"))
-        messages = messages.append_column(MESSAGE_ID, table.sorting.identified(messages))
+        messages = messages.append_column(MESSAGE_ID, table.split.identified(messages))
         messages = messages.append_column(SEEN_AT, never)
     parts: dict[str, list[pa.Table]] = {name: [] for name in tables}
 
     def split(batch: pa.Table) -> Mapping[str, pa.Table]:
-        found = table.sorting(batch)
+        found = table.split(batch)
         for name, part in found.items():
             parts[name].append(part)
         return found
@@ -77,5 +77,5 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
 
 
 def columns_read(table: DeclaredTable) -> list[str]:
-    """The columns of messages that landing reads."""
-    return table.sorting.columns if table.definition.repeats is None else STREAM_SCHEMA.names
+    """Return the columns of messages that landing reads."""
+    return table.split.columns if table.definition.repeats is None else STREAM_SCHEMA.names

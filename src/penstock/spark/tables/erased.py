@@ -1,12 +1,12 @@
-"""Messages that landed and are in the table no longer: somebody has taken their rows out.
+"""Messages that landed and are no longer in the table: their rows were deleted.
 
     landed_start            landed_end
         │ all of these landed   │
     ────┼───────────────────────┼────▶ offset
         └ a row or a dead letter of each, unless it was erased
 
-A person's data may have been erased because it had to be. A range that is landed again leaves such
-messages out, and says so.
+A person's data may have been erased by law. A range that is landed again leaves such
+messages out, and reports them.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from pyspark.sql.functions import min as smallest
 from penstock.spark.tables.api import LandedTable, Selection, Span
 
 TOPICS_NAMED_MAX: Final = 5
-"""Topics of erased messages that are told by name."""
+"""Most topics of erased messages that are reported by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """Messages of a range that somebody has taken out of the tables.
+    """Messages of a range that were deleted from the tables.
 
     Attributes:
-        messages: how many.
-        first: the smallest offset of them.
-        last: the largest.
-        topics: those of most of them, with how many each has.
-        topics_count: how many topics they have.
+        messages: their number.
+        first: their smallest offset.
+        last: their largest offset.
+        topics: the topics with most of them, and how many each has.
+        topics_count: the number of their topics.
     """
 
     messages: int
@@ -49,25 +49,25 @@ class Erased:
 def erased_messages(
     messages: DataFrame, tables: Sequence[LandedTable], selection: Selection, span: Span
 ) -> DataFrame:
-    """Those of `messages`, which are of `span`, that landed and are in none of the tables.
+    """Return those of `messages` that landed and are in none of the tables.
 
     Args:
-        messages: of the range, with the columns `offset` and `topic` at least.
-        tables: rows first.
-        selection: what they hold.
-        span: behind which everything has landed.
+        messages: those of `span`, with the columns `offset` and `topic` at least.
+        tables: the tables, rows first.
+        selection: the messages that they hold.
+        span: a range that has landed.
     """
     present = _present(messages, tables, span)
     start = tables[0].landed_start(selection)
-    if start is None:  # the table was made when nobody noted it: where its rows begin
+    if start is None:  # an older version made the table, without it: use the begin of its rows
         found = [row[0] for row in present.agg(smallest("offset")).collect()]
         start = span.end if found[0] is None else found[0]
     landed = messages.where(col("offset") >= lit(start))
     return landed.join(present, "offset", "left_anti")
 
 
-def counted(erased: DataFrame) -> Erased | None:
-    """How many there are, and of what; None where there is none."""
+def summarize(erased: DataFrame) -> Erased | None:
+    """Return the number of erased messages and their topics; None if there are none."""
     by_topic = erased.groupBy("topic").agg(
         count(lit(1)).alias("messages"),
         smallest("offset").alias("first"),
@@ -86,7 +86,7 @@ def counted(erased: DataFrame) -> Erased | None:
 
 
 def _present(messages: DataFrame, tables: Sequence[LandedTable], span: Span) -> DataFrame:
-    """The offsets of the span that are in any of the tables."""
+    """Return the offsets of the span that are in any of the tables."""
     files = [str(file) for table in tables for file in table.recent_files(timedelta.max)]
     if not files:
         return messages.select("offset").where(lit(False))

@@ -1,11 +1,11 @@
-"""A table that follows the schema of its subject: new fields become columns while it is landed.
+"""A table that follows the schema of its subject: new fields become columns while it lands.
 
     batch ──▶ a newer version of the subject? ──yes──▶ columns added, a line in the log ──▶ landed
-                     no, or nobody answers ──────────────────────────────────────────▶
+                     no, or no answer ───────────────────────────────────────────────▶
 
-A producer registers a schema before it publishes the first message with it. So a look before each
-batch comes before any message that needs it, and nothing of a field that is new is lost. Columns
-become wider where the table's format lets them (Iceberg), and keep their types otherwise.
+A producer registers a schema before it publishes the first message with it. So a check before each
+batch precedes any message that needs it, and no value of a new field is lost. Columns
+become wider if the table's format allows it (Iceberg), and keep their types otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.decoding.registry import RegistryUnavailable
 from penstock.decoding.scalars import arrow_type
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.landing_target import Landed, LandingPlace
+from penstock.spark.tables.landing_target import Landed, LandingTarget
 from penstock.telemetry.logs import Sentence, get_logger
 
 logger = get_logger(__name__)
@@ -32,49 +32,49 @@ _TYPE_NAMES: Final = (
 )  # fmt: skip
 
 
-class EvolvingPlace:
-    """Where the messages of such a table land. For one thread at a time.
+class EvolvingTarget:
+    """The target for messages of such a table. For one thread at a time.
 
     Args:
-        table: the declaration, by the schema that is the newest now.
-        place_of: the tables of a declaration, to land in.
+        table: the declaration, by the newest schema.
+        target_of: returns the tables of a declaration as a target.
     """
 
     def __init__(
-        self, table: DeclaredTable, place_of: Callable[[DeclaredTable], LandingPlace]
+        self, table: DeclaredTable, target_of: Callable[[DeclaredTable], LandingTarget]
     ) -> None:
         self._table = with_present_types(table)
-        self._place_of = place_of
-        self._place = place_of(self._table)
+        self._target_of = target_of
+        self._target = target_of(self._table)
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """The ranges of the messages, which the tasks read themselves."""
-        return self._place.query(spark, options)
+        """Return the ranges of the messages, which the tasks read themselves."""
+        return self._target.query(spark, options)
 
     def prepare(self, selection: Selection) -> None:
-        """Refuse tables of other messages; add columns that they do not have yet."""
-        self._place.prepare(selection)
+        """Refuse tables of other messages; add missing columns."""
+        self._target.prepare(selection)
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what has landed; 0 when nothing has."""
-        return self._place.landed_end(selection)
+        """Return the offset after the last that landed; 0 if none did."""
+        return self._target.landed_end(selection)
 
     def land(self, rows: DataFrame, batch: Batch) -> Landed:
-        """Put one batch into the tables, with the columns that it needs."""
+        """Land one batch in the tables, with the columns that it needs."""
         self._evolve(batch.selection)
-        return self._place.land(rows, batch)
+        return self._target.land(rows, batch)
 
     def _evolve(self, selection: Selection) -> None:
         try:
             newest = self._table.newest()
         except RegistryUnavailable:
-            return  # a message that needs a schema which is not known has the batch tried again
+            return  # a message that needs an unknown schema has the batch tried again
         if newest is self._table:
             return
         table = _kept(newest, newest.open()[ROWS], self._table.schema)
-        place = self._place_of(table)
-        place.prepare(selection)
-        place.take_over(self._place)
+        target = self._target_of(table)
+        target.prepare(selection)
+        target.take_over(self._target)
         for change in changes(self._table.schema, table.schema, newest.schema):
             logger.warning(
                 "table %s: %s, by version %d of its schema",
@@ -82,12 +82,14 @@ class EvolvingPlace:
                 Sentence(change),
                 table.version,
             )
-        self._table, self._place = table, place
+        self._table, self._target = table, target
 
 
 def with_present_types(table: DeclaredTable) -> DeclaredTable:
-    """The table as it lands: one that evolves keeps the types of the columns that are there, but
-    for those that can be widened."""
+    """Return the table as it lands.
+
+    One that evolves keeps the types of present columns, except those that can be widened.
+    """
     if table.definition.evolve != "add":
         return table
     rows = table.open()[ROWS]
@@ -106,12 +108,12 @@ def _kept(table: DeclaredTable, rows: LandedTable, present: pa.Schema) -> Declar
 
 
 def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[str]:
-    """What is different in a table's columns, each difference in a few words.
+    """Yield the differences in a table's columns, each in a few words.
 
     Args:
-        before: they were.
-        after: they are.
-        wanted: as the schema would have them.
+        before: the columns before.
+        after: the columns after.
+        wanted: the columns of the schema.
     """
     for field in after:
         if field.name not in before.names:
@@ -128,7 +130,7 @@ def changes(before: pa.Schema, after: pa.Schema, wanted: pa.Schema) -> Iterator[
 
 
 def types_of(present: Iterable[pa.Field]) -> dict[str, Column]:
-    """The columns of a table as a declaration names their types; those it has no name for not."""
+    """Return the columns of a table with the types of declarations, without unknown types."""
     known = {arrow_type(name): name for name in _TYPE_NAMES}
     found = {}
     for field in present:

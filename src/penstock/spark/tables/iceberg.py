@@ -1,14 +1,14 @@
-"""An Iceberg table that messages land in, through pyiceberg and a catalog in a SQLite file.
+"""An Iceberg table in which messages land, through pyiceberg and a catalog in a SQLite file.
 
-What a Delta table keeps as application transactions is kept in the table's properties, which one
+The application transactions of a Delta table are properties of this table here, which one
 Iceberg transaction changes together with the files:
 
     penstock-query:<query id>                    batch id
     penstock-log:<epoch>/<stream>/<topics>       offset after the last one landed
     penstock-start:<epoch>/<stream>/<topics>     offset of the first one landed
 
-Snapshots may be expired: nothing is kept in them. pyiceberg would repeat a refused commit on top of
-another writer's by itself, without a look at these properties; `commit.retry.num-retries` is 0.
+Snapshots may be expired: no state is in them. pyiceberg would repeat a refused commit on top of
+another writer's by itself, without reading these properties; so `commit.retry.num-retries` is 0.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "100",
     "commit.manifest-merge.enabled": "true",
     "commit.manifest.min-count-to-merge": "50",
-    "commit.manifest.target-size-bytes": str(512 * 1024),  # what one merge reads, about
-    "write.metadata.metrics.column.epoch": "full",  # else its bounds are of 16 characters
+    "commit.manifest.target-size-bytes": str(512 * 1024),  # about the size that one merge reads
+    "write.metadata.metrics.column.epoch": "full",  # else its bounds have only 16 characters
 }
 
 
@@ -88,9 +88,9 @@ class IcebergTable:
     Args:
         path: its directory.
         schema: its columns.
-        partition_by: those of them it is partitioned by.
+        partition_by: the columns by which it is partitioned.
         catalog: the SQLite file of the catalog.
-        names: of the catalog, and the namespace in it.
+        names: those of the catalog, and of the namespace in it.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class IcebergTable:
         self._opened: SqlCatalog | None = None
 
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
-        """Refuse a table of other messages; add columns, and widen those that are there."""
+        """Refuse a table of other messages; add missing columns, and widen present ones."""
         table = self._refresh()
         if table is None:
             return
@@ -128,27 +128,27 @@ class IcebergTable:
                 update.union_by_name(pa.schema(added))
 
     def columns(self) -> pa.Schema | None:
-        """The columns that it has; None while there is none."""
+        """Return the columns of the table; None if it does not exist."""
         table = self._refresh()
         if table is None:
             return None
         return plain_of(table)
 
     def widens(self, present: pa.Field, wanted: pa.Field) -> bool:
-        """Iceberg's type promotion, but for columns that partitions are made of."""
+        """Return whether Iceberg promotes the type, except for sources of partition fields."""
         is_source = any(present.name == one.column for one in self._fields)
         return not is_source and is_promoted(present.type, wanted.type)
 
     def has_landed(self, batch: Batch) -> bool:
-        """Whether the batch is in the table, on disk."""
+        """Return whether the batch is in the table, on disk."""
         return _has_landed(self._refresh(), batch)
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what has landed, and is on disk; 0 when nothing has."""
+        """Return the offset after the last that landed and is on disk; 0 if none did."""
         return _landed_end(self._refresh(), selection)
 
     def landed_start(self, selection: Selection) -> int | None:
-        """The first offset that landed; None where nothing has, or the table does not tell."""
+        """Return the first offset that landed; None if none has, or the table does not tell."""
         return _landed_start(self._refresh(), selection)
 
     def commit(
@@ -192,7 +192,7 @@ class IcebergTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Take the rows of `span` out and those of `files` in, in one step."""
+        """Remove the rows of `span` and add those of `files`, in one step."""
         inside = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
@@ -216,8 +216,10 @@ class IcebergTable:
         raise not_replaced(span, self.path) from error
 
     def _add(self, transaction: Transaction, files: Sequence[NewFile]) -> None:
-        """Make files part of the table. Their names are new: pyiceberg need not read the manifests
-        of all files that are there, for each batch, to see that."""
+        """Make files part of the table.
+
+        Their names are new: pyiceberg need not read the manifests of all files for each batch.
+        """
         if any(one.buckets for one in self._fields):
             add_files(transaction, self.path, files)
             return
@@ -227,7 +229,7 @@ class IcebergTable:
     def _rewrite_without(
         self, transaction: Transaction, table: Table, span: Span, inside: str
     ) -> None:
-        """Take rows out: pyiceberg itself cannot, in tables that are partitioned by transforms."""
+        """Remove rows: pyiceberg itself cannot, in tables with partition transforms."""
         concerned = [task.file for task in table.scan(row_filter=inside).plan_files()]
         paths = [_path(file.file_path) for file in concerned]
         layout = with_columns_of(plain_of(table), self.layout)
@@ -241,7 +243,7 @@ class IcebergTable:
         gone: Sequence[DataFile],
         files: Sequence[NewFile],
     ) -> None:
-        """Take files out, and others in."""
+        """Remove files, and add others."""
         with transaction.update_snapshot().overwrite() as snapshot:
             for old in gone:
                 snapshot.delete_data_file(old)
@@ -249,12 +251,12 @@ class IcebergTable:
                 snapshot.append_data_file(data_file(table.metadata, self.path, new))
 
     def live_files(self) -> list[LiveFile] | None:
-        """Its present files, without those of which a delete file takes rows out."""
+        """Return its present files, without those that have delete files."""
         table = self._refresh()
         return None if table is None else [_live_file(table, file) for file in _whole_files(table)]
 
-    def tend(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
-        """Put the files of each group together, and let earlier versions go, in one commit."""
+    def compact(self, groups: Sequence[Sequence[str]], versions_max: int) -> bool:
+        """Merge the files of each group, and expire earlier versions, in one commit."""
         table = self._refresh()
         if table is None:
             return False
@@ -277,7 +279,7 @@ class IcebergTable:
                 if groups:
                     gone = [present[path] for group in groups for path in group]
                     self._exchange(transaction, table, gone, merged)
-                if changed:  # of a table that was made before
+                if changed:  # a table made by an older version
                     transaction.set_properties(changed)
                 if past and kept is not None:
                     oldest = datetime.fromtimestamp(kept.timestamp_ms / 1000, UTC)
@@ -287,7 +289,7 @@ class IcebergTable:
         return True
 
     def contents(self) -> Contents | None:
-        """What the table holds; None while there is none."""
+        """Return the contents of the table; None if it does not exist."""
         table = self._refresh()
         if table is None:
             return None
@@ -309,7 +311,7 @@ class IcebergTable:
         )
 
     def recent_files(self, within: timedelta) -> list[Path]:
-        """Its present files that may have rows received so long before its newest, or later."""
+        """Return present files that may have rows received within this time before the newest."""
         table = self._refresh()
         if table is None:
             return []
@@ -323,7 +325,7 @@ class IcebergTable:
         ]
 
     def remove_orphans(self, older_than_h: int, *, remove: bool) -> list[str]:
-        """Remove files that no snapshot names; returns their names."""
+        """Remove files that no snapshot names; return their names."""
         table = self._refresh()
         if table is None:
             return []
@@ -344,7 +346,7 @@ class IcebergTable:
                 try:
                     self._opened = self._open_catalog()
                     break
-                except SQLAlchemyError:  # another job makes it at the same time: look again
+                except SQLAlchemyError:  # another job creates it at the same time: read it again
                     if attempt == COMMIT_ATTEMPTS_MAX:
                         raise
         assert self._opened is not None
@@ -361,7 +363,7 @@ class IcebergTable:
         return catalog
 
     def _create(self, selection: Selection) -> Table:
-        """Make the table, empty; another job may have come first."""
+        """Create the table, empty; another job may come first."""
         catalog = self._catalog()
         with (
             suppress(TableAlreadyExistsError, CommitFailedException),
@@ -378,12 +380,12 @@ class IcebergTable:
         return catalog.load_table(self._name)
 
     def _refresh(self) -> Table | None:
-        """The table as it is now; None when there is none yet."""
+        """Return the table as it is now; None if there is none yet."""
         try:
             return self._catalog().load_table(self._name)
         except NoSuchTableError:
             return None
-        except Exception as error:  # pyiceberg raises what SQLite, Arrow and the disk do
+        except Exception as error:  # pyiceberg raises errors of SQLite, Arrow and the disk
             raise TableError(f"the table in {self.path} cannot be read: {error}") from error
 
 
@@ -402,7 +404,7 @@ def _landed_start(table: Table | None, selection: Selection) -> int | None:
 
 
 def _whole_files(table: Table) -> list[DataFile]:
-    """The files whose rows are all there."""
+    """Return the files of which all rows are present."""
     return [task.file for task in table.scan().plan_files() if not task.delete_files]
 
 
@@ -421,7 +423,7 @@ def _live_file(table: Table, file: DataFile) -> LiveFile:
 
 
 def _delete(transaction: Transaction, rows: str) -> None:
-    """Take rows out, of which there may be none."""
+    """Delete rows, of which there may be none."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Delete operation did not match any records")
         transaction.delete(rows)
@@ -432,7 +434,7 @@ def _path(location: str) -> Path:
 
 
 def _upper(table: Table, file: DataFile, column: str) -> Any:
-    """The largest value of a column in a file."""
+    """Return the largest value of a column in a file."""
     return _bound(table, file.upper_bounds, column)
 
 

@@ -1,7 +1,7 @@
-"""Commits to an Iceberg table, and files that become part of it, as its manifests have them.
+"""Commits to an Iceberg table, and the entries of new files in its manifests.
 
-pyiceberg finds the partition of a file in the file's own statistics, the smallest and the largest
-value of each column. A bucket cannot be found so; whoever wrote the file knows it.
+pyiceberg derives the partition of a file from the file's own statistics, the smallest and largest
+value of each column. A bucket cannot be derived so; the writer of the file knows it.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _EPOCH: Final = date(1970, 1, 1)
 
 
 class QuickTransaction(Transaction):
-    """A transaction that works out once what the table will be.
+    """A transaction that computes the resulting metadata only once.
 
-    pyiceberg does so each time that it is asked, some twenty times for a commit, and copies the
-    whole metadata with all its snapshots then: that was most of what a commit took.
+    pyiceberg does so at each access, some twenty times for a commit, and copies the whole metadata
+    with all its snapshots then: that was most of the time of a commit.
     """
 
     _known: tuple[TableMetadata, tuple[TableUpdate, ...], TableMetadata] | None = None
 
     @property
     def table_metadata(self) -> TableMetadata:
-        """The metadata with the changes so far; not to be changed itself."""
+        """The metadata with the changes so far; it must not be changed itself."""
         base, updates = self._table.metadata, self._updates
         if self._known is None or self._known[0] is not base or self._known[1] is not updates:
             self._known = (base, updates, super().table_metadata)
@@ -59,7 +59,7 @@ def add_files(transaction: Transaction, directory: Path, files: Sequence[NewFile
 
 
 def data_file(metadata: TableMetadata, directory: Path, file: NewFile) -> DataFile:
-    """What a table's manifests say of a file below its directory."""
+    """Return the manifest entry of a file below a table's directory."""
     path, schema = directory / file.path, metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=pq.read_metadata(path),

@@ -1,13 +1,13 @@
-"""Snapshots of an Iceberg table: which are let go, and the files that nothing names any more.
+"""Expires snapshots of an Iceberg table, and finds the files that no snapshot names.
 
     in the table ──replaced──▶ named by earlier snapshots ──expired──▶ named by none ──▶ removed
                                                               └─ its time of change: from here
                                                                  on it stays `leftovers_h`
 
-pyiceberg takes snapshots out of the table's metadata and leaves their files where they are. That is
-what readers need who opened the table before: they know their snapshot's files already, and go on
-reading them. So files are removed by age, and the age that counts is set when the last snapshot
-that names them goes. Nothing is kept in snapshots that a landing needs (`iceberg`).
+pyiceberg removes snapshots from the table's metadata and leaves their files in place. Readers
+that opened the table before need that: they know their snapshot's files already, and continue
+to read them. So files are removed by age, and the age that counts is set when the last snapshot
+that names them expires. Snapshots contain no state that a landing needs (`iceberg`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _SCHEME: Final = "file://"
 
 
 def oldest_to_keep(table: Table, versions_max: int) -> Snapshot | None:
-    """The oldest of the last snapshots; None while there is none at all."""
+    """Return the oldest of the last snapshots; None if there is none at all."""
     return next(iter(_in_order(table)[-versions_max:]), None)
 
 
 def renew_files_before(table: Table, kept: Snapshot) -> int:
-    """Set the time of change of the files that only snapshots before `kept` name, to now.
+    """Set the time of change to now for files that only snapshots before `kept` name.
 
-    Of some others too, which does no harm. Returns: how many snapshots are before it.
+    Also for some others, which does no harm. Return the number of snapshots before it.
     """
     snapshots = _in_order(table)
     before = [snapshot for snapshot in snapshots if snapshot.timestamp_ms < kept.timestamp_ms]
@@ -50,7 +50,7 @@ def renew_files_before(table: Table, kept: Snapshot) -> int:
 
 
 def leftovers(table: Table, directory: Path) -> Iterator[Path]:
-    """Files of data and metadata below `directory` that no snapshot of the table names."""
+    """Yield files of data and metadata below `directory` that no snapshot of the table names."""
     named = _named(table)
     metadata = directory / "metadata"
     for found in (
@@ -62,7 +62,7 @@ def leftovers(table: Table, directory: Path) -> Iterator[Path]:
 
 
 def oldest_at(table: Table) -> datetime | None:
-    """When the oldest snapshot was made."""
+    """Return when the oldest snapshot was made; None if there is none."""
     snapshots = _in_order(table)
     return datetime.fromtimestamp(snapshots[0].timestamp_ms / 1000, UTC) if snapshots else None
 
@@ -72,7 +72,7 @@ def _in_order(table: Table) -> Sequence[Snapshot]:
 
 
 def _named(table: Table) -> set[str]:
-    """Paths of all files that the table's metadata leads to."""
+    """Return the paths of all files that the table's metadata reaches."""
     named = {table.metadata_location, *(log.metadata_file for log in table.metadata.metadata_log)}
     manifests: dict[str, ManifestFile] = {}
     for snapshot in table.snapshots():

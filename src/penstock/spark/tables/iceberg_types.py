@@ -1,4 +1,4 @@
-"""The types of columns that Iceberg has."""
+"""The column types of Iceberg."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _PROMOTED: Final = ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with types as Iceberg has them: no integers below 32 bits, no large strings."""
+    """Return the schema with Iceberg's types: no integers below 32 bits, no large strings."""
     return pa.schema([pa.field(field.name, _widened(field.type)) for field in schema])
 
 
 def plain_of(table: Table) -> pa.Schema:
-    """The columns of a table, with the same types."""
+    """Return the columns of a table, with the same types."""
     return plain(schema_to_pyarrow(table.schema(), include_field_ids=False))
 
 
 def is_promoted(present: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether Iceberg lets a column become the wider type (format 2, Schema Evolution)."""
+    """Return whether Iceberg lets a column become the wider type (format 2, Schema Evolution)."""
     if pa.types.is_decimal128(present) and pa.types.is_decimal128(wanted):
         return bool(present.scale == wanted.scale and present.precision < wanted.precision)
     return (present, wanted) in _PROMOTED

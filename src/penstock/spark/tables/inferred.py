@@ -1,4 +1,4 @@
-"""Tables inferred from the newest messages of the log, each tried on the messages it is made of."""
+"""Infers tables from the newest messages of the log, and tests each on these messages."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from penstock.spark.tables.declared import DeclaredTable
 
 @dataclass(frozen=True, slots=True)
 class TriedTable:
-    """A table, and how many messages of the sample would be dead letters in it, by reason."""
+    """An inferred table, and how many messages of the sample would be dead letters, by reason."""
 
     table: InferredTable
     dead_letters: dict[str, int]
 
 
 def tried_tables(messages: pa.Table, topics: str, taken: Collection[str]) -> list[TriedTable]:
-    """The tables that messages would make.
+    """Return the tables that messages would make.
 
     Args:
         messages: rows of `STREAM_SCHEMA`.
-        topics: the pattern that they were asked for by.
-        taken: names of tables that there are.
+        topics: the pattern with which they were selected.
+        taken: names of existing tables.
     """
     pairs = zip(
         messages.column("topic").to_pylist(), messages.column("payload").to_pylist(), strict=True
@@ -48,7 +48,7 @@ def _dead_letters(table: InferredTable, messages: pa.Table) -> dict[str, int]:
         topic for topic in topics.unique().to_pylist()
         if topic_matches(declared.topic_filter, topic)
     ]  # fmt: skip
-    parts = declared.sorting(messages.filter(pc.is_in(topics, pa.array(matching, pa.string()))))
+    parts = declared.split(messages.filter(pc.is_in(topics, pa.array(matching, pa.string()))))
     dead = parts[DEAD_LETTERS]
     reasons = Counter(
         f"{kind}: {reason}"

@@ -1,18 +1,18 @@
-"""Where one pass over messages lands: rows, and beside them what could not become rows.
+"""The tables that one pass over messages fills: rows, and beside them dead letters.
 
     messages of a batch ──one pass──▶ files of rows          ─┐
                                   └─▶ files of dead letters ──┴─▶ commit dead letters, then rows
 
-The invariant: *messages with rows + dead letters = messages*. Every message the pass reads has a
-row (or several) in the one table or one line in the other, and never both. It holds at all times
+The invariant: *messages with rows + dead letters = messages*. Every message that the pass reads has
+a row (or several) in the one table or one line in the other, and never both. It holds at all times
 below the offset that `landed_end` names, because:
 
 * the pass puts each message in exactly one of the two, and always in the same one;
 * dead letters are committed first, rows second, and only the second says how far the landing has
   come; it is made for every batch that had any message, also where all of them are dead letters
-  (if they were buried by an attempt that was cut off, the next batch's commit says so);
+  (if an interrupted attempt committed them, the next batch's commit says so);
 * each commit is recognised by itself, by query and batch and by offset. After a crash between the
-  two the batch is replayed: its dead letters are found to be there and left out, the others land.
+  two the batch is replayed: its dead letters are found in the table and left out, the rest lands.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ from penstock.spark.tables.rewriting import copied
 from penstock.stream.rows import STREAM_SCHEMA
 
 REWRITES_MAX: Final = 10
-"""Times one batch is written anew because another job landed part of it first."""
+"""Times that one batch is rewritten because another job landed part of it first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What became of a batch: rows and dead letters it added, and the offset after its last."""
+    """The result of landing a batch: rows and dead letters added, and the offset after its last."""
 
     rows: int = 0
     dead_letters: int = 0
@@ -62,15 +62,15 @@ class Landed:
     is_replay: bool = False
 
 
-class LandingPlace:
-    """The tables that messages land in. For one thread at a time.
+class LandingTarget:
+    """The tables in which messages land. For one thread at a time.
 
     Args:
         tables: those named `ROWS` and, unless all messages become rows, `DEAD_LETTERS`.
-        split: which messages become rows of which.
-        repeats: finds messages that were landed before, where the table wants none.
-        after_commit: done when a batch has landed, such as putting small files together.
-        columns: of the messages, those that the split looks at.
+        split: assigns messages to these tables.
+        repeats: finds messages that have landed before; None if the table takes them.
+        after_commit: called when a batch has landed, for example to merge small files.
+        columns: the columns of messages that the split reads.
     """
 
     def __init__(
@@ -91,25 +91,25 @@ class LandingPlace:
         self._after_commit = after_commit
 
     def query(self, spark: SparkSession, options: Mapping[str, str]) -> DataFrame:
-        """The ranges of the messages, which the tasks read themselves."""
+        """Return the ranges of the messages, which the tasks read themselves."""
         self._stream = Ranges.stream(spark, options, self._columns)
         return self._stream.frame
 
-    def take_over(self, before: LandingPlace) -> None:
-        """Land what the query of another place gives."""
+    def take_over(self, before: LandingTarget) -> None:
+        """Land the rows of another target's query."""
         self._stream = before._stream
 
     def prepare(self, selection: Selection) -> None:
-        """Refuse tables of other messages; add columns that they do not have yet."""
+        """Refuse tables of other messages; add missing columns."""
         for table in self._tables.values():
             table.prepare(selection)
 
     def landed_end(self, selection: Selection) -> int:
-        """The offset after what has landed; 0 when nothing has."""
+        """Return the offset after the last that landed; 0 if none did."""
         return self.rows.landed_end(selection)
 
     def land(self, frame: DataFrame, batch: Batch) -> Landed:
-        """Put one batch into the tables, unless it is there.
+        """Land one batch in the tables, unless it is there.
 
         Raises:
             TableError: a table cannot be written.
@@ -125,17 +125,18 @@ class LandingPlace:
                 messages = messages.since(landed)
             files = (
                 self.write(
-                    self._without_buried(messages, batch.selection.epoch, landed), batch.batch_id
+                    self._without_dead_letters(messages, batch.selection.epoch, landed),
+                    batch.batch_id,
                 )
                 if buried > landed
                 else self.write(messages, batch.batch_id)
             )
-            if not files:  # nothing matched, or all of it has landed: no commit
+            if not files:  # no message matched, or all have landed: no commit
                 return Landed()
             rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
             start = min(file.first_offset for file in files)
             end = max(file.last_offset for file in files) + 1
-            if dead and self._bury(batch, dead, landed, buried) is Outcome.OVERTAKEN:
+            if dead and self._commit_dead_letters(batch, dead, landed, buried) is Outcome.OVERTAKEN:
                 continue
             if self.rows.commit(batch, rows, landed, end, start) is Outcome.LANDED:
                 self._after_commit()
@@ -148,12 +149,12 @@ class LandingPlace:
     def write(
         self, messages: Ranges | DataFrame, batch_id: int, replaced: Span | None = None
     ) -> list[NewFile]:
-        """Write files of both tables, which are part of neither yet.
+        """Write files of both tables, not yet part of either, and return them.
 
         Args:
-            messages: of a batch, or those of its rows that are to be written.
-            batch_id: goes into the files' names.
-            replaced: what the files will replace, for a backfill.
+            messages: those of a batch, or the ones that are to be written.
+            batch_id: part of the files' names.
+            replaced: the range that the files will replace, for a backfill.
         """
         if self._repeats is not None:
             found = messages.messages() if isinstance(messages, Ranges) else messages
@@ -171,16 +172,16 @@ class LandingPlace:
         return written
 
     def erased(self, messages: DataFrame, selection: Selection, span: Span) -> DataFrame:
-        """Those of the messages, which are of `span`, that landed and were taken out since."""
+        """Return those of the messages of `span` that landed and were deleted since."""
         tables = [table for table in (self.rows, self.dead_letters) if table is not None]
         return erased_messages(messages, tables, selection, span)
 
     def replace(self, span: Span, selection: Selection, files: list[NewFile]) -> None:
-        """Take what the tables have of `span` out and `files` in.
+        """Remove the rows of `span` from the tables and add `files`.
 
-        In this order, so that no message is ever in neither table: new dead letters are added,
-        rows replaced, and only then are earlier dead letters taken out. Where it is cut off some
-        are there twice, until it is done again.
+        In this order, so that no message is ever in neither table: new dead letters are added, rows
+        replaced, and only then are earlier dead letters removed. If it is interrupted, some are
+        there twice, until it is run again.
         """
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         if self.dead_letters is None:
@@ -197,23 +198,25 @@ class LandingPlace:
         if self.dead_letters.contents() is None:
             batch = Batch(f"backfill/{span.start}", 0, selection)
             if self.dead_letters.commit(batch, dead, 0, span.end) is Outcome.LANDED:
-                return  # the first ones, unless a landing has just made the table
+                return  # the first ones, unless a landing has just created the table
         self.dead_letters.replace(Span(span.epoch, span.start, span.start), dead)
 
-    def _bury(self, batch: Batch, dead: list[NewFile], landed: int, buried: int) -> Outcome:
-        """Commit dead letters, which are not there yet."""
+    def _commit_dead_letters(
+        self, batch: Batch, dead: list[NewFile], landed: int, buried: int
+    ) -> Outcome:
+        """Commit dead letters that are not in the table yet."""
         assert self.dead_letters is not None
         end = max(buried, *(file.last_offset + 1 for file in dead))
         outcome = self.dead_letters.commit(batch, dead, buried, end)
-        if outcome is Outcome.REPLAYED:  # an attempt before this one buried others of the batch
+        if outcome is Outcome.REPLAYED:  # an earlier attempt committed others of the batch
             rest = replace(batch, query_id=f"{batch.query_id}/{landed}/{buried}")
             outcome = self.dead_letters.commit(rest, dead, buried, end)
         return outcome
 
-    def _without_buried(self, ranges: Ranges, epoch: str, landed: int) -> DataFrame:
-        """The messages that are not dead letters of a batch whose rows were never committed.
+    def _without_dead_letters(self, ranges: Ranges, epoch: str, landed: int) -> DataFrame:
+        """Return the messages without dead letters of a batch whose rows were never committed.
 
-        What is buried stays buried: the declaration may have changed since.
+        A dead letter stays one, even if the declaration has changed since.
         """
         assert self.dead_letters is not None
         messages = ranges.messages()
@@ -227,5 +230,5 @@ class LandingPlace:
 
 
 def of_table(files: Iterable[NewFile], name: str) -> list[NewFile]:
-    """The files of one of the tables."""
+    """Return the files of one of the tables."""
     return [file for file in files if file.table == name]

@@ -1,13 +1,13 @@
-"""Poison messages: those with which the code that sorts a batch raises, where it should not.
+"""Poison messages: messages at which the code that splits a batch raises unexpectedly.
 
     batch ── raises ──▶ its halves, each by itself ── … ──▶ one message ── raises ──▶ poison
 
-Without this one message would end each attempt at its batch, for ever, and hold up the table with
-all that comes behind it. What raises is a defect of Penstock or of a library that decodes; the
-message is kept as a dead letter with the exception, and a backfill makes rows of it once that is
-mended.
+Without this one message would end each attempt at its batch, for ever, and block the table with
+all later messages. The cause is a defect of Penstock or of a library that decodes; the
+message becomes a dead letter with the exception, and a backfill makes rows of it once that is
+fixed.
 
-Errors that are not a message's are raised as they are: of the machine, of the configuration, of a
+Errors not caused by a message are raised unchanged: of the machine, of the configuration, of a
 service that is away. A batch that is tried again will land then.
 """
 
@@ -32,15 +32,15 @@ def each_part(
     make: Callable[[pa.Table], Made],
     poisoned: Callable[[pa.Table, Exception], Made],
 ) -> Iterator[Made]:
-    """What `make` makes of messages, in parts where it raises with all of them, in their order.
+    """Yield the results of `make`, in parts if it raises for all messages, in their order.
 
     Args:
         messages: at least one.
-        make: must change nothing when it raises, for it is asked again.
-        poisoned: what to make of one message, with which `make` raised this.
+        make: must change nothing when it raises, because it is called again.
+        poisoned: returns the result for one message at which `make` raised this.
 
     Raises:
-        PenstockError, OSError: what `make` raised, if it is one of these.
+        PenstockError, OSError: the error of `make`, if it is one of these.
     """
     try:
         yield make(messages)
@@ -56,7 +56,7 @@ def each_part(
 
 
 def reason_of(error: Exception) -> str:
-    """Why a message is poison, in one sentence."""
+    """Return why a message is poison, in one sentence."""
     text = " ".join(str(error).split())
     said = f"{type(error).__name__}: {text}" if text else type(error).__name__
     if len(said) > REASON_CHARACTERS_MAX:

@@ -1,4 +1,4 @@
-"""Files of a table, written anew: without some of their rows, or to have them twice."""
+"""Rewrites files of a table: without some of their rows, or as copies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _NOTHING: Final = Span("", 0, 0)
 
 
 def with_columns_of(present: pa.Schema, layout: Layout) -> Layout:
-    """The layout with all columns of the table, also those that are declared no longer, and with
-    the types that they have there: rows that are only written anew keep what they have in them."""
+    """Return the layout with all columns of the table, also those no longer declared, with their
+    types in the table.
+
+    Rows that are only rewritten keep their values in them.
+    """
     added = [field for field in layout.schema if field.name not in present.names]
     return replace(layout, schema=pa.schema([*present, *added]))
 
 
 def not_replaced(span: Span, path: Path) -> TableCommitFailed:
-    """What to say when other jobs came first every time."""
+    """Return the error for a replacement when other jobs came first every time."""
     return TableCommitFailed(
         f"the offsets {span.start} to {span.end - 1} were not replaced, for other jobs keep"
         f" changing the table in {path}; run it again"
@@ -38,20 +41,20 @@ def not_replaced(span: Span, path: Path) -> TableCommitFailed:
 
 
 def copied(files: Iterable[NewFile], layout: Layout) -> list[NewFile]:
-    """The same rows in files of their own, for a file can become part of a table once only."""
+    """Return the same rows in new files, because a file can become part of a table only once."""
     pairs = ((Path(layout.directory, file.path), json.loads(file.partition)) for file in files)
     return rewritten(pairs, layout)
 
 
 def rewritten(files: Iterable[tuple[Path, PartitionValues]], layout: Layout) -> list[NewFile]:
-    """New files with the rows of `files`: one for each partition, unless there are many."""
+    """Return new files with the rows of `files`: one for each partition, unless there are many."""
     return rewritten_without(_NOTHING, files, layout)
 
 
 def rewritten_without(
     span: Span, files: Iterable[tuple[Path, PartitionValues]], layout: Layout
 ) -> list[NewFile]:
-    """New files with the rows of `files` that are not of `span`."""
+    """Return new files with the rows of `files` that are not of `span`."""
     parts = ({ROWS: part} for part in _parts(span, files, layout))
     return list(write_files({ROWS: layout}, _PREFIX, parts))
 

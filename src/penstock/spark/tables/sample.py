@@ -1,4 +1,4 @@
-"""The latest messages of the log, for who tries declarations on them."""
+"""Reads the latest messages of the log, to try declarations on them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 
 STEP_MIN: Final = 1000
-"""Offsets of the first look back from the end of the log; each further one is ten times longer."""
+"""Offsets of the first step back from the end of the log; each further one is ten times longer."""
 
 BYTES_MAX: Final = 256 * 2**20
-"""About the most that is kept of messages; of larger ones there are fewer than asked for."""
+"""Approximate limit of the bytes of messages; with larger ones there are fewer than asked for."""
 
 
 def newest(
@@ -25,17 +25,17 @@ def newest(
     count: int,
     note: Callable[[int], None] = lambda _count: None,
 ) -> pa.Table:
-    """The last `count` messages of a stream that match a filter, in order of offset.
+    """Return the last `count` messages of a stream that match a filter, in order of offset.
 
     Args:
-        client: of the stream service.
-        stream: its name.
-        topic_filter: of MQTT.
-        count: how many.
-        note: is told how many were found so far.
+        client: reaches the stream service.
+        stream: name of the stream.
+        topic_filter: an MQTT topic filter.
+        count: the number of messages.
+        note: called with the number found so far.
 
     Raises:
-        PenstockError: the stream service cannot be asked.
+        PenstockError: the stream service cannot be read.
     """
     log = client.offsets(stream)
     found = STREAM_SCHEMA.empty_table()
@@ -51,7 +51,7 @@ def newest(
 
 
 def _last(batches: Iterable[pa.RecordBatch], count: int) -> pa.Table:
-    """The last rows of batches; no more of them is kept on the way than is needed."""
+    """Return the last rows of batches, keeping no more than needed on the way."""
     kept: deque[pa.RecordBatch] = deque()
     rows = size_bytes = 0
     for batch in batches:

@@ -1,6 +1,6 @@
-"""Splits: which messages become rows of which table. They run in Spark's workers.
+"""Splits assign messages to tables. They run in Spark's workers.
 
-Here are those that need no decoder, so that workers which land messages as they are import none.
+These need no decoder, so that workers which land messages unchanged import none.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from penstock.stream.rows import STREAM_SCHEMA
 
 
 def with_date(messages: pa.Table) -> pa.Table:
-    """The messages with the column `date`."""
+    """Return the messages with the column `date`."""
     return messages.append_column(DATE, messages.column("received_at").cast(pa.date32()))
 
 
 def undecoded(messages: pa.Table) -> dict[str, pa.Table]:
-    """The split of a table that takes messages as they are."""
+    """Split messages for a table that takes them unchanged."""
     return {ROWS: with_date(messages.cast(STREAM_SCHEMA))}

@@ -1,4 +1,4 @@
-"""Where a declared table stands: what it holds, and how far it is behind the log."""
+"""The status of a declared table: its contents, and how far it is behind the log."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
 from penstock.spark.failure_file import Failure, read_failure
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
-from penstock.spark.tables.upkeep_record import Upkept, read_upkept
+from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
 
 
@@ -23,37 +23,36 @@ class Declared(Protocol):
 
     @property
     def has_watermark(self) -> bool:
-        """Whether it is complete up to a time that its query knows."""
+        """True if it is complete up to a time that its query knows."""
 
     def selection(self, epoch: str) -> Selection:
-        """What it holds of a log."""
+        """Return the messages of a log that it holds."""
 
     def open(self) -> dict[str, LandedTable]:
-        """Its table, and that of dead letters where it has one."""
+        """Return its table, and that of dead letters if it has one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a table is behind: in offsets of the log, and since the first of its messages that
-    is not in it was received, in seconds."""
+    """The lag of a table: in offsets of the log, and in seconds since its first missing message."""
 
     offsets: int
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """A table, as `penstock tables status` shows it.
+class TableStatus:
+    """The status of a table, as `penstock tables status` shows it.
 
     Attributes:
-        rows: what it holds; None while there is none.
-        dead_letters: what the table beside it holds; None while there is none.
-        landed_end: offset after what has landed, of the log's epoch; None where no log answers.
-        lag: how far it is behind; None where no log answers.
+        rows: its contents; None if it does not exist.
+        dead_letters: the contents of its table of dead letters; None if that does not exist.
+        landed_end: offset after the last that landed, of the log's epoch; None if no log answers.
+        lag: how far it is behind; None if no log answers.
         per_second: offsets of the log that it passed in a second, of late; None where it rests.
-        watermark: windows that ended before are in it; None for a table without.
-        failure: why it does not land; None where it does.
-        upkeep: what was done last to look after it.
+        watermark: windows that ended before it are in the table; None for a table without.
+        failure: why it does not land; None if it does.
+        upkeep: the last maintenance of its files.
     """
 
     rows: Contents | None
@@ -63,28 +62,28 @@ class Standing:
     per_second: float | None
     watermark: datetime | None
     failure: Failure | None
-    upkeep: Upkept
+    upkeep: UpkeepRecord
 
 
-def standing(table: Declared, client: StreamClient, checkpoint: Path) -> Standing:
-    """Look at a table, and at the log where its service answers."""
+def table_status(table: Declared, client: StreamClient, checkpoint: Path) -> TableStatus:
+    """Return the status of a table, and of the log if its service answers."""
     tables = table.open()
     rows = tables[ROWS].contents()
     dead_letters = tables[DEAD_LETTERS].contents() if DEAD_LETTERS in tables else None
     watermark = read_watermark(checkpoint) if table.has_watermark else None
     failure = read_failure(checkpoint)
-    upkeep = read_upkept(tables[ROWS].path)
+    upkeep = read_upkeep_record(tables[ROWS].path)
     pace = offsets_per_second(checkpoint, time.time())
     try:
         log = client.offsets(table.stream)
         landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
         done = read_checkpoint(checkpoint).done
         if done is not None and done.only.epoch == log.epoch:
-            landed_end = max(landed_end, done.only.offset)  # others' messages are behind it too
+            landed_end = max(landed_end, done.only.offset)  # other topics count as landed
         lag = _lag(client, log, table, landed_end)
-        return Standing(rows, dead_letters, landed_end, lag, pace, watermark, failure, upkeep)
+        return TableStatus(rows, dead_letters, landed_end, lag, pace, watermark, failure, upkeep)
     except StreamUnavailable:
-        return Standing(rows, dead_letters, None, None, pace, watermark, failure, upkeep)
+        return TableStatus(rows, dead_letters, None, None, pace, watermark, failure, upkeep)
 
 
 def _lag(client: StreamClient, log: StreamOffsets, table: Declared, landed_end: int) -> Lag:

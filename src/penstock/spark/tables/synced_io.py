@@ -1,4 +1,4 @@
-"""Files of an Iceberg table that are on disk when they are closed.
+"""Files of an Iceberg table that are synced when they are closed.
 
 pyiceberg writes manifests and metadata, then lets the catalog point to them, and syncs none of it:
 after a power cut the catalog, which SQLite does sync, could point to files that are empty.
@@ -20,7 +20,7 @@ class SyncedFileIO(PyArrowFileIO):
     """Reads and writes local files; pyiceberg loads it by name (`py-io-impl`)."""
 
     def new_output(self, location: str) -> PyArrowFile:
-        """A file to be written at `location`."""
+        """Return a file to be written at `location`."""
         plain = super().new_output(location)
         return _SyncedFile(location, plain._path, plain._filesystem)  # noqa: SLF001
 
@@ -33,7 +33,7 @@ class _SyncedFile(PyArrowFile):
 
 
 class _SyncedStream(io.BufferedWriter):
-    """A file that is synced, and its name too, when it is closed."""
+    """A file that is synced, with its name, when it is closed."""
 
     def __init__(self, path: Path, *, overwrite: bool) -> None:
         super().__init__(io.FileIO(path, "wb" if overwrite else "xb"))

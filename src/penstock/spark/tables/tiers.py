@@ -1,4 +1,4 @@
-"""Which files of a table become one: by tiers of as many rows, so that no row is written often.
+"""Chooses files of a table to merge: by tiers of row counts, so that no row is rewritten often.
 
 With ten files a tier:
 
@@ -8,13 +8,13 @@ With ten files a tier:
                                  ten files ──▶ one ─┐
                                                 ten files ──▶ …
 
-Ten files of a tier have ten times as many rows as its smallest: what becomes of them is in a higher
-tier, always. So a row is written once for each tier, which are as many as the number of rows in a
-file has digits, and a partition has at most nine files of each, beside full ones. A tier by bytes
-would not do: of tiny files most bytes are Parquet's own, and ten of them may make one that is not
+Ten files of a tier have ten times as many rows as its smallest: their merged file is in a higher
+tier, always. So a row is written once for each tier, and there are as many tiers as the row count
+of a file has digits; a partition has at most nine files of each, beside full ones. A tier by bytes
+would not work: of tiny files most bytes are Parquet's own, and ten of them may make one that is not
 much larger.
 
-A partition that nobody has written to for a while is at rest: there two files of a tier are enough.
+A partition that was not written to for a while is at rest: there two files of a tier are enough.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from typing import Final
 
 MERGED_FILES_MAX: Final = 200
-"""Files that become one at most, or `merge_files` where that is more: what one step reads has a
-bound also in a table that nobody has looked after before."""
+"""Most files of one merge, or `merge_files` if that is more: the reads of one step have a
+bound even in a table without earlier upkeep."""
 
 REST_S: Final = 3600.0
 """A partition whose newest file is so old, in seconds, is at rest."""
@@ -35,15 +35,15 @@ _AT_REST_FILES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file of the table as it is now.
+    """A present file of the table.
 
     Attributes:
-        path: as the table names it.
+        path: its path in the table.
         partition: the value of each partition column.
-        rows: how many it holds.
+        rows: the number of its rows.
         size_bytes: its length.
-        first: epoch and offset of its first row, as far as the table knows.
-        written_at_s: when, in seconds since the Unix epoch.
+        first: epoch and offset of its first row, if the table knows them.
+        written_at_s: when it was written, in seconds since the Unix epoch.
     """
 
     path: str
@@ -57,12 +57,12 @@ class LiveFile:
 def due_groups(
     files: Iterable[LiveFile], merge_files: int, file_bytes: int, now_s: float
 ) -> list[list[LiveFile]]:
-    """The groups of files that are to become one each, small files first.
+    """Return the groups of files to be merged, small files first.
 
     Args:
-        files: all of the table.
-        merge_files: so many of a tier are enough.
-        file_bytes: the size to reach for.
+        files: all files of the table.
+        merge_files: merge when a tier has so many.
+        file_bytes: the target size of a file.
         now_s: seconds since the Unix epoch.
     """
     partitions: dict[tuple[object, ...], list[LiveFile]] = {}
@@ -84,7 +84,7 @@ def due_groups(
 
 
 def tier_of(rows: int, merge_files: int) -> int:
-    """How often `rows` can be divided by `merge_files`."""
+    """Return how often `rows` can be divided by `merge_files`."""
     tier = 0
     while rows >= merge_files:
         rows //= merge_files
@@ -95,7 +95,7 @@ def tier_of(rows: int, merge_files: int) -> int:
 def _packed(
     tier: Sequence[LiveFile], enough: int, files_max: int, file_bytes: int
 ) -> Iterator[list[LiveFile]]:
-    """Neighbours by offset, as many as make one file; too few of them wait for more."""
+    """Yield groups of neighbours by offset, each for one file; too few wait for more."""
     group: list[LiveFile] = []
     size = 0
     for file in tier:

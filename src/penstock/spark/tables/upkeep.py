@@ -1,16 +1,16 @@
-"""A table looks after itself: in the job that fills it, between two commits, within a budget.
+"""Upkeep of a table: in the job that fills it, between two commits, within a budget.
 
-    commit ──▶ is it time? ──▶ put files together (tiers) ──▶ let earlier versions go
-                                                          ──▶ once an hour: remove leftovers
-               └─ merge_files commits since the last look, and the share of time is not used up
+    commit ──▶ is it time? ──▶ merge files (tiers) ──▶ expire earlier versions
+                                                   ──▶ once an hour: remove orphans
+               └─ merge_files commits since the last time, and the share of time is not used up
 
-Each of these is one commit of the table's format, or none at all: killed at any moment, nothing is
-lost and nothing is there twice, and what was cut off is done the next time. Files are removed only
+Each of these is one commit of the table's format, or none at all: killed at any moment, no row is
+lost and none is there twice, and interrupted work is done the next time. Files are removed only
 when no version names them and they are old (`LandedTable.remove_orphans`), so that readers of
 earlier versions keep theirs.
 
-A job that lands messages does not end because of this: what fails is told in the log and in `tables
-status`, and tried again later.
+A job that lands messages does not end because of this: failures are reported in the log and in
+`tables status`, and tried again later.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from msgspec.structs import replace
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables.api import LandedTable
 from penstock.spark.tables.tiers import LiveFile, due_groups
-from penstock.spark.tables.upkeep_record import read_upkept, write_upkept
+from penstock.spark.tables.upkeep_record import read_upkeep_record, write_upkeep_record
 from penstock.telemetry.logs import get_logger
 
 SWEEP_S: Final = 3600.0
-"""Time from one look for leftovers to the next, in seconds: it lists the whole directory."""
+"""Time between two searches for orphans, in seconds: each lists the whole directory."""
 
 RETRY_S: Final = 5.0
 """Pause after a failure, in seconds; each one in a row doubles it."""
@@ -40,13 +40,13 @@ logger = get_logger(__name__)
 
 
 class Upkeep:
-    """Looks after the tables that a job fills. For the thread that commits to them.
+    """Maintains the tables that a job fills. For the thread that commits to them.
 
     Args:
-        tables: which.
-        definition: how much of it.
-        now_s: seconds since the Unix epoch.
-        clock_s: seconds since any moment.
+        tables: the tables.
+        definition: the settings of upkeep.
+        now_s: returns seconds since the Unix epoch.
+        clock_s: returns seconds of a monotonic clock.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Upkeep:
         self._definition = definition
         self._now_s = now_s
         self._clock_s = clock_s
-        self._commits = definition.merge_files - 1  # a job that makes one commit looks after it
+        self._commits = definition.merge_files - 1  # so that a single commit triggers upkeep
         self._not_before_s = clock_s()
         self._failures = 0
 
     def after_commit(self) -> None:
-        """Look after the tables, if it is time. Raises nothing."""
+        """Maintain the tables, if it is time. It never raises."""
         self._commits += 1
         share = self._definition.share
         is_time = self._commits >= self._definition.merge_files
@@ -82,26 +82,26 @@ class Upkeep:
         self._not_before_s = self._clock_s() + pause_s
 
     def _look_after(self, table: LandedTable) -> bool:
-        """Whether it went well."""
+        """Maintain one table; return whether it succeeded."""
         try:
             files = table.live_files()
             if files is not None:
                 self._merge(table, files)
                 self._sweep(table)
-                upkept = read_upkept(table.path)
+                upkept = read_upkeep_record(table.path)
                 if upkept.failures:
-                    write_upkept(table.path, replace(upkept, failures=0, failure=""))
+                    write_upkeep_record(table.path, replace(upkept, failures=0, failure=""))
         except Exception as error:
             logger.warning("upkeep of %s failed, and is tried again later: %s", table.path, error)
             with suppress(OSError):
-                upkept = read_upkept(table.path)
+                upkept = read_upkeep_record(table.path)
                 failed = replace(
                     upkept,
                     failed_at_s=self._now_s(),
                     failures=upkept.failures + 1,
                     failure=str(error),
                 )
-                write_upkept(table.path, failed)
+                write_upkeep_record(table.path, failed)
             return False
         return True
 
@@ -110,29 +110,29 @@ class Upkeep:
         it = self._definition
         due = due_groups(files, it.merge_files, it.file_bytes, self._now_s())
         groups = _affordable(due, it.file_bytes)
-        done = table.tend([[file.path for file in group] for group in groups], it.versions_max)
+        done = table.compact([[file.path for file in group] for group in groups], it.versions_max)
         if done and groups:
             merged = replace(
-                read_upkept(table.path),
+                read_upkeep_record(table.path),
                 merged_at_s=self._now_s(),
                 merged_files=sum(len(group) for group in groups),
                 merged_into=len(groups),
                 merged_bytes=sum(file.size_bytes for group in groups for file in group),
                 merged_in_s=self._clock_s() - started_s,
             )
-            write_upkept(table.path, merged)
+            write_upkeep_record(table.path, merged)
 
     def _sweep(self, table: LandedTable) -> None:
-        upkept = read_upkept(table.path)
+        upkept = read_upkeep_record(table.path)
         if 0 <= self._now_s() - upkept.swept_at_s < SWEEP_S:
             return
         removed = table.remove_orphans(self._definition.leftovers_h, remove=True)
         swept = replace(upkept, swept_at_s=self._now_s(), swept_files=len(removed))
-        write_upkept(table.path, swept)
+        write_upkeep_record(table.path, swept)
 
 
 def _affordable(groups: Sequence[list[LiveFile]], bytes_max: int) -> list[list[LiveFile]]:
-    """As many of the groups as are no longer than one full file together, or the first one."""
+    """Return as many of the groups as are no longer than one full file together, or the first."""
     chosen: list[list[LiveFile]] = []
     size = 0
     for group in groups:

@@ -1,9 +1,9 @@
-"""What upkeep did to a table last, kept beside it for people who ask.
+"""A record of the last upkeep of a table, beside it, for people.
 
     TABLE/_penstock/upkeep.json
 
-Readers of tables pass over names that begin with an underscore. Nothing depends on it: a file that
-is not there or damaged means that nothing is known.
+Readers of tables ignore names that begin with an underscore. Nothing depends on it: a file that
+is missing or damaged means that nothing is known.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import msgspec
 _PLACE: Final = Path("_penstock", "upkeep.json")
 
 
-class Upkept(msgspec.Struct, frozen=True):
-    """What was done last. Times are seconds since the Unix epoch; 0 for never.
+class UpkeepRecord(msgspec.Struct, frozen=True):
+    """The last upkeep of a table. Times are seconds since the Unix epoch; 0 for never.
 
     Attributes:
-        merged_at_s: when files were put together.
-        merged_files: how many.
-        merged_into: what became of them.
-        merged_bytes: how long they were.
-        merged_in_s: how long it took.
-        swept_at_s: when leftovers were looked for.
+        merged_at_s: when files were merged.
+        merged_files: how many files were merged.
+        merged_into: how many files they became.
+        merged_bytes: their size before.
+        merged_in_s: how long the merge took.
+        swept_at_s: when orphans were searched for.
         swept_files: how many were removed.
-        failed_at_s: when something went wrong.
-        failures: how often in a row; 0 as soon as it went well.
-        failure: what it was.
+        failed_at_s: when upkeep failed.
+        failures: failures in a row; 0 as soon as it succeeds.
+        failure: the latest error.
     """
 
     merged_at_s: float = 0.0
@@ -47,7 +47,7 @@ class Upkept(msgspec.Struct, frozen=True):
     failure: str = ""
 
     def sentences(self) -> Iterator[str]:
-        """What is to be told, a line each."""
+        """Yield sentences about it, a line each."""
         if self.failures:
             yield (
                 f"{_time(self.failed_at_s)}: failed {self.failures} times in a row, and goes on"
@@ -65,15 +65,15 @@ class Upkept(msgspec.Struct, frozen=True):
             yield "nothing yet"
 
 
-def read_upkept(table: Path) -> Upkept:
-    """What is known of the table in this directory."""
+def read_upkeep_record(table: Path) -> UpkeepRecord:
+    """Return the record of the table in this directory; an empty one if there is none."""
     with suppress(OSError, msgspec.DecodeError):  # of the latter is a ValidationError, too
-        return msgspec.json.decode((table / _PLACE).read_bytes(), type=Upkept)
-    return Upkept()
+        return msgspec.json.decode((table / _PLACE).read_bytes(), type=UpkeepRecord)
+    return UpkeepRecord()
 
 
-def write_upkept(table: Path, upkept: Upkept) -> None:
-    """Keep it; not synced, for nothing depends on it."""
+def write_upkeep_record(table: Path, upkept: UpkeepRecord) -> None:
+    """Write the record; not synced, because nothing depends on it."""
     place = table / _PLACE
     place.parent.mkdir(exist_ok=True)
     unfinished = place.with_name(f".{place.name}.new")
