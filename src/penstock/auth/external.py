@@ -118,7 +118,7 @@ class AnswersRules(Authorize):
 
     Args:
         granted: remembers the rules, once the client's identifier is known.
-        rules: those of the answer.
+        rules: the rules of the answer.
         access_list: the broker's.
     """
 

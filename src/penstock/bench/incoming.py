@@ -18,7 +18,7 @@ class Incoming:
 
     Args:
         run: the number of this run.
-        publishers: those whose messages it gets, by number.
+        publishers: the numbers of the publishers whose messages it gets.
         measured_from_ns: latencies of messages due before are not recorded.
         latencies: histogram of the time from due to received.
 

@@ -39,7 +39,7 @@ def client_for(
 
     Args:
         connection: the options.
-        properties: those of ``-D``, by command.
+        properties: the properties of ``-D``, by command.
         further: settings of this command.
 
     Raises:

@@ -83,7 +83,7 @@ class Connection(BrokerOptions):
         """Return the settings for ``Client``, beside the URL.
 
         Args:
-            properties: those of ``-D``, by command.
+            properties: the properties of ``-D``, by command.
             durable: there is an outbox, whose session never expires.
 
         Raises:

@@ -84,7 +84,7 @@ def fold_properties(arguments: Sequence[str], with_value: Collection[str]) -> li
     """Return ``arguments`` with one word after each ``-D``.
 
     Args:
-        arguments: those of the command.
+        arguments: the arguments of the command.
         with_value: options that take one value, which may itself be ``-D``.
 
     Raises:

@@ -26,7 +26,7 @@ class Exchange:
     Attributes:
         client: the client, not opened yet.
         topic: topic of the request.
-        response_topic: where the response is expected.
+        response_topic: the topic on which the response is expected.
         qos: QoS of both.
         no_retained: a retained message is not a response.
         properties: properties of the request; None before MQTT 5.

@@ -25,9 +25,9 @@ class Subscribing:
     """The subscriptions to begin and to end.
 
     Attributes:
-        subscriptions: those to begin.
+        subscriptions: the subscriptions to begin.
         ended: filters of those to end.
-        properties: those of ``-D``, by command.
+        properties: the properties of ``-D``, by command.
     """
 
     subscriptions: list[Subscription]

@@ -72,7 +72,7 @@ class Core(ClientCallbacks):
         urls: the server's URLs.
         client_id: client identifier.
         context: the TLS context; None where no URL needs one.
-        store: where the session is stored.
+        store: the store of the session.
         server: the engine, recovered from the store.
         clock: the clock with which the server was started.
     """

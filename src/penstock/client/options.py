@@ -108,7 +108,7 @@ class Options:
             an ``outbox`` for ever. MQTT 3.1 and 3.1.1 have only two kinds: not 0 is for ever.
         keep_alive_s: a ping leaves every three quarters of this, and a server silent for one and a
             half is given up. 0 to 65535 seconds; 0 = never.
-        will: what the server publishes when the client is lost.
+        will: the message that the server publishes when the client is lost.
         user_properties: in CONNECT, MQTT 5.
         authentication: enhanced authentication, MQTT 5.
         tls: files for ``mqtts`` and ``wss``; None takes the authorities of the system.
@@ -126,7 +126,7 @@ class Options:
         queue_messages_max: QoS 1 and 2 messages that were not acknowledged yet, 1 or more.
         queue_bytes_max: bytes of those that wait to be sent; 0 = no limit.
         age_s_max: a message that waits for so long is given up, seconds; 0 = never.
-        overflow: what happens to one more: "wait" for room, "raise" ``QueueFull``, or drop the
+        overflow: the treatment of one more: "wait" for room, "raise" ``QueueFull``, or drop the
             oldest or the newest, which ``PublishFailed`` tells who awaits it.
         connect_timeout_s: for each step of connecting, seconds.
         follow_references: connect to another server that the server names (Server Reference,

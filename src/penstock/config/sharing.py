@@ -15,7 +15,7 @@ class ShareGroupStrategy(Group):
     """Name of the group, as in $share/GROUP/FILTER; whatever the filter."""
 
     strategy: SharingStrategy
-    """As sharing.strategy."""
+    """The strategy of this group, with the values of sharing.strategy."""
 
 
 class Sharing(Group):

@@ -30,7 +30,8 @@ class RepeatsDefinition(Group):
     message."""
 
     user_property: str = ""
-    """Or the MQTT 5 user property with it; the table gets it as the column message_id."""
+    """The MQTT 5 user property with the id, instead of a column; the table gets it as the column
+    message_id."""
 
     within_s: int = Field(default=3600, ge=1, le=31_536_000)
     """Time in seconds, by the broker's clock: a message is a repeat when one with its id landed at

@@ -161,7 +161,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """So many."""
+    """The number of clients, sessions or retained messages that a request concerned."""
 
     count: int
 
@@ -171,9 +171,9 @@ class DrainState(msgspec.Struct, frozen=True):
 
     Attributes:
         draining: whether it is being emptied, or is empty.
-        sent_away: so many clients.
-        refused: so many that came meanwhile.
-        left: so many connections there still are, bridges among them.
+        sent_away: number of clients that were sent elsewhere.
+        refused: number of new clients that were refused meanwhile.
+        left: number of connections that are still open, bridges among them.
     """
 
     draining: bool

@@ -17,7 +17,7 @@ RECEIPT: Final = "penstock-receipt"
 """User property of a PUBLISH that asks for a receipt, and of the receipt: the table's name."""
 
 ANY_TABLE: Final = "*"
-"""As its value: of whatever table the message gets into."""
+"""The value of that property for a receipt of whatever table the message gets into."""
 
 OFFSET: Final = "penstock-offset"
 EPOCH: Final = "penstock-epoch"

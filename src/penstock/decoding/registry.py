@@ -41,7 +41,7 @@ SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 FRAME_BYTES: Final = 5
 SCHEMA_BYTES_MAX: Final = 2**24
 UNKNOWN_S: Final = 60.0
-"""How long an id that the registry does not know is not requested again."""
+"""The time for which an id that the registry does not know is not requested again."""
 
 MISSES_MAX: Final = 1000
 """Most unknown ids that are requested in that time. A publisher of made-up ids would delay a table

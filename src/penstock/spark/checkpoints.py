@@ -120,7 +120,7 @@ def keep_selection(
         directory: the checkpoint's, which exists.
         stream: name of the stream.
         topics: MQTT topic filters, in any order; empty for every message of the stream.
-        derivation: what it computes of them, in words; empty if it lands them unchanged.
+        derivation: the computation on them, in words; empty if they land unchanged.
 
     Raises:
         ConfigError: the checkpoint was made for other messages.

@@ -24,7 +24,7 @@ from penstock.spark.offsets import LogPosition
 from penstock.stream.client import StreamClient, StreamUnavailable
 
 LEASE_S = 3600.0
-"""How long a query may be away before the broker stops keeping messages for it, by default."""
+"""Default time that a query may be away before the broker stops keeping messages for it."""
 
 RENEWALS = 3
 """Renewals of a lease within its time, by a query that makes no progress."""

@@ -120,7 +120,7 @@ class Position:
         """Return the same position for a query that has several brokers where it had one.
 
         Args:
-            epochs: those of the logs of the query now, by server; they tell to which one the
+            epochs: the present epochs of the query's logs, by server; they tell to which one the
                 position belongs.
         """
         if ONLY in self.logs and ONLY not in epochs:

@@ -71,7 +71,7 @@ class SourceOptions:
         include_properties: whether the column `properties` exists.
         connect_timeout_s: how long a service may be away.
         checkpoint: location of the query's checkpoint, in which its begin is remembered.
-        credentials: those for the services.
+        credentials: the credentials for the services.
         group: the name of a streaming query as a registered reader, or None.
         group_lease_s: how long the broker keeps messages for it while it is away.
         batch_at_start: whether a streaming query always runs a batch when it starts.

@@ -86,7 +86,7 @@ class Layout:
         keeps_partition_columns: whether the files contain the partition columns, too.
         is_read_by_name: whether readers take any file that they find: then names are hidden until
             the commit, and directories contain the partition's values.
-        transforms: those of `partition_by` that are not columns.
+        transforms: the fields of `partition_by` that are not columns.
         partitions_max: the most partitions in which one commit may have files.
     """
 
@@ -185,7 +185,7 @@ def file_writer(
     """Return the function for `DataFrame.mapInArrow`: messages in, one row for each file out.
 
     Args:
-        layouts: those of the tables, by name.
+        layouts: the layouts of the tables, by name.
         split: assigns rows to tables; pickled, and called with the batches in order.
         batch_id: part of the names, for people.
     """
@@ -205,7 +205,7 @@ def write_files(
     """Write rows below their tables, a file for each partition, and yield each file.
 
     Args:
-        layouts: those of the tables, by name.
+        layouts: the layouts of the tables, by name.
         prefix: the beginning of the files' names.
         parts: rows of the tables, by name.
     """

@@ -124,7 +124,7 @@ class Ranges:
 
     Args:
         frame: a row for each range, as the format gives it.
-        options: those of the format.
+        options: the options of the format.
         columns: the columns of the messages for `map_in_arrow`.
 
     Attributes:

@@ -27,8 +27,8 @@ class Receipts:
         table: name of the table.
         stream: the stream that lands in it.
         topics: only messages that match one of these filters; empty: all.
-        epoch: that of the log.
-        checkpoint: that of the query, in which its begin is pinned.
+        epoch: the epoch of the log.
+        checkpoint: the checkpoint of the query, in which its begin is pinned.
     """
 
     def __init__(

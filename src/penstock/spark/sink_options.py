@@ -62,7 +62,7 @@ class SinkOptions:
         sink_id: identifies a batch of `df.write` to the broker; empty: a random one.
         batch: the number of that batch.
         connect_timeout_s: how long the service may be away.
-        credentials: those for the service.
+        credentials: the credentials for the service.
     """
 
     server: str = SERVER

@@ -32,9 +32,9 @@ def count_parts(
     """Return the number of parts of each range.
 
     Args:
-        sizes: those of the ranges, in offsets, 1 or more.
+        sizes: the sizes of the ranges, in offsets, 1 or more.
         parts_min: the approximate number of all parts; a range has at least one.
-        size_max: that of each part, or None for no limit.
+        size_max: the largest size of a part, in offsets; None for no limit.
         size_min: smaller parts are not made; it overrides `parts_min`.
     """
     total = sum(sizes)

@@ -64,7 +64,7 @@ class Archive(msgspec.Struct, array_like=True):
         layout: version of these fields.
         number: its own, in its keys.
         stream: name of the stream.
-        topic_filters: those of the stream, sorted.
+        topic_filters: the filters of the stream, sorted.
         begin: offset from which on all messages of the stream are there.
         covered: offset at which the last piece ends; `begin` where there is none.
         end: offset up to which, excluded, the stream has no others.

@@ -103,7 +103,7 @@ class ChunkFacts:
 
     @property
     def newest_us(self) -> int:
-        """When its last message was received, µs since the Unix epoch."""
+        """The time of receipt of its last message, µs since the Unix epoch."""
         if self.batch is None:
             return self._newest_us
         return int(self.batch.column("received_at")[-1].as_py())

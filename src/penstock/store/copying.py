@@ -33,7 +33,8 @@ class Copy:
     """A store in the making.
 
     Args:
-        data_dir: where, in ``store`` beneath it; it must not be there yet.
+        data_dir: the data directory of the copy, which is in ``store`` beneath it; it must not
+            exist yet.
         copied: called with the number of further bytes copied.
     """
 

@@ -396,7 +396,7 @@ def has_database(data_dir: Path) -> bool:
     """Return whether there is a database below ``data_dir``.
 
     Raises:
-        StoreError: that cannot be found out.
+        StoreError: it cannot be found out.
     """
     return path_exists(data_dir / STORE_DIRECTORY / "CURRENT")
 

@@ -27,7 +27,7 @@ class Examination:
         lost: offsets that should be in the log and are not.
         log_is_whole: whether it is certain that the log has lost nothing.
         given_up: offsets that earlier repairs have given up.
-        archives: those of all streams, without the messages that are lost of them.
+        archives: the archives of all streams, without the messages that are lost of them.
         archives_made: number of archives that there ever were.
         archives_lost: offsets between which they should hold messages, and cannot be read.
         removed: messages that waited for a client, or were in flight, and whose bodies are lost:

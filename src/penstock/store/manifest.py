@@ -35,7 +35,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def committed(self) -> Committed:
-        """As a watermark."""
+        """The watermark of the backed-up log."""
         return Committed(self.end, self.begin, self.commits, self.epoch)
 
 

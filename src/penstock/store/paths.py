@@ -15,7 +15,7 @@ def path_exists(path: Path) -> bool:
     """Return whether ``path`` exists; nothing exists below a file that is no directory.
 
     Raises:
-        StoreError: that cannot be found out.
+        StoreError: it cannot be found out.
     """
     try:
         path.stat()

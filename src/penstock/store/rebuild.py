@@ -80,7 +80,7 @@ def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> Rebuilt:
         tables: names of the tables to be in it; None for all.
 
     Raises:
-        StoreError: that cannot be done.
+        StoreError: the database cannot be rebuilt.
     """
     rebuilt = Path(tempfile.mkdtemp(prefix="rebuilt-", dir=scratch))
     highest = 0

@@ -106,7 +106,7 @@ def mend(found: list[Recyclable]) -> None:
     """Overwrite each type by its twin, synced. Nobody may have the database open.
 
     Raises:
-        OSError: that cannot be written.
+        OSError: the file cannot be written.
     """
     for each in found:
         with each.path.open("r+b") as file:
@@ -122,7 +122,7 @@ def mended_copy(store: Path, found: list[Recyclable], copy: Path) -> None:
     Only the files to be mended are copied.
 
     Raises:
-        OSError: that cannot be written.
+        OSError: the file cannot be written.
     """
     copy.mkdir()
     to_mend = {each.path for each in found}

@@ -177,8 +177,8 @@ class LogFollower:
         Args:
             start: first offset.
             end: offset after the last.
-            stream: whose rows are wanted; those that have left the log come from its archive,
-                which has no rows of other streams. None: the log alone.
+            stream: the stream whose rows are wanted; rows that have left the log come from its
+                archive, which has no rows of other streams. None: the log alone.
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.

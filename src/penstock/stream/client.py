@@ -111,7 +111,7 @@ class StreamClient:
     """A connection to the stream service at `server`, HOST:PORT; `grpc://` in front is allowed.
 
     Args:
-        server: where the service listens.
+        server: the address of the service.
         connect_timeout_s: how long it may be away before a call gives up; 0 tries once.
         credentials: token, TLS and certificates.
     """

@@ -69,7 +69,7 @@ def decoder_of(readings: Sequence[Reading], names: Names, value_name: str) -> In
     """Return the decoder for payloads.
 
     Args:
-        readings: those of all payloads.
+        readings: the readings of all payloads.
         names: gives the names of columns.
         value_name: the name of the only column, if a payload is one value.
     """

@@ -37,7 +37,7 @@ class Form(Enum):
     VALUE = "a list or value"
     """Any other document of a notation."""
     SCALAR = "a number or truth in text"
-    """This is JSON, too."""
+    """A number or a truth value, which is JSON, too."""
     TEXT = "text"
     BINARY = "bytes"
 

@@ -53,7 +53,7 @@ class AuditSettings:
         table_format: the format of these tables.
         landed: a table of `penstock table run`, for the time until messages were in it.
         connect_timeout_s: how long the stream service may be away.
-        credentials: those for the stream service; a token only by its file.
+        credentials: the credentials for the stream service; a token only by its file.
         master: Spark's master URL.
     """
 

@@ -77,7 +77,7 @@ class Reconnects:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """Everything a report shows."""
+    """All measures that a report shows."""
 
     first: datetime | None
     last: datetime | None

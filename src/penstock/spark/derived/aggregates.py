@@ -97,7 +97,7 @@ def result_types(
     Args:
         table: name of the table, for errors.
         aggregates: by column.
-        schema: that of the rows.
+        schema: the columns of the rows.
 
     Raises:
         ConfigError: a column has no type for its function.

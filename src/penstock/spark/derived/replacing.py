@@ -38,7 +38,7 @@ class ReplacedTable:
     Args:
         table: the table.
         derivation: gives the rows, and tells which is newer.
-        checkpoint: that of the query.
+        checkpoint: the directory of the query's checkpoint.
         after_commit: called when a batch has landed.
     """
 

@@ -28,8 +28,8 @@ class Span:
     """A window or a session that is not over: times in µs since the Unix epoch.
 
     Attributes:
-        start_us: where a window starts, or the time of a session's first row.
-        end_us: where a window ends, or the time of a session's last row.
+        start_us: the start of a window, or the time of a session's first row.
+        end_us: the end of a window, or the time of a session's last row.
         epoch: epoch of the last message in it.
         offset: offset of that message.
         parts: the aggregates so far.

@@ -103,11 +103,11 @@ class LandingSettings:
         offsets_per_batch_max: most offsets of one batch, None for no limit.
         fail_on_data_loss: whether the job ends if retention removed messages before they landed.
         connect_timeout_s: how long the stream service may be away.
-        credentials: those for the stream service; a token only by its file.
+        credentials: the credentials for the stream service; a token only by its file.
         master: Spark's master URL.
         group: the name of the job as a registered reader, or None.
         group_lease_s: how long the broker keeps messages for it while it is away.
-        derivation: what is computed of the messages, in words; empty if they land unchanged. Then
+        derivation: the computation on the messages, in words; empty if they land unchanged. Then
             receipts are sent to publishers that asked for them.
         is_endless: whether Spark never ends the query by itself, because it has timers.
         log: file with the output of a Spark that several jobs share; None: one of its own.

@@ -54,7 +54,7 @@ class RunSettings:
 
     Attributes:
         server: HOST:PORT of the stream service.
-        credentials: those for the stream service; a token only by its file.
+        credentials: the credentials for the stream service; a token only by its file.
         available_now: end when everything there was at the start has landed.
         trigger_s: shortest time from one commit to the next; None: as each table says.
         connect_timeout_s: how long the stream service may be away before a table fails.

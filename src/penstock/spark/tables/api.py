@@ -64,10 +64,10 @@ class Selection:
     """The messages that a table holds: those of a stream, or some topics of it, of one epoch.
 
     Attributes:
-        epoch: that of the log.
+        epoch: the epoch of the log.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
-        derivation: what was computed of the messages, in words; empty: a row of each.
+        derivation: the computation on the messages, in words; empty: a row of each.
     """
 
     epoch: str
@@ -124,13 +124,13 @@ class Contents:
     """The contents of a table.
 
     Attributes:
-        version: that of the table; every commit makes one.
+        version: the version of the table; every commit makes one.
         changed_at: when the last one was made (UTC).
         rows: the number of rows.
         files: the number of Parquet files.
         size_bytes: their total size.
         description: the messages that it holds, in words.
-        epoch: that of the newest row, or None if there is none.
+        epoch: the epoch of the newest row, or None if there is none.
         landed_end: offset after the newest row, or None.
         oldest_at: when the oldest version that can be read was made (UTC); None if the format has
             only the newest.
@@ -213,7 +213,8 @@ class LandedTable(Protocol):
         Args:
             span: may be empty: then no rows are removed.
             files: may be empty.
-            selection: that of the files: from now on it has landed at least from the span on.
+            selection: the selection of the files: from now on it has landed at least from the
+                span on.
 
         Raises:
             TableCommitFailed: another writer came in between; nothing has changed.

@@ -54,7 +54,7 @@ class DecodingSplit:
         self._table = table
         self._schema = schema
         self._landed_at: dict[str, int] = {}
-        """When a message of an id landed last in this pass, µs."""
+        """The time at which a message of each id landed last in this pass, µs."""
 
     @property
     def columns(self) -> list[str]:
@@ -76,7 +76,7 @@ class DecodingSplit:
         return TopicPattern.parse(self._table.topics)
 
     def __call__(self, messages: pa.Table) -> dict[str, pa.Table]:
-        """Split a batch of messages. Those at which that raises are dead letters (`poison`)."""
+        """Split a batch of messages. Messages at which that raises are dead letters (`poison`)."""
         if not messages.num_rows:
             return {}
         _ = self._decoder, self._pattern  # an error in making these is no message's fault

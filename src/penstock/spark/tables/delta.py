@@ -64,7 +64,7 @@ COMMIT_ATTEMPTS_MAX: Final = 10
 """Times a batch's commit is tried while other writers come first."""
 
 _PROPERTIES: Final = {"delta.deletedFileRetentionDuration": "interval 1 hours"}
-"""How long the log names each replaced file (Delta's default is a week):
+"""The time for which the log names each replaced file (Delta's default is a week):
 all of them are in each checkpoint. Upkeep goes by the files' own age (`renew`)."""
 
 _MISREAD: Final = re.compile(r"%[0-9A-Fa-f]{2}|[\\#?]")

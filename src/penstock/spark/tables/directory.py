@@ -93,7 +93,7 @@ class ParquetDirectory:
     Args:
         path: the directory.
         schema: its columns.
-        partition_by: those of them with a directory for each value.
+        partition_by: the columns with a directory for each value.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, partition_by: tuple[str, ...]) -> None:

@@ -46,7 +46,7 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
 
     Args:
         table: the declaration.
-        epoch: that of their log.
+        epoch: the epoch of their log.
         messages: with the columns that landing reads, in order of offset.
     """
     tables = table.open()

@@ -52,7 +52,7 @@ def erased_messages(
     """Return those of `messages` that landed and are in none of the tables.
 
     Args:
-        messages: those of `span`, with the columns `offset` and `topic` at least.
+        messages: the messages of `span`, with the columns `offset` and `topic` at least.
         tables: the tables, rows first.
         selection: the messages that they hold.
         span: a range that has landed.

@@ -90,7 +90,7 @@ class IcebergTable:
         schema: its columns.
         partition_by: the columns by which it is partitioned.
         catalog: the SQLite file of the catalog.
-        names: those of the catalog, and of the namespace in it.
+        names: the names of the catalog, and of the namespace in it.
     """
 
     def __init__(

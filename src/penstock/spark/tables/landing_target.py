@@ -66,7 +66,7 @@ class LandingTarget:
     """The tables in which messages land. For one thread at a time.
 
     Args:
-        tables: those named `ROWS` and, unless all messages become rows, `DEAD_LETTERS`.
+        tables: the tables named `ROWS` and, unless all messages become rows, `DEAD_LETTERS`.
         split: assigns messages to these tables.
         repeats: finds messages that have landed before; None if the table takes them.
         after_commit: called when a batch has landed, for example to merge small files.
@@ -152,7 +152,7 @@ class LandingTarget:
         """Write files of both tables, not yet part of either, and return them.
 
         Args:
-            messages: those of a batch, or the ones that are to be written.
+            messages: the messages of a batch, or the ones to write.
             batch_id: part of the files' names.
             replaced: the range that the files will replace, for a backfill.
         """

@@ -48,7 +48,7 @@ class Repeats:
         """Return the messages with `MESSAGE_ID` and `SEEN_AT`; all of one id in one task, in order.
 
         Args:
-            messages: those of a batch.
+            messages: the messages of a batch.
             rows: the table in which they will land.
             replaced: rows from here on do not count, for a backfill.
         """
