@@ -45,12 +45,13 @@ coverage: setup-tests ## which branches of protocol and engine tests reach; fail
 	@$(PY) -m coverage combine --quiet
 	PYTHONPATH=src $(PY) -m coverage report
 
-check: setup ## format, lint, types, layers, documents
+check: setup ## format, lint, types, layers, documents, docstrings
 	.venv/bin/ruff format --check $(CHECKED) setup.py
 	.venv/bin/ruff check $(CHECKED) setup.py
 	$(PY) -m mypy $(CHECKED)
 	PYTHONPATH=src .venv/bin/lint-imports --no-logo
 	PYTHONPATH=src $(PY) scripts/check_documents.py
+	$(PY) scripts/check_docstrings.py
 	PYTHONPATH=src $(PY) scripts/check_conformance.py
 
 fuzz: setup-tests ## throw bytes at decoder and engine, guided by coverage (SECONDS=60 for each)
