@@ -16,7 +16,7 @@ LIMIT_MAX: Final = 1000
 
 
 class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The selection of sessions that is meant; see ``engine.selection.SessionSelection``."""
+    """The sessions that are meant; see ``engine.operating.selection.SessionSelection``."""
 
     client: str | None = None
     user: str | None = None

@@ -1,4 +1,4 @@
-"""The clocks of this machine, read for the engine's steady clock (``engine.steady``)."""
+"""The clocks of this machine, read for the steady clock (``engine.batch.steady_clock``)."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@
                                        ╰── what was changed is on disk ─▶ answer
 
 However many sessions or retained messages there are, the loop runs between the portions. The lists
-are made in ``engine.listing``, the changes in ``engine.acts``.
+are made in ``engine.operating.listing``, the changes in ``engine.operating.admin_actions``.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@
 
 A check of a password costs tens to hundreds of milliseconds of a core and of memory, on purpose, so
 that a stolen file is of little use. Therefore few threads, which let the loop go first; turns by
-source and name (``engine.login_shares``), so that wrong passwords take no time of others; one check
-for all clients of one source with the same name and password (``login_checks``); and a memory of
-logins that were right (``login_cache``). A method that waits for another service has threads of its
-own.
+source and name (``engine.access.login_queue``), so that wrong passwords take no time of others; one
+check for all clients of one source with the same name and password (``login_checks``); and a memory
+of logins that were right (``login_cache``). A method that waits for another service has threads of
+its own.
 """
 
 from __future__ import annotations

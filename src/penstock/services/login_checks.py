@@ -2,7 +2,7 @@
 
 ::
 
-      submit ─▶ its turn (``engine.login_shares``) ─▶ a thread ─▶ concluded, on the event loop
+      submit ─▶ its turn (``engine.access.login_queue``) ─▶ a thread ─▶ concluded, on the loop
            ╰─ the same is under check already: its link waits with the others
 """
 

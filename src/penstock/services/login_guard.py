@@ -1,7 +1,7 @@
 """The login guard: it counts wrong passwords by source, delays further checks, and bans.
 
-The rules of counting are in ``engine.login_shares``; here are the addresses that many users share,
-the clock, and the log.
+The rules of counting are in ``engine.access.login_queue``; here are the addresses that many users
+share, the clock, and the log.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@
          ╰─ done before ─▶ answered as done
 
 1. A decided batch will be published, once, whatever crashes: the decision is on disk before the
-   first row is routed, the position moves with the rows (``engine.sinks``), and the files stay
-   until the position is beyond the batch, on disk.
+   first row is routed, the position moves with the rows (``engine.publishing.staged_rows``), and
+   the files stay until the position is beyond the batch, on disk.
 2. ``Publish`` may be asked again at any time; the answer, how far the set is, comes within
    ``ANSWER_S_MAX``.
 3. The event loop is held up less than by one client: a turn publishes a part of one client's share,

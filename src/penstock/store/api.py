@@ -88,7 +88,7 @@ class Store(Protocol):
         """Remove whole chunks from the front of the log; return the offset where it starts then.
 
         A chunk goes when all of it was received before ``older_than_us`` (microseconds
-        of the steady clock, ``engine.steady``), or while the log is larger than
+        of the steady clock, ``engine.batch.steady_clock``), or while the log is larger than
         ``bytes_max``; never one that reaches to ``keep_from`` or beyond, and one that reaches
         to ``leased_from`` or beyond only while the log is larger than ``leased_bytes_max``. One
         call does a bounded amount of work.

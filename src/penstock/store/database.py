@@ -17,8 +17,8 @@ sessions      client identifier              session (``store.records`` from her
 subscriptions session number, topic filter   subscription
 queue         session number, sequence       segment of the message queue
 progress      session number                 queue head and the like;
-              session number, page           page of the window (``engine.inflight``), or of inbound
-                                             packet ids (``engine.inbound``)
+              session number, page           page of the window (``engine.session.window``), or of
+                                             inbound packet ids (``engine.session.inbound``)
 retained      topic                          message
 wills         client identifier              will
 archive       archive number, base offset    piece (``store.archive``); older stores have none

@@ -3,8 +3,8 @@
 ::
 
       session number                   queue head, sequences
-      session number, 0 ··             pages of the window (``engine.inflight``)
-      session number, 2^63 ··          pages of inbound packet identifiers (``engine.inbound``)
+      session number, 0 ··             pages of the window (``engine.session.window``)
+      session number, 2^63 ··          pages of inbound packet ids (``engine.session.inbound``)
 
 All of them are in one column family, so that a session is read in one scan and ends with one range.
 """

@@ -104,7 +104,7 @@ class _Segment1(msgspec.Struct, array_like=True):
     shared: list[_Shared1] = []
 
 
-# Layout 2: columns, see ``engine.runs``; numbers little-endian.
+# Layout 2: columns, see ``engine.batch.packed_run``; numbers little-endian.
 _Segment2 = tuple[int, int, bytes, bytes, bytes, list[Kind]]
 
 _session = msgspec.msgpack.Decoder(_SessionRow)
