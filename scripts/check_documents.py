@@ -1,7 +1,10 @@
 """Check that the documents agree with the tree; print each disagreement, exit code 1 if any.
 
 links           a relative link in a Markdown file leads to a file, and its anchor to a heading
-paths           a file that CONTRIBUTING.md or docs/decisions name in backquotes exists
+paths           a file that a document or a source file names in backquotes exists
+modules         a module that a document, a setting of a tool or a source file names, as
+                penstock.store.archive or below src also as `store.archive`, exists, and has
+                the name that stands behind it
 architecture    docs/architecture.md names every package under src/penstock and every file of
                 the engine, and so does the engine's own list; neither names one that is gone
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
@@ -31,7 +34,15 @@ NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
 LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 PROOF: Final = re.compile(r"\[([^\]]+)\]\((\.\./tests/[^)]+\.py)\)")
-PATH: Final = re.compile(r"`((?:\w+/)+\w+\.(?:py|md|toml))`")
+PATH: Final = re.compile(r"`((?:[\w.-]+/)+[\w-]+\.(?:py|md|toml))`")
+MODULE: Final = re.compile(
+    r"(?<![\w./-])(penstock|pyspark_penstock|benchmarks|examples|tests)((?:\.[A-Za-z_]\w*)+)"
+)
+SHORT_MODULE: Final = re.compile(r"`(\w+)(?!\.py`|\.readStream\b)((?:\.[A-Za-z_]\w*)+)`")
+# Files, properties of tables and options, tables, and loggers of tests.
+NO_MODULES: Final = re.compile(
+    "md|toml|lock|sock|log|server|epoch|endOffset|batchId|queryId|sparkplug_b|NAME|readings|a|x|y"
+)
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
 ENGINE_FILES: Final = re.compile(r"^    (\w+(?:, \w+)*)  +\S", re.MULTILINE)
@@ -43,6 +54,7 @@ def main() -> int:
     complaints = [
         *check_links(),
         *check_paths(),
+        *check_modules(),
         *check_architecture(),
         *check_dependencies(),
         *check_configuration(),
@@ -63,6 +75,12 @@ def documents() -> list[Path]:
     return sorted(path for path in found if not NOT_OURS & set(path.relative_to(ROOT).parts))
 
 
+def sources() -> list[Path]:
+    """All Python files of the project below its directories."""
+    top = ("src", "tests", "examples", "benchmarks", "scripts")
+    return sorted(path for name in top for path in (ROOT / name).rglob("*.py"))
+
+
 def check_links() -> Iterator[str]:
     """Relative links; those to other sites are not followed."""
     for document in documents():
@@ -81,12 +99,62 @@ def check_links() -> Iterator[str]:
 
 
 def check_paths() -> Iterator[str]:
-    """Yield complaints about files named in backquotes, from the root or from src/penstock."""
-    for document in (ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/decisions/*.md"))):
+    """Yield complaints about files named in backquotes, from the root, from src/penstock or from
+    where they are named."""
+    for document in (*documents(), *sources()):
+        if document == ROOT / "CHANGELOG.md":  # what it names may be gone
+            continue
         text = FENCED.sub("", document.read_text(encoding="utf-8"))
         for name in PATH.findall(text):
-            if not (ROOT / name).exists() and not (ROOT / "src/penstock" / name).exists():
+            bases = (ROOT, ROOT / "src/penstock", document.parent)
+            if not any((base / name).exists() for base in bases):
                 yield f"{document.relative_to(ROOT)}: there is no file {name}."
+
+
+def check_modules() -> Iterator[str]:
+    """Yield complaints about modules that are named and do not exist."""
+    tools = [path for suffix in ("toml", "yml", "py") for path in ROOT.glob(f"*.{suffix}")]
+    for path in (*documents(), *sources(), *tools, ROOT / "Makefile"):
+        if path == ROOT / "CHANGELOG.md":
+            continue
+        text = path.read_text(encoding="utf-8")
+        for name in missing_modules(text, path):
+            yield f"{path.relative_to(ROOT)}: there is no {name}."
+
+
+def missing_modules(text: str, path: Path) -> Iterator[str]:
+    """Yield names of modules, or of what is in them, that `text`, which is in `path`, should not
+    name: there is no such thing."""
+    for top, names in MODULE.findall(text):
+        base = ROOT / "src" / top if (ROOT / "src" / top).is_dir() else ROOT / top
+        if not _has(base, names.split(".")[1:]):
+            yield top + names
+    package = ROOT / "src/penstock"
+    if path.is_relative_to(package):
+        for top, names in SHORT_MODULE.findall(text):
+            if (path.parent / f"{top}.py").is_file() or not (package / top).is_dir():
+                continue  # a module beside it, or no package of ours
+            if not _has(package / top, names.split(".")[1:]):
+                yield top + names
+
+
+def _has(base: Path, names: list[str]) -> bool:
+    """Return whether `names` lead from a package to a module, or to a word in one."""
+    if base.parent in (ROOT, ROOT / "src") and NO_MODULES.fullmatch(names[0]):
+        return True
+    for number, name in enumerate(names):
+        file = base / f"{name}.py"
+        if (base / name).is_dir():
+            base /= name
+            continue
+        words = names[number + 1 :] if file.is_file() else names[number:]
+        if not file.is_file():
+            file = base / "__init__.py"
+        if not words or words[0].startswith("__"):
+            return True
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        return re.search(rf"\b{words[0]}\b", text) is not None
+    return True
 
 
 def anchors(document: Path) -> set[str]:
