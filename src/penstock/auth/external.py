@@ -110,6 +110,7 @@ class Granted:
         if len(self._rules) >= KEPT_MAX:
             del self._rules[next(iter(self._rules))]
         self._rules[key] = rules
+        assert len(self._rules) <= KEPT_MAX, "the oldest rules make room"
 
 
 @final

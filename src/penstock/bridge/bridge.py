@@ -247,6 +247,7 @@ class Bridge(ClientCallbacks):
             self._say_whether_full()
 
     def _try_again(self) -> None:
+        assert self._waiting, "one timer looks for room, and only while messages wait for it"
         now = self._driver.now()
         while self._waiting:
             if not self._publish(self._waiting[0], now):

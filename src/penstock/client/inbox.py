@@ -99,6 +99,7 @@ class Inbox(Settler):
         while len(self._waiting) > 0:
             message = self._waiting.pop()
             self._bytes -= message.size_bytes
+            assert self._bytes >= 0, "the inbox counts what it has"
             if (
                 self.is_full
                 and 2 * len(self._waiting) <= self._messages_max

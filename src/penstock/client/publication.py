@@ -71,6 +71,7 @@ class Publication:
 
     def settle(self, reason_code: int, error: PublishFailed | None) -> None:
         """Record the outcome, and wake the waiting tasks."""
+        assert self.reason_code is None, "a publication is settled once"
         self.reason_code = reason_code
         self._error = error
         if self._waiters is not None:
@@ -93,6 +94,7 @@ class Publications(DeliveryOutcomes):
 
     def add(self, offset: int, topic: str) -> Publication:
         """Add a message that is on its way, and return its publication."""
+        assert offset not in self._pending, "an offset is of one message"
         publication = Publication(topic)
         self._pending[offset] = publication
         return publication

@@ -203,4 +203,5 @@ class Subscriptions:
             if packet_id == 0:  # all identifiers are in use: try again with the next answer
                 self._waiting.appendleft(ask)
                 return
+            assert packet_id not in self._sent, "a packet identifier is of one request"
             self._sent[packet_id] = ask

@@ -120,7 +120,9 @@ class LandedTables:
             table = await self._find(asked)
             if asked.until is None or asked.begin != table.offset:
                 return Through(table.offset)
+            assert table.offset <= asked.until, "an offset moves over the range that was looked at"
             told = await self._receipts.tell(table.table, asked.asking)
+            assert table.offset == asked.begin, "tables move one at a time"
             table.offset = asked.until
             table.landed_at_us = time.time_ns() // 1000
             table.receipts += told.published

@@ -118,6 +118,7 @@ class LimitWarnings:
             self._unnamed += 1
             return
         self._lines += 1
+        assert self._lines <= LINES_MAX, "so many lines in one interval, and no more"
         logger.log(level, message, *args)
 
     def _end_interval(self, now_s: float) -> None:

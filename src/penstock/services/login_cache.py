@@ -72,6 +72,7 @@ class LoginCache:
         if len(self._until) >= self._remembered_max:
             del self._until[next(iter(self._until))]
         self._until[key] = (now_s + self._verified_s, link)
+        assert len(self._until) <= self._remembered_max, "the oldest login makes room"
 
     def forget(self) -> None:
         """Forget all logins: the files have changed."""

@@ -147,6 +147,7 @@ class Checks:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _answered(self, attempt: Attempt[Check], answer: asyncio.Future[Answer | None]) -> None:
+        assert 0 < self._running <= self._threads_max, "a check has a thread of its own"
         self._running -= 1
         self._guard.shares.ends(attempt)
         self._leave(attempt.item)
@@ -157,6 +158,7 @@ class Checks:
     def _leave(self, check: Check) -> None:
         del self._checks[check.key]
         self._joined -= len(check.links) - 1
+        assert self._joined >= 0, "each link that joined a check was counted"
 
 
 def _give_way(niceness: int) -> None:

@@ -136,6 +136,7 @@ class Readers:
         reader.holds = True
         self._known[asked.group] = reader
         self._ends_s[asked.group] = now_s + ttl_s
+        assert self._ends_s.keys() <= self._known.keys(), "only known groups have leases"
         return Granted(self._epoch, reader.offset, ttl_s, reader.lost), is_new
 
     def _check(self, asked: Lease, end: int) -> None:
@@ -196,6 +197,7 @@ class Readers:
         for group in ended:
             del self._ends_s[group]
             reader = self._known.pop(group)
+            assert reader.holds, "a group that lapsed has no lease"
             reader.holds = False
             self._known[group] = reader
             lapsed.append(reader)

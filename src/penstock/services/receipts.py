@@ -96,6 +96,7 @@ class Receipts:
         except TimeoutError:
             raise StoreFailed("the store does not take receipts at the moment") from None
         refused = len(asking) - published
+        assert refused >= 0, "one receipt for each request, at most"
         if refused:
             logger.warning(
                 "%d of %d receipts of table %s could not be sent: the message has left the log, or"

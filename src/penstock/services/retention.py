@@ -156,10 +156,12 @@ def _log_failures(what: str) -> Iterator[None]:
 async def needed_from(server: Server) -> int:
     """Return the lowest log offset that a session still needs, or the end of the log as it was at
     first."""
-    asking = server.registry.ask_for_lowest(server.effects.next_offset)
+    end = server.effects.next_offset
+    asking = server.registry.ask_for_lowest(end)
     ends_s = time.monotonic() + SLICE_S
     while not asking.ask_some():
         if time.monotonic() >= ends_s:
             await asyncio.sleep(0)
             ends_s = time.monotonic() + SLICE_S
+    assert asking.lowest <= end, "what came after the first question is needed anyway"
     return asking.lowest

@@ -210,6 +210,7 @@ class StagedRowsPublisher:
             async with self._piece:
                 end = _end_of_piece(rows, at)
                 published = await self._publish_piece(row_set, rows[at:end])
+            assert 0 <= published <= end - at, "a piece is published as far as there is room"
             at += published
             if published == 0:
                 await asyncio.sleep(_LOOK_AGAIN_S)

@@ -82,6 +82,8 @@ class LandedActions:
         through = ask_broker(self._data_dir, asked, Through)
         while through.offset < min(asked.end, extent.end) and time.monotonic() < ends_s:
             asking, until = self._look(through.offset, asked, stream, extent, selector, ends_s)
+            assert through.offset < until <= asked.end, "each look moves the table on"
+            assert len(asking) <= OFFSETS_MAX, "a request to the broker is bounded"
             piece = msgspec.structs.replace(
                 asked, begin=through.offset, until=until, asking=tuple(asking)
             )

@@ -87,6 +87,7 @@ def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Sche
         epoch: the log's incarnation.
         schema: from `select_schema`.
     """
+    assert len(offsets) == log_rows.num_rows, "each row has its offset"
     columns = [_BUILDERS[name](log_rows, offsets, epoch) for name in schema.names]
     return pa.Table.from_arrays(columns, schema=schema)
 

@@ -68,6 +68,7 @@ class TokenBucket:
 
     def take(self) -> None:
         """Take the token that ``wait_s`` found."""
+        assert self._per_s == 0 or self._tokens >= 1.0, "a token is taken once `wait_s` found one"
         self._tokens -= 1.0
 
 
@@ -192,6 +193,7 @@ class Admission:
         Returns:
             Whether it may stay; it counts only then.
         """
+        assert place.source is None, "a place counts for its address once"
         if source is None:
             return True
         if not self._has_room_for_address(source):
@@ -202,11 +204,13 @@ class Admission:
 
     def left(self, source: str | None) -> None:
         """Give the place of a connection that is gone to one that waits."""
+        assert 0 < self.open <= self._descriptors.open, "a place is given back once"
         self.open -= 1
         self._descriptors.open -= 1
         if source is not None:
+            assert self._by_source[source] > 0, "a place counts for its address once"
             self._by_source[source] -= 1
-            if self._by_source[source] <= 0:
+            if self._by_source[source] == 0:
                 del self._by_source[source]
         for waiting in sorted(self._waiting, key=lambda one: one.source != source):
             found = self._for(waiting)

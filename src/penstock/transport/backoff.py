@@ -38,6 +38,7 @@ class Backoff:
     def failed(self) -> float:
         """Return how long to wait after a failure, in seconds; the next pause is longer."""
         pause_s = self._next_s
+        assert pause_s <= self._longest_s, "no pause is longer than the longest"
         self._next_s = min(2 * pause_s, self._longest_s)
         return self._with_jitter(pause_s)
 

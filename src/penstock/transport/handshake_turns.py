@@ -46,6 +46,7 @@ class HandshakeTurns:
         """
         await self._whole_hello(connection)
         if not self._is_taken:
+            assert not self._waiting, "as long as one waits, the turn is taken"
             self._is_taken = True
             self._loop.call_soon(self._next)
             return
@@ -54,6 +55,7 @@ class HandshakeTurns:
         await turn
 
     def _next(self) -> None:
+        assert self._is_taken, "one handshake has its turn at a time"
         while self._waiting:
             source, turns = next(iter(self._waiting.items()))
             turn = turns.popleft()

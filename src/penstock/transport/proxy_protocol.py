@@ -67,6 +67,7 @@ class ProxyHeader:
         Raises:
             ProxyHeaderError: it is none, is malformed, or of the other version.
         """
+        assert len(data) <= self.wanted(), "what follows the header is not of it"
         self._data += data
         if self._data.startswith(_SIGNATURE[: len(self._data)]) and self._version != "v1":
             self._feed_v2()

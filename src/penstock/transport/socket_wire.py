@@ -57,6 +57,7 @@ class SocketWire(StreamWire):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start: the connection stands, and with TLS its handshake is done."""
+        assert self._endpoint is None, "a wire has one user"
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         self._transport = stream
         self.certificate = client_certificate(stream)
