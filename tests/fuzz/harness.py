@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.connection.connection import CLOSED
+from penstock.engine.connection.states import CLOSED
 from penstock.engine.limits import EngineLimits
 from penstock.errors import RemoteProtocolError
 from penstock.protocol.decode import Decoder

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CLOSED
+from penstock.engine.connection.states import CLOSED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages

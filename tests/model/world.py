@@ -13,7 +13,7 @@ from random import Random
 from typing import Final, Protocol, final
 
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server.server import Server

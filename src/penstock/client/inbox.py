@@ -24,7 +24,7 @@ from typing import Final, final
 
 from penstock.client.message import AGAIN, Message, Settler
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.engine.fifo import Fifo

@@ -85,6 +85,7 @@ class Decoder:
             raise LocalProtocolError(PROTOCOL_ERROR, "a client's decoder needs a version")
         self.version = version
         self.server = server
+        self.packet_type: i64 = 0  # of what ``next_packet`` returned last
         self._size_max: i64 = min(max_packet_size_bytes, PACKET_SIZE_BYTES_MAX)
         self._connect_size_max: i64 = min(max_packet_size_bytes, connect_size_bytes_max)
         self._verdicts = verdicts(version, server)
@@ -305,6 +306,7 @@ class Decoder:
         body = self._body
         first: i64 = buffer[self._position]
         packet_type: i64 = first >> 4
+        self.packet_type = packet_type
         if packet_type == PUBLISH:
             return self._read_publish(first)
         if PUBACK <= packet_type <= PUBCOMP and self._end - body <= 3:

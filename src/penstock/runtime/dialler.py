@@ -23,7 +23,7 @@ from typing import Final, final
 
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.batch.records import SessionRecord
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import UnacknowledgedMessages

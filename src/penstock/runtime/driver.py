@@ -30,8 +30,9 @@ from typing import Final, final
 from penstock.engine.access.access import AuthResult
 from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CONNECTED, Connection
+from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.slow_peer import SlowPeer
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.reporting.drop_counts import REASONS

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, STANDING
 

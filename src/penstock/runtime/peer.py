@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import final
 
-from penstock.engine.connection.connection import CLOSED
+from penstock.engine.connection.states import CLOSED
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.transport.api import Wire

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import ReceivedMessage, UnacknowledgedMessages

@@ -8,7 +8,8 @@ from penstock.auth.acl import AccessList, Rule
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import FOR_GOOD
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import AWAIT_VERDICT, EARLY_BYTES_MAX
+from penstock.engine.connection.connection import EARLY_BYTES_MAX
+from penstock.engine.connection.states import AWAIT_VERDICT
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting import drop_counts as drops
 from penstock.engine.wire.link import Link

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.connection.connection import CLOSED, CONNECTED
+from penstock.engine.connection.states import CLOSED, CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
 from penstock.engine.dialling.unacknowledged import LEFT
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits

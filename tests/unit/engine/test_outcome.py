@@ -6,7 +6,7 @@ from typing import final
 
 import pytest
 
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.limits import DROP_OLDEST, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting.drop_counts import EXPIRED, PACKET_TOO_LARGE, RETENTION

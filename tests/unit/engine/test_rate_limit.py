@@ -2,8 +2,8 @@
 
 import pytest
 
-from penstock.engine.connection.connection import CLOSED
 from penstock.engine.connection.slow_peer import SlowPeer
+from penstock.engine.connection.states import CLOSED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.rate_limit import PAUSE_S_MIN, TokenBucket
 from penstock.protocol.encode import encode

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from penstock.engine.connection.connection import CONNECTED
+from penstock.engine.connection.states import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.routing.router import LOOKS_OF_A_UNIT
 from penstock.engine.server.subscribe_handler import FILTER_WORK

@@ -16,7 +16,7 @@ import pytest
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.batch.effects import Commit
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CLOSED
+from penstock.engine.connection.states import CLOSED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.server.server import Server

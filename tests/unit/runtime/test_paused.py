@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from penstock.engine.connection.connection import AWAIT_VERDICT, CONNECTED
+from penstock.engine.connection.states import AWAIT_VERDICT, CONNECTED
 from penstock.runtime.paused import ASKED_AT_ONCE_MAX, PausedPeers
 from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, FINISHED, STANDING

@@ -2,6 +2,7 @@
 
 Modules::
 
+    states                    the states, and the packets that each of them accepts
     connection                bytes to packets, packets to a handler, bytes out through a link
     enhanced_authentication   which AUTH packet is due
     keepalive                 when a silent peer is given up

@@ -8,10 +8,9 @@
       who is it?   AWAIT_VERDICT   a password is checked; what came meanwhile waits, undecoded
                    AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
 
-``ServerConnection`` has the table of the packets that each state accepts; any other is a
-protocol error. The shell feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls
-``lost`` when the socket ends, and closes the socket when ``link.closed`` is set and all ready
-bytes are written.
+Which packets each state accepts stands in ``states``; any other is a protocol error. The shell
+feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls ``lost`` when the socket ends, and
+closes the socket when ``link.closed`` is set and all ready bytes are written.
 
 While a peer makes more than it takes, or more than its share, its packets are not decoded::
 
@@ -41,6 +40,13 @@ from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX, fits
+from penstock.engine.connection.states import (
+    AWAIT_CONNECT,
+    AWAIT_VERDICT,
+    CLOSED,
+    CONNECTED,
+    PacketTable,
+)
 from penstock.engine.wire.link import Link, Resumable
 from penstock.engine.work_budget import (
     BYTES_OF_A_UNIT,
@@ -56,12 +62,6 @@ from penstock.protocol.kinds import PUBREL, V5
 from penstock.protocol.packets import Disconnect, Packet
 from penstock.protocol.properties import Properties
 
-AWAIT_CONNECT: Final = 0
-CONNECTED: Final = 1
-CLOSED: Final = 2
-AWAIT_VERDICT: Final = 3
-AWAIT_AUTH: Final = 4
-
 DISCONNECTED_ITSELF: Final = "client disconnected"  # why a connection ended
 
 EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
@@ -74,9 +74,13 @@ class Connection(Resumable):
         link: the sending half.
         decoder: the receiving half.
         keep_alive: the deadline.
+        table: the packets that the role accepts, by state.
+        state: the first state of the role.
     """
 
-    def __init__(self, link: Link, decoder: Decoder, keep_alive: KeepAlive) -> None:
+    def __init__(
+        self, link: Link, decoder: Decoder, keep_alive: KeepAlive, table: PacketTable, state: int
+    ) -> None:
         super().__init__()
         self.link = link
         link.user = self
@@ -85,11 +89,12 @@ class Connection(Resumable):
         self.peer_closed = False  # the peer sends no more: what it left is handled to its end
         self.refill_due = False  # an acknowledgement made room in the window: ``refill`` is due
         self.expects_more = False  # ``packet_incomplete`` is called when the packet is whole
-        self.state = AWAIT_CONNECT
+        self.state = state
         self.close_reason = ""  # one sentence for the log, set when the state is CLOSED
         self.closed_locally = False  # by this side, and not by the peer or the network
         self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
         self._decoder = decoder
+        self._table = table
         self._keep_alive = keep_alive
         self._share = link.share
         self._began_at: i64 = 0  # ``work_budget.spent`` when its turn began
@@ -230,6 +235,8 @@ class Connection(Resumable):
                     self._keep_alive.heard(now.monotonic_s)
                 if self.refill_due:  # whatever comes now finds the room that there is
                     self._refill(now)
+                if not self._table.accepts(self.state, decoder.packet_type):
+                    raise self._table.error(self.state, packet)
                 self.handle(packet, now)
             if self.link.closed:
                 return
@@ -261,11 +268,11 @@ class Connection(Resumable):
         """Ask for ``resume`` in the next turn of the loop."""
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """Handle one packet from the peer. Each role overrides it with its own table."""
+        """Handle one packet that the state accepts. Each role overrides it."""
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of a connected peer, by the table of the
-        role."""
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of a connected peer. Each role overrides
+        it."""
 
     def ended(self, with_will: bool, now: Now) -> None:
         """Settle the session: the connection ended. A role overrides it."""

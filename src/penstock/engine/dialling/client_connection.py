@@ -1,17 +1,11 @@
 """The client role of a connection: what a client, or a bridge, does with each packet.
 
-The table, states by packets; everything else is a protocol error (0x82):
-
-============== ==================================================================
-AWAIT_CONNACK  CONNACK AUTH                                        [MQTT-3.2.0-1]
-CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBACK UNSUBACK PINGRESP
-               DISCONNECT (MQTT 5)       (not AUTH: we do not authenticate again)
-============== ==================================================================
-
 ::
 
       CONNECT ─▶ AWAIT_CONNACK ── CONNACK 0 ─▶ CONNECTED ── DISCONNECT, lost, silent ─▶ CLOSED
                       ╰── refused, or no answer within the connect timeout ─────────────▲
+
+``engine/connection/states.py`` says which packets a server may send in which state.
 
 The session is the same class as a server's (``session``): its window, its queue, its commits. Only
 what CONNACK says is new: whether the server still has its half (``session.session_lost``), and
@@ -36,9 +30,10 @@ from typing import Final, final
 
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import CLOSED, CONNECTED, Connection
+from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX
+from penstock.engine.connection.states import AWAIT_CONNACK, CLIENT, CLOSED, CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
 from penstock.engine.dialling.client_inbound import ClientInbound
 from penstock.engine.dialling.packet_id_cleanup import PacketIdCleanup
@@ -69,8 +64,6 @@ from penstock.protocol.packets import (
     Unsubscribe,
 )
 from penstock.protocol.properties import Properties
-
-AWAIT_CONNACK: Final = 5
 
 _PING_AFTER: Final = 0.75  # fraction of the keep alive after which PINGREQ is sent
 _PINGREQ: Final = encode(Pingreq(), V311)
@@ -122,8 +115,9 @@ class ClientConnection(Connection):
             Link(effects),
             Decoder(size_bytes_max, connect.version, server=False),
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
+            CLIENT,
+            AWAIT_CONNACK,
         )
-        self.state = AWAIT_CONNACK
         self.reason_code = reasons.SUCCESS  # code of the CONNACK or DISCONNECT that ended it
         self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
         self.application_is_full = False  # takes no more for now; resumes the connection later
@@ -148,20 +142,11 @@ class ClientConnection(Connection):
             encode(connect, connect.version)
         )  # not before the disk has the session
 
-    # -- the table -----------------------------------------------------------------------
+    # -- packets -------------------------------------------------------------------------
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """Handle one packet from the server, by the table above."""
-        if self.state == AWAIT_CONNACK:
-            if isinstance(packet, Connack):
-                self._answered(packet, now)
-            elif isinstance(packet, Auth):
-                self._authenticate(packet)
-            else:
-                raise RemoteProtocolError(
-                    reasons.PROTOCOL_ERROR, f"a server must not begin with {packet!r}"
-                )
-        elif isinstance(packet, Publish):
+        """Handle one packet that the state accepts."""
+        if isinstance(packet, Publish):
             self._arrived(packet, now)
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
@@ -169,12 +154,14 @@ class ClientConnection(Connection):
             if not self._session.answered(packet.packet_id):
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
             self._application.answered(packet, now)
+        elif isinstance(packet, Connack):
+            self._answered(packet, now)
+        elif isinstance(packet, Auth):
+            self._authenticate(packet)
         elif isinstance(packet, Disconnect):
             self._dismissed(packet, now)
-        elif not isinstance(packet, Pingresp):
-            raise RemoteProtocolError(
-                reasons.PROTOCOL_ERROR, f"a server must not send {packet!r} now"
-            )
+        else:  # that it came is all that it says
+            assert isinstance(packet, Pingresp), packet
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
         """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP from the server."""

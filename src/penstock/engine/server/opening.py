@@ -26,17 +26,17 @@ from penstock.engine.access.access import (
     Permissions,
 )
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import (
+from penstock.engine.connection.connection import DISCONNECTED_ITSELF, Connection
+from penstock.engine.connection.enhanced_authentication import EnhancedAuthentication
+from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
+from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
+from penstock.engine.connection.states import (
     AWAIT_AUTH,
     AWAIT_CONNECT,
     AWAIT_VERDICT,
     CONNECTED,
-    DISCONNECTED_ITSELF,
-    Connection,
+    SERVER,
 )
-from penstock.engine.connection.enhanced_authentication import EnhancedAuthentication
-from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
-from penstock.engine.connection.reason_strings import claimed_names, fits, refusing_connack
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.memory.accounts import Account
 from penstock.engine.publishing.producers import asked_for
@@ -105,6 +105,8 @@ class OpeningConnection(Connection):
                 connect_size_bytes_max=limits.connect_packet_size_bytes_max,
             ),
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
+            SERVER,
+            AWAIT_CONNECT,
         )
         self.client_id = ""
         self.address = ""  # where it is connected from, as the shell says
@@ -130,18 +132,13 @@ class OpeningConnection(Connection):
     # -- CONNECT -----------------------------------------------------------------------
 
     def _before_connack(self, packet: Packet, now: Now) -> None:
-        if self.state == AWAIT_CONNECT and isinstance(packet, Connect):
+        if isinstance(packet, Connect):
             self._open(packet, now)
-        elif self.state == AWAIT_CONNECT:
-            self._end(False, "the first packet is not CONNECT", now)
         elif isinstance(packet, Auth):
             self._authenticate(packet, now)
-        elif isinstance(packet, Disconnect):
-            self._end(False, DISCONNECTED_ITSELF, now)
         else:
-            raise RemoteProtocolError(  # [MQTT-3.1.2-30]
-                reasons.PROTOCOL_ERROR, f"a client that authenticates must not send {packet!r}"
-            )
+            assert isinstance(packet, Disconnect), packet
+            self._end(False, DISCONNECTED_ITSELF, now)
 
     def _open(self, connect: Connect, now: Now) -> None:
         server = self._server

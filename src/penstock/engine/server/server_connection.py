@@ -1,18 +1,8 @@
 """The accepting side of a connection: what the server does with each packet.
 
-The table, states by packets; everything else is a protocol error (0x82), and a first
-packet other than CONNECT closes the connection without an answer [MQTT-3.1.0-1]:
-
-============== ==================================================================
-AWAIT_CONNECT  CONNECT
-AWAIT_VERDICT  none: what comes waits, unread, for the answer to CONNECT
-AWAIT_AUTH     AUTH DISCONNECT                                    [MQTT-3.1.2-30]
-CONNECTED      PUBLISH PUBACK PUBREC PUBREL PUBCOMP SUBSCRIBE UNSUBSCRIBE PINGREQ
-               AUTH DISCONNECT               (a second CONNECT is not [MQTT-3.1.0-2])
-============== ==================================================================
-
-Here stand the table of CONNECTED, when the client's packets must wait, and the end. All
-before that is ``opening``, PUBLISH and PUBREL are ``publish_handler``, SUBSCRIBE and UNSUBSCRIBE
+``engine/connection/states.py`` says which packets a client may send in which state. This module
+handles the packets of a connected client, makes them wait, and ends the connection. All before
+that is ``opening``, PUBLISH and PUBREL are ``publish_handler``, SUBSCRIBE and UNSUBSCRIBE
 ``subscribe_handler``.
 """
 
@@ -21,12 +11,8 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.clock import Now
-from penstock.engine.connection.connection import (
-    AWAIT_AUTH,
-    CLOSED,
-    CONNECTED,
-    DISCONNECTED_ITSELF,
-)
+from penstock.engine.connection.connection import DISCONNECTED_ITSELF
+from penstock.engine.connection.states import AWAIT_AUTH, CLOSED, CONNECTED
 from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.memory.limit_usage import INBOUND, LimitUsage
 from penstock.engine.mount_point import mount
@@ -80,10 +66,10 @@ class ServerConnection(OpeningConnection):
         if limits.bytes_per_s_max > 0:
             self._byte_rate = TokenBucket(limits.bytes_per_s_max, now.monotonic_s)
 
-    # -- the table ---------------------------------------------------------------------
+    # -- packets -----------------------------------------------------------------------
 
     def handle(self, packet: Packet, now: Now) -> None:
-        """One packet from the client, by the table above."""
+        """Handle one packet that the state accepts."""
         session = self._session
         if self.link.mount_point:
             mount(packet, self.link.mount_point)
@@ -104,16 +90,13 @@ class ServerConnection(OpeningConnection):
         elif isinstance(packet, Unsubscribe):
             self._request = Unsubscribing(packet, session, self._server, self.link)
             self._go_on_with_request(now)
-        elif isinstance(packet, Pingreq):
-            self.link.send(_PINGRESP)
         elif isinstance(packet, Disconnect):
             self._disconnect(packet, session, now)
         elif isinstance(packet, Auth):
             self._authenticate(packet, now)
         else:
-            raise RemoteProtocolError(
-                reasons.PROTOCOL_ERROR, f"a connected client must not send {packet!r}"
-            )
+            assert isinstance(packet, Pingreq), packet
+            self.link.send(_PINGRESP)
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
         """A PUBACK, PUBREC, PUBREL or PUBCOMP from the client."""
