@@ -19,6 +19,8 @@ SECONDS ?= 60
 CHECKED := $(wildcard src tests examples benchmarks scripts)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start hundreds of Pythons: without bytecode each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-tests demo test check coverage fuzz torture bench format docs lock clean

@@ -19,10 +19,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, final
+
+import pytest
+from _pytest.mark import ParameterSet
 
 from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
@@ -303,6 +306,13 @@ def _go_on(attack: Attack, target: Target) -> None:
             time.sleep(_PAUSE_S)  # as a client that comes back soon
         finally:
             target.close()
+
+
+def one_of(attacks: Sequence[Attack]) -> list[Attack | ParameterSet]:
+    """Return the attacks of one kind as parameters of a test: `make test` plays the first alone."""
+    first, *others = attacks
+    mark = pytest.mark.torture("another attack of the same kind")
+    return [first, *(pytest.param(attack, marks=mark) for attack in others)]
 
 
 def check(outcome: Outcome) -> None:

