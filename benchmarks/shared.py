@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.subscriptions import VERSION, Engine
 from penstock.cli.version import build_kind
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits

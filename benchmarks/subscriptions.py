@@ -81,11 +81,11 @@ class Engine:
         for release in commit.releases:
             written += release.size_bytes
             release.done()
-        ready = effects.ready
-        effects.ready = []
+        ready = effects.turn.ready
+        effects.turn.ready = []
         for link in ready:
             written += sum(map(len, link.take_ready()))
-        effects.closing = []
+        effects.turn.closing = []
         collect_if_due()
         return written
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.message import Message
 from penstock.store.rocks import RocksStore
 from penstock.store.secondary import LogFollower

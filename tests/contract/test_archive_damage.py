@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.message import Message
 from penstock.errors import OffsetOutOfRange, StoreBroken, StoreError, StoreFormatError
 from penstock.store import archiving

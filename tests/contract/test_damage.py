@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.errors import StoreDamaged, StoreError
 from penstock.store.database import STORE_DIRECTORY, open_for_reading
 from penstock.store.identity import read_lineage

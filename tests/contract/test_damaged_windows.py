@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import (
     Progress,
     UnreleasedEntry,

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.errors import StoreLocked
 from penstock.store.backup import restore
 from penstock.store.database import STORE_DIRECTORY, open_database, open_for_reading

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rocksdict import Options, Rdict
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.message import Message
 from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
 from penstock.store.database import COLUMN_FAMILIES, STORE_DIRECTORY

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,

@@ -24,7 +24,7 @@ from typing import Any, Final, SupportsIndex
 from rocksdict import Options, WriteBatch
 
 from penstock.cli.main import main
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.services import retention
 from penstock.services.stream_process import StreamProcess
 from penstock.store import database, large_retained, parts, rocks, watermark

@@ -256,7 +256,7 @@ async def test_a_full_disk(
             effects = client._core.server.effects
             accepted_ones = []
             sending: asyncio.Task[object] | None = None
-            while not effects.store_fails:
+            while not effects.store.fails:
                 sending = asyncio.create_task(client.send(f"{name}/1", body, 1))
                 accepted_ones.append(sending)
                 await asyncio.wait((sending,), timeout=0.5)
@@ -273,7 +273,7 @@ async def test_a_full_disk(
             await asyncio.gather(*accepted_ones)
             if overflow == "wait":
                 await stuck
-            await until("the store", lambda: not effects.store_fails)
+            await until("the store", lambda: not effects.store.fails)
             await client.publish(f"{name}/end", "after", 1)
             await watcher.has("after")
 

@@ -94,7 +94,7 @@ class Dialled(Endpoint, ClientCallbacks):
                 connection.settle(arrival, QUOTA_EXCEEDED, now)
                 continue
             sender = self.inward.sender
-            self.effects.append(
+            self.effects.batch.append(
                 Message(arrival.topic, packet.payload, packet.qos, False, sender, now.wall_us)
             )
             connection.settle(arrival, 0, now)
@@ -117,7 +117,7 @@ class Accepting(Endpoint):
         self._may_send = (receive_maximum, packet_size_max)
         self._decoder = Decoder(PACKET_SIZE_BYTES_MAX)
         self._wire_decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version, server=False)
-        self.link = Link(self.effects)
+        self.link = Link(self.effects.turn)
         self.link.version = self.version
 
     def handle(self, packet: Packet, now: Now) -> None:

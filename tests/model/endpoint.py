@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from penstock.engine.batch.effects import Commit, Effects
+from penstock.engine.batch.commit import Commit
+from penstock.engine.batch.effects import Effects
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
@@ -80,7 +81,7 @@ class Endpoint:
         recovered = self.recovered()
         forget_who_waits(self._store)
         self.effects = Effects(recovered.next_offset)
-        self.effects.waits_for_disk = True
+        self.effects.store.waits_for_disk = True
         self.drops = Drops()
         self.session = Session(
             self.outward.sender, NUMBER, NEVER_EXPIRES_S, self.effects, self.limits, self.drops
@@ -95,7 +96,7 @@ class Endpoint:
                 )
         else:
             record = SessionRecord(self.outward.sender, NUMBER, NEVER_EXPIRES_S, 0)
-            self.effects.put_session(record)
+            self.effects.batch.put_session(record)
         self.link = None
         self.under_way = None
         self.written = False
@@ -118,7 +119,7 @@ class Endpoint:
         sender = self.outward.sender
         message = Message(topic, payload, qos, False, sender, now.wall_us, properties)
         if qos > 0:
-            self.effects.append(message)
+            self.effects.batch.append(message)
         self.session.deliver(message, qos, False, (), qos == 0, now)
 
     # -- the connection ----------------------------------------------------------------
@@ -126,7 +127,7 @@ class Endpoint:
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
         """Attach a connection whose other end accepts this much."""
         self.detach(now)
-        link = Link(self.effects)
+        link = Link(self.effects.turn)
         link.version = self.version
         link.max_packet_size_bytes = packet_size_max
         link.opened = True
@@ -171,7 +172,7 @@ class Endpoint:
         refused = packet.qos > 0 and self.refuses(packet)
         if not refused and self.is_new(packet, now):
             sender = self.inward.sender
-            self.effects.append(
+            self.effects.batch.append(
                 Message(packet.topic, packet.payload, packet.qos, False, sender, now.wall_us)
             )
         if answer:
@@ -191,11 +192,11 @@ class Endpoint:
 
     def end_turn(self, now: Now) -> None:
         """Write what is ready; seal and start a commit unless one is under way."""
-        ready = self.effects.ready
-        self.effects.ready = []
+        ready = self.effects.turn.ready
+        self.effects.turn.ready = []
         for link in ready:
             self.leave(link, b"".join(link.take_ready()), now)
-        self.effects.closing = []
+        self.effects.turn.closing = []
         if self.under_way is None:
             commit = self.effects.seal()
             if commit.writes:
@@ -231,7 +232,7 @@ class Endpoint:
             self.end_turn(now)
 
     def _release(self, commit: Commit, now: Now) -> None:
-        self.effects.committed(commit)
+        self.effects.store.committed(commit)
         for release in commit.releases:
             if not release.link.closed:
                 self.leave(release.link, b"".join(release.pieces), now)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.batch.effects import Commit, StoredState
+from penstock.engine.batch.commit import Commit, StoredState
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.server.server import Server
@@ -59,7 +59,7 @@ class Shell:
         self.reads: list[Read] = []
         self.sealed = 0  # commits sealed so far
         self.durable = 0  # number of the last commit that was written
-        server.effects.waits_for_disk = True
+        server.effects.store.waits_for_disk = True
 
     def accept(self, now: Now) -> Pipe:
         """A new socket."""
@@ -107,22 +107,22 @@ class Shell:
 
     def _write_ready(self) -> None:
         effects = self.server.effects
-        ready = effects.ready
-        effects.ready = []
+        ready = effects.turn.ready
+        effects.turn.ready = []
         for link in ready:
             data = b"".join(link.take_ready())
             pipe = self.pipes.get(link)
             if pipe is not None and not pipe.closed_by_broker:
                 pipe.to_device += data
-        closing = effects.closing
-        effects.closing = []
+        closing = effects.turn.closing
+        effects.turn.closing = []
         for link in closing:
             pipe = self.pipes.get(link)
             if pipe is not None:
                 pipe.closed_by_broker = True
 
     def _release(self, commit: Commit) -> None:
-        self.server.effects.committed(commit)
+        self.server.effects.store.committed(commit)
         for release in commit.releases:
             pipe = self.pipes.get(release.link)
             if pipe is not None and not release.link.closed:

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
 from penstock.engine.reporting.drop_counts import SESSION_ENDED
@@ -55,9 +55,9 @@ class AnswersBeforeTheDisk(Endpoint):
     """Lets everything leave before its commit is written."""
 
     def end_turn(self, now: Now) -> None:
-        for link in self.effects.deferring:
+        for link in self.effects.turn.deferring:
             self.leave(link, b"".join(link.deferred.take_pieces()), now)
-        self.effects.deferring = []
+        self.effects.turn.deferring = []
         super().end_turn(now)
 
 

@@ -15,7 +15,7 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.publishing.producers import PRODUCER, SEQUENCE
 from penstock.protocol.packets import (

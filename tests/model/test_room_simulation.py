@@ -19,7 +19,7 @@ import pytest
 
 from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.batch.blocked_publishers import RoomLine
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting import drop_counts as drops
@@ -147,7 +147,7 @@ class Crowd:
         elif dice < 0.90:
             client.cut()
         elif dice < 0.94:
-            fails = self.bench.server.effects.store_fails  # nobody is let in then
+            fails = self.bench.server.effects.store.fails  # nobody is let in then
             if not fails and (client.line is None or random.random() < 0.2):
                 client.connect()
         elif dice < 0.96:
@@ -159,10 +159,10 @@ class Crowd:
             self.change_rights(random.choice(ALL_TOPICS))
         elif dice < 0.993:
             self.crash()
-        elif self.bench.server.effects.store_fails:
+        elif self.bench.server.effects.store.fails:
             self.mend_store()
         else:
-            self.bench.server.effects.store_cannot_write("full")
+            self.bench.server.effects.store.cannot_write("full")
 
     def publish(self, client: Pressed) -> None:
         """A few messages."""
@@ -197,7 +197,7 @@ class Crowd:
         effects.store_works()
         for client in self.clients:
             if client.line is not None:
-                effects.resume_later(client.line.connection)
+                effects.turn.resume_later(client.line.connection)
 
     def crash(self) -> None:
         """The broker starts again on what was committed."""
@@ -218,7 +218,7 @@ class Crowd:
 
     def finish(self) -> None:
         """What is sealed becomes durable, unless the store cannot write."""
-        if self.sealed is not None and not self.bench.server.effects.store_fails:
+        if self.sealed is not None and not self.bench.server.effects.store.fails:
             sealed, self.sealed = self.sealed, None
             self.bench.finish(sealed)
 
@@ -307,7 +307,9 @@ class Crowd:
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
                     waits_for_itself = waits_for_itself or session.awaits_own_pubrel
-                assert waits_for_itself or effects.is_full(), f"{client.client_id} is forgotten"
+                assert waits_for_itself or effects.store.is_full(), (
+                    f"{client.client_id} is forgotten"
+                )
 
     def is_blocked(self, line: RoomLine, message: Message) -> bool:
         """Whether ``message`` is refused by whom this is the line of, whatever others say."""

@@ -430,7 +430,7 @@ class World:
         """The log lets go of all that nobody needs; a few sessions are asked at each call."""
         self.settle()
         server = self.bench.server
-        asking = self._asking or server.registry.ask_for_lowest(server.effects.next_offset)
+        asking = self._asking or server.registry.ask_for_lowest(server.effects.batch.next_offset)
         self._asking = asking
         if asking.ask_some(self.random.randint(1, 2) if self.asks_in_portions else 100):
             self._asking = None

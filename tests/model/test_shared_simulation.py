@@ -12,7 +12,7 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting.drop_counts import SESSION_ENDED

@@ -26,7 +26,7 @@ import pytest
 
 from penstock.control import client as control
 from penstock.control.client import Published
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message

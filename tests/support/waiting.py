@@ -147,8 +147,8 @@ def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int,
 
 def _check_links(server: Server, links: list[Link], accounts: dict[Account, Counted]) -> None:
     effects = server.effects
-    assert effects.buffered_bytes == sum(link.buffered_bytes for link in links)
-    assert effects.unsent_bytes >= sum(link.pending_bytes for link in links)
+    assert effects.turn.buffered_bytes == sum(link.buffered_bytes for link in links)
+    assert effects.turn.unsent_bytes >= sum(link.pending_bytes for link in links)
     for account in accounts:
         buffered = sum(link.buffered_bytes for link in links if link.account is account)
         assert account.buffered_bytes == buffered, account.key

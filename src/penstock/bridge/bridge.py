@@ -129,12 +129,12 @@ class Bridge(ClientCallbacks):
             if topic_filter not in wanted:
                 server.router.unsubscribe(session, topic_filter)
                 record = SubscriptionRecord(session.number, topic_filter, None)
-                server.effects.put_subscription(record)
+                server.effects.batch.put_subscription(record)
         for topic_filter, subscription in wanted.items():
             entry = SessionSubscription(subscription, 0)
             is_new = server.router.subscribe(session, entry)
             record = SubscriptionRecord(session.number, topic_filter, subscription)
-            server.effects.put_subscription(record)
+            server.effects.batch.put_subscription(record)
             server.router.deliver_retained(session, entry, is_new, now)
         if not self._is_private:
             self._warn_of_echo()
@@ -255,7 +255,7 @@ class Bridge(ClientCallbacks):
                 break
             self._waiting.popleft()
         self._say_whether_full()
-        self._server.effects.resume_later(self._dialler.connection)
+        self._server.effects.turn.resume_later(self._dialler.connection)
         self._driver.end_turn_soon()
 
     def _publish(self, arrival: ReceivedMessage, now: Now) -> bool:
@@ -283,7 +283,7 @@ class Bridge(ClientCallbacks):
             lead_us=now.lead_us,
         )
         if message.qos > 0:
-            if server.effects.store_fails:
+            if server.effects.store.fails:
                 return False
             if server.router.rejecting and server.router.refuses(message, self._session):
                 return False

@@ -90,7 +90,7 @@ async def trim_until(stopped: asyncio.Event, core: Core) -> None:
     while not await _is_set_within(stopped, INTERVAL_S):
         try:
             needed = core.session.lowest_offset()
-            keep_from = core.server.effects.next_offset if needed < 0 else needed
+            keep_from = core.server.effects.batch.next_offset if needed < 0 else needed
             if keep_from > trimmed_to:
                 await core.driver.durable()  # the record that they are not needed any more
                 await _trim(core.store, keep_from)

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import final
 
-from penstock.engine.batch.effects import StoredState
+from penstock.engine.batch.commit import StoredState
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.session.backlog import Backlog

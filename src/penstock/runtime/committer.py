@@ -28,7 +28,7 @@ as if its acknowledgement had been lost on the way, and a client that sends it a
 recognised by its packet identifier (QoS 2) or makes a duplicate that QoS 1 allows.
 
 Memory is bounded: one commit is kept, and while the store fails the engine takes in
-nothing that needs it (``Effects.store_fails``).
+nothing that needs it (``StoreHealth.fails``).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Final, final
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.errors import StoreError, StoreFailed
 from penstock.store.api import Store
 

@@ -191,7 +191,7 @@ class Dialler:
         session.zone = established(self._limits.zone)
         if session.stored:
             interval_s = session.expiry_interval_s
-            self._server.effects.put_session(
+            self._server.effects.batch.put_session(
                 SessionRecord(session.client_id, session.number, interval_s, 0, session.zone)
             )
 

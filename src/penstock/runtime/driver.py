@@ -28,7 +28,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from penstock.engine.access.access import AuthResult
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.slow_peer import SlowPeer
@@ -97,9 +97,9 @@ class Driver(PeerOwner):
         self._server = server
         self._effects = server.effects
         self._store = store
-        self._effects.waiting_bytes_max = commit_bytes_max
+        self._effects.store.waiting_bytes_max = commit_bytes_max
         if store.writes_columns:
-            self._effects.collect_columns()
+            self._effects.batch.collect_columns()
         self._failed_callback = failed
         self._loop = asyncio.get_running_loop()
         self._committer: Committer | None = None
@@ -108,7 +108,7 @@ class Driver(PeerOwner):
             self._committer = Committer(
                 store, self._loop, self._committed, self._failing, store_retry_s_max
             )
-            self._effects.waits_for_disk = True
+            self._effects.store.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
         self._batch_bytes = 0  # of the one under way
         self._turn_ended = turn_ended
@@ -127,7 +127,7 @@ class Driver(PeerOwner):
         self._failed = False
         self._ended = ""  # why no client is served any more; empty while clients are served
         self._failing_since_s = 0.0  # 0 = the store works
-        self._clock = clock or MachineClock(None, server.effects.next_offset)
+        self._clock = clock or MachineClock(None, server.effects.batch.next_offset)
         self._limiter = RepeatLimiter()
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._store_clock()  # before what this start dates
@@ -143,9 +143,9 @@ class Driver(PeerOwner):
 
     def now_of_turn(self) -> Now:
         """Return the clocks as they were when they were first read in this turn."""
-        now = self._effects.now
+        now = self._effects.turn.now
         if now is None:
-            now = self._effects.now = self.now()
+            now = self._effects.turn.now = self.now()
             self.end_turn_soon()
         return now
 
@@ -291,18 +291,18 @@ class Driver(PeerOwner):
         if self._under_way is None and not self._failed:
             if self._effects.is_pressing or self._awaited is not None or self._ended:
                 self._commit()
-            elif self._effects.changed and self._progress_timer is None:
+            elif self._effects.batch.changed and self._progress_timer is None:
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
         self._turn_ends = False
-        self._effects.now = None
+        self._effects.turn.now = None
         self.push()
         now_s = time.monotonic()
-        self._effects.share.turn_took(now_s - self._turn_began_s)
+        self._effects.turn.share.turn_took(now_s - self._turn_began_s)
         # this may have been the end of a commit, with the turn's to come
         self._turn_began_s = now_s
-        if self._effects.unfinished and not self._turn_begins:
+        if self._effects.turn.unfinished and not self._turn_begins:
             self._turn_begins = True
             self._loop.call_soon(self._begin_turn)
         if self._turn_ended is not None:
@@ -322,17 +322,17 @@ class Driver(PeerOwner):
 
     def _write_ready(self) -> None:
         effects = self._effects
-        ready = effects.ready
+        ready = effects.turn.ready
         if ready:
-            effects.ready = []
+            effects.turn.ready = []
             for link in ready:
                 peer = self._peers.get(link)
                 pieces = link.take_ready()
                 if peer is not None:
                     self._write(peer, pieces)
-        closing = effects.closing
+        closing = effects.turn.closing
         if closing:
-            effects.closing = []
+            effects.turn.closing = []
             for link in closing:
                 peer = self._peers.get(link)
                 if peer is not None and link.drained:
@@ -395,13 +395,13 @@ class Driver(PeerOwner):
     def _commit_progress(self) -> None:
         """Commit how far sessions got, when no client has needed a commit for a while."""
         self._progress_timer = None
-        if self._under_way is None and not self._failed and self._effects.changed:
+        if self._under_way is None and not self._failed and self._effects.batch.changed:
             self._write_ready()  # it comes before what the batch holds
             self._commit()
 
     def _commit(self) -> None:
         assert self._under_way is None, "one commit is under way at a time"
-        self._batch_bytes = self._effects.size_bytes
+        self._batch_bytes = self._effects.batch.size_bytes
         commit = self._effects.seal()
         self._awaited_under_way = self._awaited
         self._awaited = None
@@ -420,8 +420,8 @@ class Driver(PeerOwner):
         under_way.set_result(None)
         assert self._committer is not None
         self._batch_size.took(self._batch_bytes, self._committer.took_s)
-        if not self._effects.store_fails:
-            self._effects.batch_bytes_max = self._batch_size.bytes_max
+        if not self._effects.store.fails:
+            self._effects.store.batch_bytes_max = self._batch_size.bytes_max
         if failure is not None:
             self._fail(failure)
             return
@@ -437,12 +437,12 @@ class Driver(PeerOwner):
             self._failing_since_s = 0.0
             effects.store_works()
             for peer in self._peers.values():
-                effects.resume_later(peer.connection)
+                effects.turn.resume_later(peer.connection)
             logger.warning("the store can write again, after %.1f s; nothing was lost", outage_s)
         else:
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
-            effects.store_cannot_write(str(failure))
+            effects.store.cannot_write(str(failure))
             logger.error("%s. Until then nothing is acknowledged, QoS 0 goes on", failure)
         self.end_turn_soon()
 
@@ -455,7 +455,7 @@ class Driver(PeerOwner):
         if self._awaited_under_way is not None:
             self._awaited_under_way.set_result(None)
             self._awaited_under_way = None
-        self._effects.committed(commit)
+        self._effects.store.committed(commit)
         for release in commit.releases:
             link = release.link
             peer = self._peers.get(link)
@@ -500,15 +500,15 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def _look_at_clock(self) -> None:
-        if self._clock.look(self._effects.next_offset):
+        if self._clock.look(self._effects.batch.next_offset):
             now = self.now()
-            if now.lead_us != self._effects.lead_us:
+            if now.lead_us != self._effects.batch.lead_us:
                 self._server.clock_jumped(now)
             self._store_clock()
 
     def _store_clock(self) -> None:
         if self._committer is not None:  # else there is no next start
-            self._effects.put_clock(self._clock.record())
+            self._effects.batch.put_clock(self._clock.record())
 
     def _give_up_slow_peers(self, now: Now) -> None:
         for link, slow in list(self._congested.items()):
@@ -523,7 +523,7 @@ class Driver(PeerOwner):
                 )
 
     def _close_hung_up(self, now: Now) -> None:
-        if self._failing_since_s > 0.0 or self._effects.is_full():
+        if self._failing_since_s > 0.0 or self._effects.store.is_full():
             return  # what they left must wait
         self._reading.close_hung_up(now)
 

@@ -82,7 +82,7 @@ class Reading:
             self._loop.call_soon(self._read_more, peer)
 
     def _read_more(self, peer: Peer) -> None:
-        if self._effects.is_full() and not peer.is_over:
+        if self._effects.store.is_full() and not peer.is_over:
             self._loop.call_later(_LOOK_AGAIN_S, self._read_more, peer)
             return
         assert peer.is_draining, "one read of a peer that hung up is under way at a time"
@@ -92,7 +92,7 @@ class Reading:
     def _time_is_up(self, peer: Peer) -> None:
         assert peer.is_timed, "a peer has one timer"
         peer.is_timed = False
-        self._effects.resume_later(peer.connection)
+        self._effects.turn.resume_later(peer.connection)
         self._end_turn_soon()
 
     def lost(self, peer: Peer) -> None:

@@ -369,8 +369,8 @@ class Administration:
             StoreError: the change would wait for as long as that.
         """
         effects = self._server.effects
-        if effects.store_fails:
-            raise StoreError(f"nothing was done: {effects.store_failure}")
+        if effects.store.fails:
+            raise StoreError(f"nothing was done: {effects.store.failure}")
 
     async def _in_portions(self, step: Callable[[], bool]) -> None:
         """Call ``step`` until it is true; clients have their turn after each portion."""

@@ -156,7 +156,7 @@ def _log_failures(what: str) -> Iterator[None]:
 async def needed_from(server: Server) -> int:
     """Return the lowest log offset that a session still needs, or the end of the log as it was at
     first."""
-    end = server.effects.next_offset
+    end = server.effects.batch.next_offset
     asking = server.registry.ask_for_lowest(end)
     ends_s = time.monotonic() + SLICE_S
     while not asking.ask_some():

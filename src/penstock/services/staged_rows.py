@@ -227,7 +227,7 @@ class StagedRowsPublisher:
             at += count
             self._driver.end_turn_soon()
             await asyncio.sleep(0)  # the others' turn
-            if self._effects.is_full():
+            if self._effects.store.is_full():
                 break
         await self._driver.durable()
         return at

@@ -116,7 +116,7 @@ class SysTopics:
             ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
             ("acknowledged_when", self._server.acknowledged_when),
             ("acknowledged_in_memory", "\n".join(self._server.options.acknowledge_in_memory)),
-            ("store/state", self._server.effects.store_failure or "works"),
+            ("store/state", self._server.effects.store.failure or "works"),
         ]
         found += self._clients()
         found += self._messages()
@@ -139,14 +139,14 @@ class SysTopics:
             ("clients/disconnected", total - connected),
             ("clients/inactive", total - connected),
             ("clients/maximum", server.clients_max),
-            ("clients/expired", server.effects.counters.sessions_expired),
+            ("clients/expired", server.effects.turn.counters.sessions_expired),
             ("bans/count", len(server.bans)),
             ("bans/made", server.bans.made),
             ("bans/refused", server.bans.refused),
         ]
 
     def _messages(self) -> list[tuple[str, object]]:
-        counters = self._server.effects.counters
+        counters = self._server.effects.turn.counters
         drops = self._server.drops.counts
         found: list[tuple[str, object]] = [
             ("messages/received", counters.packets_received),
@@ -187,18 +187,18 @@ class SysTopics:
             ("queues/qos0/bytes", budget.qos0_bytes),
             ("queues/packed/bytes", budget.packed_bytes),
             ("queues/waiting/bytes", budget.waiting_bytes + budget.blocked_bytes),
-            ("unsent/bytes", server.effects.unsent_bytes + server.effects.buffered_bytes),
+            ("unsent/bytes", server.effects.turn.unsent_bytes + server.effects.turn.buffered_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),
             ("shared_subscriptions/waiting", router.sharing.waiting_count),
             ("log/epoch", server.epoch),
             ("log/earliest", log.earliest),
             ("log/latest", log.end),
-            ("commits/count", server.effects.counters.commits),
+            ("commits/count", server.effects.turn.counters.commits),
         ]
 
     def _rates(self) -> list[tuple[str, int]]:
-        counters = self._server.effects.counters
+        counters = self._server.effects.turn.counters
         return [
             ("messages/received", counters.packets_received),
             ("messages/sent", counters.packets_sent),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import Final, final
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun, join
 from penstock.engine.batch.records import (
     InboundPage,

@@ -13,7 +13,7 @@ import pytest
 from penstock import BlockingClient, Client
 from penstock.client.engine_options import limits_of
 from penstock.client.options import Options
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.errors import ClientError, NotConnected, OutOfSequence
 from penstock.store.rocks import RocksStore
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.access.access import Authenticate, Authorize
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
@@ -230,7 +230,7 @@ class Bench:
         """What waited for ``commit`` leaves; bodies it allows to be read are supplied."""
         if self.server.effects.events is not None:
             self.server.effects.events.committed()
-        self.server.effects.committed(commit)
+        self.server.effects.store.committed(commit)
         for release in commit.releases:
             written = self._written.setdefault(release.link, bytearray())
             if not release.link.closed:
@@ -254,7 +254,12 @@ class Bench:
     def is_idle(self) -> bool:
         """Whether nothing is open: nothing to go on with, to write, or to commit."""
         effects = self.server.effects
-        return not (effects.unfinished or effects.ready or effects.changed or effects.is_pressing)
+        return not (
+            effects.turn.unfinished
+            or effects.turn.ready
+            or effects.batch.changed
+            or effects.is_pressing
+        )
 
     def turns(self) -> None:
         """As many turns as it takes until nothing is left over."""
@@ -266,10 +271,10 @@ class Bench:
     def write_ready(self) -> None:
         """What needs no commit leaves: the end of a turn."""
         effects = self.server.effects
-        ready = effects.ready
+        ready = effects.turn.ready
         if not ready:
             return
-        effects.ready = []
+        effects.turn.ready = []
         for link in ready:
             written = self._written.setdefault(link, bytearray())
             written += b"".join(link.take_ready())

@@ -99,13 +99,13 @@ class Rig(ClientCallbacks):
         """Commit, and read what was written."""
         data = b""
         for _ in range(3):
-            for link in self.effects.ready:
+            for link in self.effects.turn.ready:
                 ready = b"".join(link.take_ready())
                 data += ready if link is self.connection.link else b""
-            self.effects.ready = []
+            self.effects.turn.ready = []
             commit = self.effects.seal()
             self.store.commit(commit)
-            self.effects.committed(commit)
+            self.effects.store.committed(commit)
             for release in commit.releases:
                 data += b"".join(release.pieces) if release.link is self.connection.link else b""
                 release.done()
@@ -125,7 +125,7 @@ class Rig(ClientCallbacks):
 
     def publish(self, payload: bytes, qos: int, retain: bool = False) -> list[Packet]:
         message = Message("t", payload, qos, retain, "c", self.now.wall_us)
-        self.effects.append(message)
+        self.effects.batch.append(message)
         self.session.deliver(message, qos, retain, (), False, self.now)
         return self.turn()
 

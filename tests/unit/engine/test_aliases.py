@@ -7,7 +7,7 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import PACKET_TOO_LARGE
 from penstock.engine.wire.aliases import OutboundAliases
@@ -185,7 +185,7 @@ def test_what_leaves_with_an_alias_is_counted_as_sent(qos: int) -> None:
     for number in range(10):
         source.send(Publish("plant/1/heat", b"four", qos, packet_id=number + 1 if qos else 0))
         reader.rest()
-    counters = bench.server.effects.counters
+    counters = bench.server.effects.turn.counters
     assert (counters.publish_sent, counters.publish_bytes_sent) == (10, 40)
 
 

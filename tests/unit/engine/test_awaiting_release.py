@@ -55,7 +55,7 @@ class Held:
         self.bench = Bench(limits, ("#",) if streams else ())
         self.subscriber = self.bench.subscriber("s", "t", 2)
         self.line = self.bench.join("p", V31, durable=durable)
-        self.end = self.bench.server.effects.next_offset
+        self.end = self.bench.server.effects.batch.next_offset
         answers = exchange(self.line, message(1), message(2), message(3))
         assert answers == [Pubrec(1), Pubrec(2), Pubrec(3)]
         assert payloads(self.subscriber) == []
@@ -74,7 +74,7 @@ class Held:
 
     def visible(self) -> list[bytes]:
         """What streams see in the log, of what came after the beginning."""
-        offsets = range(self.end, self.bench.server.effects.next_offset)
+        offsets = range(self.end, self.bench.server.effects.batch.next_offset)
         rows = self.bench.store.read(offsets)
         return [rows[offset].payload for offset in sorted(rows) if not rows[offset].internal]
 
@@ -156,11 +156,11 @@ def test_what_its_pubrel_promised_outlives_the_first_commit_only() -> None:
 
 def test_sent_again_it_is_held_once() -> None:
     held = Held()
-    end = held.bench.server.effects.next_offset
+    end = held.bench.server.effects.batch.next_offset
     assert exchange(held.line, message(1, dup=True)) == [Pubrec(1)]
     held.back()
     assert exchange(held.line, message(1, dup=True)) == [Pubrec(1)]
-    assert held.bench.server.effects.next_offset == end
+    assert held.bench.server.effects.batch.next_offset == end
     exchange(held.line, Pubrel(1))
     assert payloads(held.subscriber) == [b"1"]
 
@@ -240,7 +240,7 @@ def test_it_is_dated_by_its_pubrel() -> None:
     held = Held()
     held.bench.pass_s(50)
     exchange(held.line, Pubrel(1))
-    end = held.bench.server.effects.next_offset
+    end = held.bench.server.effects.batch.next_offset
     assert held.bench.store.read([end - 1])[end - 1].received_at_us == held.bench.now.wall_us
 
 

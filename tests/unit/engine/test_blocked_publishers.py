@@ -176,7 +176,7 @@ def test_who_leaves_waits_nowhere() -> None:
     for _ in range(5):
         (line,) = waiting(bench, 1)
         line.cut()
-    bench.server.effects.store_cannot_write("full")
+    bench.server.effects.store.cannot_write("full")
     other = bench.line(4)
     other.send(Connect("other", 4))
     other.send(Publish("free", b"x", 1, packet_id=1))
@@ -262,7 +262,7 @@ def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
 def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     bench = Bench(FULL, streams=())
     publishers = [bench.join(f"p{number}", 4) for number in range(3)]
-    bench.server.effects.store_cannot_write("full")
+    bench.server.effects.store.cannot_write("full")
     for line in publishers:
         line.send(Publish("t", b"x", 1, packet_id=1))
     assert bench.server.effects.store_line.length == 3

@@ -50,7 +50,7 @@ def test_connect_leaves_with_the_commit_that_keeps_the_session() -> None:
         True,
         rig.now,
     )
-    assert rig.effects.ready == []
+    assert rig.effects.turn.ready == []
     assert len(rig.effects.seal().releases) == 1
 
 

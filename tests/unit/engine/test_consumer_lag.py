@@ -61,13 +61,13 @@ def test_while_the_other_end_is_away_the_log_is_asked_once() -> None:
         rig.now_s += 1
     assert lag.seconds(rig.now) == UNKNOWN
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.effects.body_requests
+    ((_, asked),) = rig.effects.batch.body_requests
     assert asked == [0]
     rig.turn()
     assert lag.seconds(rig.now) == 3.0
     rig.now_s += 1
     assert lag.seconds(rig.now) == 4.0
-    assert rig.effects.body_requests == []
+    assert rig.effects.batch.body_requests == []
 
 
 def test_an_answer_that_came_too_late_is_not_taken() -> None:
@@ -77,7 +77,7 @@ def test_an_answer_that_came_too_late_is_not_taken() -> None:
     rig.publish(b"1", 1)
     rig.publish(b"2", 1)
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.effects.body_requests
+    ((_, asked),) = rig.effects.batch.body_requests
     rig.dial()
     rig.says(Connack(0, True))
     rig.says(Puback(1))
@@ -96,11 +96,11 @@ def test_one_that_retention_took_stays_unknown_and_is_not_asked_for_again() -> N
     rig.connection.lost("cut", rig.now)
     rig.publish(b"1", 1)
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.effects.body_requests
-    rig.effects.body_requests.clear()
+    ((_, asked),) = rig.effects.batch.body_requests
+    rig.effects.batch.body_requests.clear()
     lag.supply(asked, {}, rig.now)
     assert lag.seconds(rig.now) == UNKNOWN
-    assert rig.effects.body_requests == []
+    assert rig.effects.batch.body_requests == []
 
 
 def test_what_was_in_flight_when_the_connection_broke_counts_on() -> None:

@@ -10,11 +10,11 @@ from penstock.protocol.packets import (
 
 def test_a_batch_is_empty_after_it_was_sealed() -> None:
     effects = Effects(7)
-    effects.append(Message("t", b"x", 1))
-    effects.put_session(SessionRecord("c", 1, 10, 0))
-    effects.put_subscription(SubscriptionRecord(1, "t", Subscription("t", 1)))
-    effects.put_retained("t", None)
-    effects.put_will("c", None)
+    effects.batch.append(Message("t", b"x", 1))
+    effects.batch.put_session(SessionRecord("c", 1, 10, 0))
+    effects.batch.put_subscription(SubscriptionRecord(1, "t", Subscription("t", 1)))
+    effects.batch.put_retained("t", None)
+    effects.batch.put_will("c", None)
     commit = effects.seal()
     assert commit.writes
     assert (commit.base_offset, commit.next_offset) == (7, 8)
@@ -28,11 +28,11 @@ def test_a_batch_is_empty_after_it_was_sealed() -> None:
 def test_offsets_are_given_in_order_over_batches() -> None:
     effects = Effects(3)
     messages = [Message("t", b"") for _ in range(4)]
-    effects.append(messages[0])
-    effects.append(messages[1])
+    effects.batch.append(messages[0])
+    effects.batch.append(messages[1])
     effects.seal()
-    effects.append(messages[2])
-    effects.append(messages[3])
+    effects.batch.append(messages[2])
+    effects.batch.append(messages[3])
     commit = effects.seal()
     assert [message.offset for message in messages] == [3, 4, 5, 6]
     assert commit.base_offset == 5
@@ -42,9 +42,9 @@ def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_aske
     effects = Effects(3)
     for number in range(3):
         if number == 1:
-            effects.collect_columns()
-            effects.collect_columns()
-        effects.append(Message(f"t/{number}", b"x", client_id="c"))
+            effects.batch.collect_columns()
+            effects.batch.collect_columns()
+        effects.batch.append(Message(f"t/{number}", b"x", client_id="c"))
     commit = effects.seal()
     assert commit.messages == []
     assert commit.columns is not None
@@ -53,7 +53,7 @@ def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_aske
     assert (commit.appended, commit.next_offset) == (3, 6)
     empty = effects.seal()
     assert not empty.writes
-    effects.append(Message("t", b"x"))  # while the empty one is written
+    effects.batch.append(Message("t", b"x"))  # while the empty one is written
     assert not empty.writes
     assert (empty.base_offset, empty.next_offset, empty.appended) == (6, 6, 0)
     assert commit.columns.count == 3
@@ -62,10 +62,10 @@ def test_a_batch_of_columns_holds_what_was_appended_before_and_after_it_was_aske
 
 def test_the_last_word_about_a_key_is_written() -> None:
     effects = Effects(0)
-    effects.put_retained("t", Message("t", b"1"))
-    effects.put_retained("t", Message("t", b"2"))
-    effects.put_session(SessionRecord("c", 1, 10, 0))
-    effects.put_session(SessionRecord("c", 1, 10, 99))
+    effects.batch.put_retained("t", Message("t", b"1"))
+    effects.batch.put_retained("t", Message("t", b"2"))
+    effects.batch.put_session(SessionRecord("c", 1, 10, 0))
+    effects.batch.put_session(SessionRecord("c", 1, 10, 99))
     commit = effects.seal()
     assert [message.payload for _, message in commit.retained if message] == [b"2"]
     assert [record.disconnected_at_us for record in commit.sessions] == [99]
@@ -73,10 +73,10 @@ def test_the_last_word_about_a_key_is_written() -> None:
 
 def test_a_session_that_ends_in_the_batch_of_its_beginning_leaves_no_trace() -> None:
     effects = Effects(0)
-    effects.put_session(SessionRecord("c", 1, 10, 0))
-    effects.put_subscription(SubscriptionRecord(1, "t", Subscription("t", 1)))
-    effects.end_session("c", 1)
-    effects.put_session(SessionRecord("c", 2, 10, 0))
+    effects.batch.put_session(SessionRecord("c", 1, 10, 0))
+    effects.batch.put_subscription(SubscriptionRecord(1, "t", Subscription("t", 1)))
+    effects.batch.end_session("c", 1)
+    effects.batch.put_session(SessionRecord("c", 2, 10, 0))
     commit = effects.seal()
     assert commit.ended == [("c", 1)]
     assert [record.number for record in commit.sessions] == [2]
@@ -85,7 +85,7 @@ def test_a_session_that_ends_in_the_batch_of_its_beginning_leaves_no_trace() -> 
 
 def test_the_size_of_a_batch_is_known() -> None:
     effects = Effects(0)
-    effects.append(Message("t", b"x" * 1000))
-    assert effects.size_bytes >= 1000
+    effects.batch.append(Message("t", b"x" * 1000))
+    assert effects.batch.size_bytes >= 1000
     effects.seal()
-    assert effects.size_bytes == 0
+    assert effects.batch.size_bytes == 0

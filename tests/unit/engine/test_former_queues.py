@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import LaneEntry, Progress, WindowEntry, WindowPage
 from penstock.engine.limits import EngineLimits
@@ -36,7 +36,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
         line = bench.subscriber(client_id, SHARED, 1)
         line.send(Subscribe(2, [Subscription("own", 1)]))
         bench.commit()
-    commit = Commit(bench.server.effects.next_offset)
+    commit = Commit(bench.server.effects.batch.next_offset)
     own: dict[str, list[int]] = {}
     shared: list[int] = []
     offset = commit.base_offset

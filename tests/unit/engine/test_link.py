@@ -20,7 +20,7 @@ from tests.unit.engine.bench import Bench
 
 
 def opened_link(effects: Effects) -> Link:
-    link = Link(effects)
+    link = Link(effects.turn)
     link.opened = True
     return link
 
@@ -47,23 +47,23 @@ def test_sent_bytes_wait_for_nothing() -> None:
     link = opened_link(effects)
     link.send(b"1")
     link.send(b"2")
-    assert effects.ready == [link]
+    assert effects.turn.ready == [link]
     assert link.take_ready() == [b"12"]
 
 
 def test_nothing_passes_the_connack() -> None:
     """[MQTT-3.2.0-1]"""
     effects = Effects(0)
-    link = Link(effects)
+    link = Link(effects.turn)
     link.send_after_commit(b"connack")
     link.send(b"1")
-    assert effects.ready == []
+    assert effects.turn.ready == []
     assert [b"".join(release.pieces) for release in effects.seal().releases] == [b"connack1"]
 
 
 def test_a_farewell_passes_everything() -> None:
     effects = Effects(0)
-    link = Link(effects)
+    link = Link(effects.turn)
     link.send_after_commit(b"connack")
     link.send_last(b"bye")
     assert link.take_ready() == [b"bye"]

@@ -78,7 +78,7 @@ def test_what_expires_on_its_way_is_told() -> None:
     rig.connection.lost("cut", rig.now)
     message = Message("t", b"old", 1, False, "c", rig.now.wall_us)
     message.expires_at_us = rig.now.wall_us + 1
-    rig.effects.append(message)
+    rig.effects.batch.append(message)
     rig.session.deliver(message, 1, False, (), False, rig.now)
     rig.now_s += 1
     rig.dial()

@@ -160,6 +160,6 @@ def test_publishing_as_another_user_with_that_name_is_not_possible() -> None:
     bench = bench_of()
     bench.connect(connect("alice", False))
     line = bench.line()
-    end = bench.server.effects.next_offset
+    end = bench.server.effects.batch.next_offset
     line.send(connect("mallory", True), Publish("t", b"", 1, packet_id=1))
-    assert bench.server.effects.next_offset == end
+    assert bench.server.effects.batch.next_offset == end

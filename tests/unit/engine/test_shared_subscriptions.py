@@ -451,11 +451,11 @@ def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
     publish(bench, 1)
     second = member(bench, "m2")
     effects = bench.server.effects
-    offset = effects.next_offset - 1
-    effects.lowest_adopted = effects.next_offset
+    offset = effects.batch.next_offset - 1
+    effects.batch.lowest_adopted = effects.batch.next_offset
     first.cut()
     assert second.session.window_length == 1
-    assert effects.lowest_adopted == offset
+    assert effects.batch.lowest_adopted == offset
 
 
 def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not() -> None:
@@ -469,14 +469,14 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
     publish(bench, 5, first=1)
     assert waiting(bench) == 5
-    needed_from = bench.server.needed_from(bench.server.effects.next_offset)
+    needed_from = bench.server.needed_from(bench.server.effects.batch.next_offset)
     bench.store.retain(bench.now.wall_us + 1, 2**62, needed_from)
     other.cut()
     bench.commit()
     assert got(bench.join("stored", durable=True)) == [1, 2, 3, 4, 5]
     assert sum(bench.server.drops.counts) == 0
     bench.commit()
-    end = bench.server.effects.next_offset
+    end = bench.server.effects.batch.next_offset
     line = bench.join("stored", durable=True)
     acknowledge(bench, line, publishes(line.read()))
     assert bench.server.needed_from(end) == end
@@ -514,7 +514,7 @@ def test_a_message_that_is_nowhere_stored_is_stored_when_it_must_be() -> None:
     bench = Bench(streams=())
     first = member(bench, "m1", durable=False)
     publish(bench, 2)
-    assert bench.server.effects.next_offset == 0
+    assert bench.server.effects.batch.next_offset == 0
     second = member(bench, "m2")
     second.cut()
     first.cut()
@@ -745,7 +745,7 @@ def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over()
     bench.commit()
     acknowledge(bench, first, publishes(first.read()))
     server = bench.server
-    end = server.effects.next_offset
+    end = server.effects.batch.next_offset
     assert bench.store.retain(bench.now.wall_us + 1, 0, server.needed_from(end)) == end == 1
     second.send(Subscribe(1, [Subscription(other, 1)]))
     bench.commit()

@@ -94,7 +94,7 @@ def test_a_full_queue_that_rejects_is_waited_for(qos: int) -> None:
 
 def test_nothing_is_published_while_the_store_cannot_write() -> None:
     bench = Bench()
-    bench.server.effects.store_cannot_write("no space")
+    bench.server.effects.store.cannot_write("no space")
     assert bench.server.sinks.publish("s", 0, "spark", rows(1), 0, bench.now) == 0
     bench.server.effects.store_works()
     assert bench.server.sinks.publish("s", 0, "spark", rows(1), 0, bench.now) == 1

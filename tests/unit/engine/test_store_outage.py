@@ -26,7 +26,7 @@ WHY = "the disk is full: free space"
 
 def failing(bench: Bench) -> None:
     """From now on nothing is committed: ``bench.seal`` is not called."""
-    bench.server.effects.store_cannot_write(WHY)
+    bench.server.effects.store.cannot_write(WHY)
 
 
 def read(bench: Bench, line: Line) -> list[object]:
@@ -49,7 +49,7 @@ def test_mqtt_5_publishers_are_refused_at_once_and_told_why(qos: int) -> None:
     bench.server.effects.store_works()
     bench.commit()
     assert subscriber.read() == []
-    assert bench.server.effects.next_offset == 0
+    assert bench.server.effects.batch.next_offset == 0
 
 
 def test_a_refusal_does_not_overtake_an_acknowledgement_that_waits() -> None:
@@ -76,7 +76,7 @@ def test_older_publishers_wait_and_their_message_is_taken_afterwards() -> None:
     assert read(bench, line) == []
     bench.pass_s(1.0)
     assert read(bench, line) == []
-    assert bench.server.effects.next_offset == 0
+    assert bench.server.effects.batch.next_offset == 0
     bench.server.effects.store_works()
     bench.commit()
     assert line.read() == [Puback(1)]
@@ -154,9 +154,9 @@ def test_queues_rest_and_go_on_by_themselves() -> None:
     failing(bench)
     again.send(*[Puback(packet.packet_id) for packet in sent])
     assert read(bench, again) == []
-    assert bench.server.effects.unsent_bytes == 0
+    assert bench.server.effects.turn.unsent_bytes == 0
     bench.server.effects.store_works()
-    bench.server.effects.resume_later(again.connection)
+    bench.server.effects.turn.resume_later(again.connection)
     bench.commit()
     more = [packet for packet in again.read() if isinstance(packet, Publish)]
     assert [packet.payload for packet in more] == [
@@ -167,7 +167,7 @@ def test_queues_rest_and_go_on_by_themselves() -> None:
 def test_the_memory_for_qos_0_in_streams_is_bounded_and_what_has_no_room_is_counted() -> None:
     bench = Bench()
     effects = bench.server.effects
-    effects.waiting_bytes_max = 10_000
+    effects.store.waiting_bytes_max = 10_000
     subscriber = bench.join("s")
     subscriber.send(Subscribe(1, [Subscription("t", 0)]))
     bench.commit()
@@ -177,18 +177,18 @@ def test_the_memory_for_qos_0_in_streams_is_bounded_and_what_has_no_room_is_coun
     for _ in range(100):
         publisher.send(Publish("t", bytes(1000)))
         assert len(read(bench, subscriber)) == 1
-    assert 10_000 <= effects.size_bytes < 12_000
-    appended = effects.next_offset
+    assert 10_000 <= effects.batch.size_bytes < 12_000
+    appended = effects.batch.next_offset
     assert bench.server.drops.counts[STORE_FAILED] == 100 - appended
     effects.store_works()
-    assert effects.waiting_bytes_max == 10_000
+    assert effects.store.waiting_bytes_max == 10_000
     bench.commit()
     assert bench.store.log_extent().end == appended
 
 
 def test_what_filled_the_batch_before_does_not_keep_qos_0_from_being_read() -> None:
     bench = Bench()
-    bench.server.effects.waiting_bytes_max = 10_000
+    bench.server.effects.store.waiting_bytes_max = 10_000
     subscriber = bench.join("s")
     subscriber.send(Subscribe(1, [Subscription("live", 0)]))
     bench.commit()

@@ -176,7 +176,7 @@ def test_large_messages_wait_until_there_is_room_for_what_is_sent() -> None:
     for qos in (0, 1):
         message = Message("t", LARGE, qos, False, "p", bench.now.wall_us)
         bench.server.router.publish(message, None, bench.now)
-        assert bench.server.effects.unsent_bytes < 1100 * KIB
+        assert bench.server.effects.turn.unsent_bytes < 1100 * KIB
         waiting = [line for line in lines if line.session.queue_length > 0]
         assert len(waiting) == 11, "nine packets fit"
         for _ in range(3):
@@ -218,7 +218,7 @@ def test_who_does_not_read_is_congested_and_not_read_when_its_user_has_its_share
     assert account is not None
     for link in links:
         link.buffers(0)
-    assert bench.server.effects.buffered_bytes == account.buffered_bytes == 0
+    assert bench.server.effects.turn.buffered_bytes == account.buffered_bytes == 0
 
 
 def test_full_queues_that_are_asked_for_at_once_are_read_a_few_at_a_time() -> None:
@@ -234,7 +234,7 @@ def test_full_queues_that_are_asked_for_at_once_are_read_a_few_at_a_time() -> No
             Connect(f"c{number}", clean_start=False, username=f"user{number}", properties=wish)
         )
     bench.turns()
-    body_requests = bench.server.effects.body_requests
+    body_requests = bench.server.effects.batch.body_requests
     assert [len(asked) for _, asked in body_requests] == [2, 2], "of 100 KiB each"
     for _ in range(10):
         bench.commit()

@@ -123,7 +123,7 @@ def test_a_copy_of_a_retained_message_in_the_log(step_s: int) -> None:
     (packet,) = [packet for packet in line.read() if isinstance(packet, Publish)]
     assert packet.properties is not None
     assert packet.properties.message_expiry_interval == 50
-    copy = bench.store.read([bench.server.effects.next_offset - 1])
+    copy = bench.store.read([bench.server.effects.batch.next_offset - 1])
     (message,) = copy.values()
     assert message.internal
     assert message.received_at_us == bench.now.wall_us - 10_000_000

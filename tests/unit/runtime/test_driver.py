@@ -14,7 +14,7 @@ from typing import final
 import pytest
 
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.connection.states import CLOSED
 from penstock.engine.limits import EngineLimits
@@ -255,7 +255,7 @@ async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
 ) -> None:
     rig = Rig()
     greedy, _ = rig.connect("a")
-    share = rig.server.effects.share
+    share = rig.server.effects.turn.share
     slow = itertools.count(time.monotonic())  # a second from each look to the next
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
     send(greedy, *[Pingreq()] * 10_000)
@@ -293,7 +293,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     assert list(rig.driver._peers.values()) == [peer]
     if decided:
         rig.driver.decided(peer.connection.link, AuthResult(reasons.SUCCESS, "alice"))
-        assert rig.server.effects.next_offset == 1
+        assert rig.server.effects.batch.next_offset == 1
     await until(lambda: not rig.driver._peers)
     assert peer.connection.state == CLOSED
     assert not wire.reading
@@ -363,12 +363,12 @@ def windows(rig: Rig) -> list[int]:
 async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
-    await until(lambda: not rig.server.effects.changed)
-    commits = rig.server.effects.sealed
+    await until(lambda: not rig.server.effects.batch.changed)
+    commits = rig.server.effects.batch.sealed
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert rig.server.effects.sealed == commits
+    assert rig.server.effects.batch.sealed == commits
     await until(lambda: windows(rig) == [0])
     await rig.driver.stop()
 
@@ -376,7 +376,7 @@ async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
 async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
-    await until(lambda: not rig.server.effects.changed)
+    await until(lambda: not rig.server.effects.batch.changed)
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
     await rig.driver.durable()
@@ -399,8 +399,8 @@ async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_bef
     wire.written.clear()
     rig.store.broken = "the disk is full"
     send(publisher, Publish("t", b"1", 1, packet_id=1))
-    await until(lambda: rig.server.effects.store_fails)
-    assert rig.server.effects.store_failure == "the disk is full"
+    await until(lambda: rig.server.effects.store.fails)
+    assert rig.server.effects.store.failure == "the disk is full"
     send(publisher, Publish("t", b"2", 1, packet_id=2))  # MQTT 3.1.1: it waits
     await asyncio.sleep(0.2)
     assert not wire.written
@@ -411,7 +411,7 @@ async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_bef
     assert failed is again
     assert [message.payload for message in rig.store.memory.read([0, 1]).values()] == [b"1", b"2"]
     assert not rig.failures
-    assert not rig.server.effects.store_fails
+    assert not rig.server.effects.store.fails
     await rig.driver.stop()
 
 
@@ -441,7 +441,7 @@ async def test_a_broker_is_stopped_while_its_store_fails() -> None:
     await until(lambda: wire.written)
     rig.store.broken = "the disk is full"
     send(publisher, Publish("t", b"1", 1, packet_id=1))
-    await until(lambda: rig.server.effects.store_fails)
+    await until(lambda: rig.server.effects.store.fails)
     await asyncio.wait_for(rig.driver.stop(), 5.0)
     assert rig.failures
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from penstock.config.stream import Stream
 from penstock.control.landed_requests import ForgetTable, Landed, ListTables
 from penstock.control.reader_requests import Lease, ListReaders, Release
-from penstock.engine.batch.effects import Commit
+from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.errors import StoreFailed

@@ -100,7 +100,7 @@ async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch
     """Two thousand sessions, and others have their turn in between."""
     now = Now(1.0, 1)
     server = Server(Bench().limits, MemoryStore("e").recover(), ("#",), "memory", now)
-    server.effects.next_offset = 10_000
+    server.effects.batch.next_offset = 10_000
     for number in range(2000):
         session = server.registry.open(f"c{number}", False, 3600)
         session.deliver(Message("t", b"", 1, offset=5000 - number), 1, False, (), False, now)
@@ -126,7 +126,7 @@ def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
     registry = pair.bench.server.registry
     registry.sessions.clear()
     asking = registry.ask_for_lowest(3)
-    pair.bench.server.effects.adopted(1)  # by a group, or from one
+    pair.bench.server.effects.batch.adopted(1)  # by a group, or from one
     while not asking.ask_some():
         pass
     assert asking.lowest == 1

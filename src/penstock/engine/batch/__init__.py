@@ -2,7 +2,10 @@
 
 Modules::
 
-    effects              what the turn produced, and what waits for its commit
+    effects              what all parts of one broker share: turn, batch, store, and whom they tell
+    batch                the open batch: what the next commit writes
+    commit               one atomic write, and what its durability releases
+    store_health         whether the store works, and how much may wait for it
     records              the durable form of the engine's state
     packed_run           deliveries that wait in a queue, as packed numbers
     columns              the messages of one commit, as the columns of the log

@@ -181,17 +181,17 @@ class Connection(Resumable):
 
         If so, the effects call ``resume`` when the batch is sealed.
         """
-        if effects.size_bytes < effects.batch_bytes_max:
+        if effects.batch.size_bytes < effects.store.batch_bytes_max:
             return False
         share = self._share
         logged: i64 = share.logged_bytes - self._logged_before
         if self._logged_in == share.batch:
             logged += self._logged_bytes
         if logged > MUCH_BYTES:
-            effects.resume_when_sealed(self)
+            effects.turn.resume_when_sealed(self)
             return True
         if share.batch - self._much_in < MUCH_HOLDS_BATCHES:
-            effects.resume_first_when_sealed(self)
+            effects.turn.resume_first_when_sealed(self)
             return True
         return False
 

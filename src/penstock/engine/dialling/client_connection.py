@@ -112,7 +112,7 @@ class ClientConnection(Connection):
         asked = connect.properties or Properties()
         size_bytes_max = asked.maximum_packet_size or limits.max_packet_size_bytes
         super().__init__(
-            Link(effects),
+            Link(effects.turn),
             Decoder(size_bytes_max, connect.version, server=False),
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
             CLIENT,
@@ -343,22 +343,22 @@ class ClientConnection(Connection):
         if self.link.is_full():
             self.link.resume_when_room()
             return True
-        if self._effects.is_full():
-            self._effects.resume_when_sealed(self)
+        if self._effects.store.is_full():
+            self._effects.turn.resume_when_sealed(self)
             return True
         return self.must_yield_batch(self._effects) or self.application_is_full
 
     def broker_is_saturated(self) -> bool:
         """Return whether so much waits for commits and sockets that no connection's packets are
         decoded."""
-        if not self._effects.is_full():
+        if not self._effects.store.is_full():
             return self.must_yield_batch(self._effects)
-        self._effects.resume_when_sealed(self)
+        self._effects.turn.resume_when_sealed(self)
         return True
 
     def wait_for_turn(self) -> None:
         """Ask for ``resume`` in the next turn of the loop."""
-        self._effects.resume_later(self)
+        self._effects.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
         """Send and decode what waited: there may be room again, or it is this connection's turn."""

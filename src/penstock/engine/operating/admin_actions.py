@@ -116,7 +116,7 @@ def clear(server: Server, topic: str) -> bool:
     """
     if not server.router.retained.remove(topic):
         return False
-    server.effects.put_retained(topic, None)
+    server.effects.batch.put_retained(topic, None)
     told: Event = {"topic": topic}
     tell(server, "clear", told)
     return True

@@ -73,7 +73,7 @@ def session_line(server: Server, session: Session) -> Told:
     """Return what a list tells of a session."""
     connection = connection_of(server, session)
     dropped = server.drops.of(session.client_id)
-    lead_us = server.effects.lead_us
+    lead_us = server.effects.batch.lead_us
     since = since_us(session, connection)
     told: Told = {
         "client_id": session.client_id,

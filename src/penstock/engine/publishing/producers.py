@@ -167,7 +167,7 @@ class Producers:
         if self._latest.pop(key, None) is None:
             self._count_of(key, 1)
         self._latest[key] = record
-        self._effects.put_producer(key, record)
+        self._effects.batch.put_producer(key, record)
 
     def expire(self, now: Now) -> None:
         """Forget producers that were silent for too long, at most ``_EXPIRED_AT_ONCE_MAX`` in one
@@ -183,7 +183,7 @@ class Producers:
         for key in expired:
             del self._latest[key]
             self._count_of(key, -1)
-            self._effects.put_producer(key, None)
+            self._effects.batch.put_producer(key, None)
 
     def _has_room_for(self, username: str) -> bool:
         """Return whether there may be one more producer of this user."""

@@ -112,11 +112,11 @@ class StagedRows:
         """
         effects = self._effects
         router = self._router
-        share = effects.share
+        share = effects.turn.share
         before: i64 = share.spent
         at = first
         while at < len(rows) and share.spent - before < SHARE:
-            if effects.store_fails:
+            if effects.store.fails:
                 break
             topic, payload, qos, retain, properties = rows[at]
             message = Message(

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects, StoredState
+from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting.drop_counts import DEAD_LETTER_LOST, DropHandler, Drops, slug_of
@@ -159,7 +160,7 @@ class DeadLetters(StoredState):
         elif absent:
             self._asking = absent
             self._asked = [letter.offset for letter in absent]
-            self._effects.body_requests.append((self, self._asked))
+            self._effects.batch.body_requests.append((self, self._asked))
 
     def wants(self, asked: list[int]) -> bool:
         """Return whether the bodies that were asked for are still needed."""

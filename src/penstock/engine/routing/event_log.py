@@ -74,7 +74,7 @@ class EventLog:
     def write(self, now: Now) -> None:
         """Write the events that wait, unless the store cannot write."""
         events = self._events
-        if events.waiting == 0 or self._effects.store_fails:
+        if events.waiting == 0 or self._effects.store.fails:
             return
         for kind in range(len(KINDS)):
             taken = events.take(kind)

@@ -165,8 +165,8 @@ class GroupQueue(Backlog):
     def store(self) -> None:
         """A member has a stored session: from now on what comes is stored."""
         if not self.stored:
-            self._become_stored(self._effects.new_number())
-            self._effects.put_session(
+            self._become_stored(self._effects.batch.new_number())
+            self._effects.batch.put_session(
                 SessionRecord(
                     GROUP_KEY_PREFIX + self.client_id,
                     self.number,
@@ -215,7 +215,7 @@ class GroupQueue(Backlog):
         queue.ended()
         self.account.count_group(-1)
         if self.stored:
-            self._effects.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
+            self._effects.batch.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
         self.stored = False
         self.recheck_blocked_publishers()
         self.room_line = None
@@ -243,10 +243,10 @@ class GroupQueue(Backlog):
         if message is not None and self.stored and delivery.qos > 0 and delivery.offset < 0:
             if message.offset >= 0:
                 message = message.for_session()
-            self._effects.append(message)
+            self._effects.batch.append(message)
             delivery.message = message
             delivery.offset = message.offset
-        self._effects.adopted(delivery.offset)
+        self._effects.batch.adopted(delivery.offset)
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
@@ -296,7 +296,7 @@ class GroupQueue(Backlog):
                     delivery.label = label  # its body may rest in the log
             if found is not None or waits:
                 break
-        self._effects.counters.shared_looked_at += looked_at
+        self._effects.turn.counters.shared_looked_at += looked_at
         return found
 
     @property
@@ -308,7 +308,7 @@ class GroupQueue(Backlog):
         """Take out what ``find`` found just now."""
         at_head = self._queue.take_out(self._found_in, delivery)
         self._leave(delivery, at_head)
-        self._effects.adopted(delivery.offset)
+        self._effects.batch.adopted(delivery.offset)
         self._made_room()
 
     def _leave(self, delivery: Delivery, at_head: bool) -> None:
@@ -426,7 +426,7 @@ class GroupQueue(Backlog):
             budget.fetching_bytes += size_bytes
             self._asked = asked
             self.wanted = offsets
-            self._effects.body_requests.append((self, offsets))
+            self._effects.batch.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
         self.account.budget.fetching_bytes -= self._fetching_bytes

@@ -51,7 +51,7 @@ class LowestOffset:
     @property
     def lowest(self) -> int:
         """The answer, once all have been asked."""
-        return min(self._lowest, self._effects.lowest_adopted)
+        return min(self._lowest, self._effects.batch.lowest_adopted)
 
     def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
         """Ask the next ``count``; return whether all have been asked."""
@@ -119,10 +119,10 @@ class Registry:
 
     def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
         """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
-        number = self._effects.next_number
+        number = self._effects.batch.next_number
         while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
-        self._effects.next_number = (
+        self._effects.batch.next_number = (
             number  # clients may have taken many: nobody looks at those again
         )
         return f"{prefix}{epoch}-{number}"
@@ -151,7 +151,7 @@ class Registry:
                 self._remove(session)
             session = Session(
                 client_id,
-                self._effects.new_number(),
+                self._effects.batch.new_number(),
                 expiry_interval_s,
                 self._effects,
                 limits,
@@ -193,7 +193,7 @@ class Registry:
             if session is None or session.number != number or session.link is not None:
                 continue
             if _expires_at_us(session) <= now.steady_us:
-                self._effects.counters.sessions_expired += 1
+                self._effects.turn.counters.sessions_expired += 1
                 if self._effects.events is not None:
                     self._effects.events.note(
                         SESSION_EXPIRED,
@@ -208,7 +208,7 @@ class Registry:
 
     def ask_for_lowest(self, end: int) -> LowestOffset:
         """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
-        self._effects.lowest_adopted = end
+        self._effects.batch.lowest_adopted = end
         asked: list[Backlog] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
         return LowestOffset(asked, end, self._effects)
@@ -223,7 +223,7 @@ class Registry:
         records: list[SessionRecord] = []
         effects = self._effects
         for record in sorted(recovered.sessions, key=_number):
-            effects.next_number = max(effects.next_number, record.number + 1)
+            effects.batch.next_number = max(effects.batch.next_number, record.number + 1)
             if record.is_of_a_group:
                 groups.append(record)
                 continue
@@ -273,7 +273,7 @@ class Registry:
 
     def _store(self, session: Session, disconnected_at_us: int) -> None:
         if session.stored:
-            self._effects.put_session(
+            self._effects.batch.put_session(
                 SessionRecord(
                     session.client_id,
                     session.number,
@@ -308,7 +308,7 @@ class Registry:
         session.end()
         self._drops.forget(session.client_id)
         if session.stored:
-            self._effects.end_session(session.client_id, session.number)
+            self._effects.batch.end_session(session.client_id, session.number)
 
 
 def _number(record: SessionRecord) -> int:

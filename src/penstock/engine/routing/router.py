@@ -60,7 +60,7 @@ class Router:
         drops: Drops,
         sharing: SharingOptions,
     ) -> None:
-        self.trie = SubscriptionTrie(effects.share)
+        self.trie = SubscriptionTrie(effects.turn.share)
         self.sharing = SharedSubscriptions(effects, drops, sharing)
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
         self.subscription_count = 0
@@ -70,7 +70,7 @@ class Router:
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
-        self._share = effects.share
+        self._share = effects.turn.share
         self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
         self._not_refused: Message | None = None  # what ``refuses`` was asked for last
@@ -102,7 +102,7 @@ class Router:
             for group in matches.groups:
                 append = append or group.stored_qos > 0
         if append and (message.qos > 0 or self._may_append_qos0(message)):
-            self._effects.append(message)
+            self._effects.batch.append(message)
         events = self._effects.events
         told = None if events is None else events.received(message)
         if message.retain:
@@ -144,7 +144,7 @@ class Router:
 
     def _may_append_qos0(self, message: Message) -> bool:
         """While the store fails QoS 0 goes on, to streams as far as memory is set aside for it."""
-        if not self._effects.store_fails or self._effects.has_room_for_qos0():
+        if not self._effects.store.fails or self._effects.store.has_room_for_qos0():
             return True
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
         return False
@@ -298,12 +298,12 @@ class Router:
     def _retain(self, message: Message, account: Account | None) -> None:
         if not message.payload:
             if self.retained.remove(message.topic):
-                self._effects.put_retained(message.topic, None)
+                self._effects.batch.put_retained(message.topic, None)
         elif self.retained.put(message, account):
-            self._effects.put_retained(message.topic, message)
+            self._effects.batch.put_retained(message.topic, message)
         else:
             if self.retained.remove(message.topic):  # out of date: it is not the last value
-                self._effects.put_retained(message.topic, None)
+                self._effects.batch.put_retained(message.topic, None)
             self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 
     def _in_a_stream(self, topic: str) -> bool:

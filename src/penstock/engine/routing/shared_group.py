@@ -16,7 +16,8 @@ from typing import Final, final
 from zlib import crc32
 
 from penstock.engine.batch.blocked_publishers import RoomLine
-from penstock.engine.batch.effects import Effects, GroupSource, StoredState
+from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.effects import Effects, GroupSource
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import OUT_OF_DATE_MAX
@@ -529,7 +530,7 @@ class SharedGroup(GroupSource):
         self._took(member)
         shared = Shared(self.topic_filter, message.qos, message.retain)
         if member.session.stored and message.offset < 0 and member.qos_of(message.qos) > 0:
-            self._effects.append(message)
+            self._effects.batch.append(message)
         self._send(member, message, message.offset, shared, at_once, now)
 
     def _hand_over(self, member: Member, delivery: Delivery, message: Message, now: Now) -> None:
@@ -547,7 +548,7 @@ class SharedGroup(GroupSource):
         if member.session.stored and delivery.sequence == 0 and member.qos_of(delivery.qos) > 0:
             if message.offset >= 0:
                 message = message.for_session()
-            self._effects.append(message)
+            self._effects.batch.append(message)
             offset = message.offset
         self._send(member, message, offset, shared, False, now)
 

@@ -18,7 +18,8 @@ from heapq import heapify, heappop, heappush
 from typing import final
 from zlib import crc32
 
-from penstock.engine.batch.effects import Effects, MemberConnections, StoredState
+from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.effects import Effects, MemberConnections
 from penstock.engine.batch.records import GROUP_KEY_PREFIX, Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery
@@ -163,7 +164,7 @@ class SharedSubscriptions(MemberConnections):
             if self._recovered is not None:
                 waiting = _waiting(record.number, self._recovered)
                 self._drops.count(reasons_to_drop.SESSION_ENDED, topic_filter, "", waiting)
-            self._effects.end_session(record.client_id, record.number)
+            self._effects.batch.end_session(record.client_id, record.number)
         self._recovered = None
         self._records = {}
         self._move_former([run for session in sessions for run in session.former_runs()])

@@ -70,7 +70,7 @@ class Wills:
         record.account = account
         self._forget(client_id)
         self._keep(client_id, record)
-        self._effects.put_will(client_id, record)
+        self._effects.batch.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
         """Return the memory of the will of ``client_id``, which another one would replace; 0
@@ -81,7 +81,7 @@ class Wills:
     def disarm(self, client_id: str) -> None:
         """Delete the will: the client sent DISCONNECT, or resumed its session within the delay."""
         if self._forget(client_id) is not None:
-            self._effects.put_will(client_id, None)
+            self._effects.batch.put_will(client_id, None)
 
     def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
         """Publish the will, now or after its delay: the connection ended without DISCONNECT
@@ -101,7 +101,7 @@ class Wills:
         record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
         record.account = account
         self._wills[client_id] = record
-        self._effects.put_will(client_id, record)
+        self._effects.batch.put_will(client_id, record)
         self._wait(client_id, record)
 
     def publish(self, client_id: str, now: Now) -> None:
@@ -109,7 +109,7 @@ class Wills:
         record = self._forget(client_id)
         if record is None:
             return
-        self._effects.put_will(client_id, None)
+        self._effects.batch.put_will(client_id, None)
         message = record.message
         permissions = self.authorize.permissions(record.username, client_id)
         if permissions is not None and not permissions.may_publish(message.topic):

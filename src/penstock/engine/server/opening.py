@@ -99,7 +99,7 @@ class OpeningConnection(Connection):
 
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(
-            Link(server.effects),
+            Link(server.effects.turn),
             Decoder(
                 limits.max_packet_size_bytes,
                 connect_size_bytes_max=limits.connect_packet_size_bytes_max,
@@ -321,8 +321,8 @@ class OpeningConnection(Connection):
             why = "the session of this client identifier belongs to another user"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
             return
-        if server.effects.store_fails and self._needs_store(connect):
-            why = server.effects.store_failure
+        if server.effects.store.fails and self._needs_store(connect):
+            why = server.effects.store.failure
             self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
             return
         if server.draining is not None:  # it began meanwhile
@@ -469,7 +469,7 @@ class OpeningConnection(Connection):
         link = self.link
         session = self._session
         is_passing = session is not None and not session.stored
-        if is_passing and self._server.effects.store_fails and not link.waits:
+        if is_passing and self._server.effects.store.fails and not link.waits:
             link.send_last(frame)  # at once: there is nothing to be stored
         else:
             link.send_after_commit(frame)

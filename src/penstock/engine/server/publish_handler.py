@@ -193,7 +193,7 @@ class PublishHandler:
         It stops at a message without body or room, and after one turn's share; ``try_again`` goes
         on. The messages are published now: they are dated anew, and permission is checked again.
         """
-        share = self._effects.share
+        share = self._effects.turn.share
         before: i64 = share.spent
         while session.released_count > 0:
             if self._is_enough(share.spent - before):
@@ -223,7 +223,7 @@ class PublishHandler:
         counted = session.inbound_count
         code = session.release(packet_id)
         if self.held_back.count > 0:
-            self._effects.resume_later(link.user)
+            self._effects.turn.resume_later(link.user)
         is_ours = session.inbound_count < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
             link.ack_plain_after_commit(PUBCOMP, packet_id)
@@ -249,7 +249,7 @@ class PublishHandler:
 
         It does no more than one turn's share; permission is checked again for each message.
         """
-        share = self._effects.share
+        share = self._effects.turn.share
         before: i64 = share.spent
         if self._waits is not None:
             self._waits.begin()
@@ -277,11 +277,11 @@ class PublishHandler:
         """Return whether the rest must wait for the next turn, or for a commit, after this much
         work."""
         user = self._link.user
-        if work >= self._effects.share.left():
-            self._effects.resume_later(user)
+        if work >= self._effects.turn.share.left():
+            self._effects.turn.resume_later(user)
             return True
-        if work > 0 and user is not None and self._effects.is_full():
-            self._effects.resume_when_sealed(user)
+        if work > 0 and user is not None and self._effects.store.is_full():
+            self._effects.turn.resume_when_sealed(user)
             return True
         return False
 
@@ -333,7 +333,7 @@ class PublishHandler:
             return True
         if qos > 0:
             effects = self._effects
-            refused = effects.store_fails or (qos == 2 and not session.has_room_to_receive())
+            refused = effects.store.fails or (qos == 2 and not session.has_room_to_receive())
             full = False
             if router.rejecting and not refused and not held:
                 full = router.refuses(message, session)
@@ -341,10 +341,10 @@ class PublishHandler:
                 if self._link.version != V5:
                     if full:
                         self._waiting().wait_for_room(message, session)
-                    elif effects.store_fails:
+                    elif effects.store.fails:
                         self._waiting().wait_for_store()
                     return False  # else for a PUBREL of its own
-                why = effects.store_failure or _NO_ROOM
+                why = effects.store.failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return True
             if (
@@ -487,7 +487,7 @@ class PublishHandler:
     def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
         link = self._link
         is_refusal = code >= reasons.UNSPECIFIED_ERROR
-        if is_refusal and packet.qos > 0 and self._effects.store_fails and not link.waits:
+        if is_refusal and packet.qos > 0 and self._effects.store.fails and not link.waits:
             kind = PUBACK if packet.qos == 1 else PUBREC  # at once: it promises nothing
             link.send(acknowledgement(kind, packet.packet_id, code, why, link))
         elif packet.qos == 1:

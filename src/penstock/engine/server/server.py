@@ -92,7 +92,7 @@ class Server:
         )
         accounts = Accounts(budget, limits.share_max, limits.sessions_of_one_max())
         self.effects = Effects(recovered.next_offset, budget, accounts)
-        self.effects.lead_us = now.lead_us
+        self.effects.batch.lead_us = now.lead_us
         self.router = Router(
             self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
@@ -110,7 +110,7 @@ class Server:
         for zone in (zones or {}).values():
             self.router.rejecting = self.router.rejecting or zone.rejects
         self.bans = Bans()
-        self.half_received = PartialPacketBudget(self.effects, limits.half_received_bytes_max)
+        self.half_received = PartialPacketBudget(self.effects.turn, limits.half_received_bytes_max)
         self.refused_filters = RefusedFilters()
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # connected at the same time
@@ -146,9 +146,9 @@ class Server:
     def clock_jumped(self, now: Now) -> None:
         """Note that from ``now`` on dates are ahead of the ``steady_clock`` by another time."""
         effects = self.effects
-        by_us = now.lead_us - effects.lead_us
-        effects.lead_us = now.lead_us
-        effects.now = None  # what follows in this turn is dated anew
+        by_us = now.lead_us - effects.batch.lead_us
+        effects.batch.lead_us = now.lead_us
+        effects.turn.now = None  # what follows in this turn is dated anew
         events = effects.events
         if events is not None:
             events.now_us = now.wall_us
@@ -157,15 +157,15 @@ class Server:
 
     def resume(self, now: Now) -> list[Resumable]:
         """Go on with what an earlier turn left over; who did. Those may be left over again."""
-        self.effects.share.next_turn()
-        unfinished = self.effects.unfinished
-        self.effects.unfinished = []
+        self.effects.turn.share.next_turn()
+        unfinished = self.effects.turn.unfinished
+        self.effects.turn.unfinished = []
         for user in unfinished:
             user.waits_for_turn = False
             user.resume(now)
-        went_on = self.effects.went_on
+        went_on = self.effects.turn.went_on
         if went_on:
-            self.effects.went_on = []
+            self.effects.turn.went_on = []
             unfinished.extend(went_on)
         return unfinished
 
@@ -252,7 +252,7 @@ class Server:
         self.registry.recover(recovered, now)
         for message in recovered.retained:
             if message.expired(now.steady_us):
-                self.effects.put_retained(message.topic, None)
+                self.effects.batch.put_retained(message.topic, None)
             else:
                 owner = self.registry.sessions.get(message.client_id)
                 account = None if owner is None else owner.account

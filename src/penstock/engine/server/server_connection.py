@@ -201,8 +201,9 @@ class ServerConnection(OpeningConnection):
         effects = self._server.effects
         if (  # after nearly every packet, so without a call
             link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
-            and effects.size_bytes + effects.unsent_bytes < effects.waiting_bytes_max
-            and effects.size_bytes < effects.batch_bytes_max
+            and effects.batch.size_bytes + effects.turn.unsent_bytes
+            < effects.store.waiting_bytes_max
+            and effects.batch.size_bytes < effects.store.batch_bytes_max
             and link.unreleased_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
@@ -216,8 +217,8 @@ class ServerConnection(OpeningConnection):
         """Return whether so much waits for commits and sockets that nobody's packets are
         decoded."""
         effects = self._server.effects
-        if effects.size_bytes + effects.unsent_bytes >= effects.waiting_bytes_max:
-            effects.resume_when_sealed(self)
+        if effects.batch.size_bytes + effects.turn.unsent_bytes >= effects.store.waiting_bytes_max:
+            effects.turn.resume_when_sealed(self)
             return True
         return self.must_yield_batch(effects)
 
@@ -235,11 +236,11 @@ class ServerConnection(OpeningConnection):
             return True
         if self._held_back.above_soft_limit() and not self._may_make_room():
             link.resume_when_room()  # what it is sent, it may acknowledge
-            if self._held_back.at_hard_limit() or effects.store_fails:
-                effects.resume_in_tick(self)  # its own queue may have filled since
+            if self._held_back.at_hard_limit() or effects.store.fails:
+                effects.turn.resume_in_tick(self)  # its own queue may have filled since
             return True
-        if effects.is_full():
-            effects.resume_when_sealed(self)
+        if effects.store.is_full():
+            effects.turn.resume_when_sealed(self)
             return True
         return self.must_yield_batch(effects)
 
@@ -250,7 +251,7 @@ class ServerConnection(OpeningConnection):
         it may have in flight is held back it is read on only if somebody surely waits for it.
         """
         session = self._session
-        if session is None or self._server.effects.store_fails:
+        if session is None or self._server.effects.store.fails:
             return False
         if session.awaits_own_pubrel and not session.has_room_to_receive():
             return True
@@ -260,7 +261,7 @@ class ServerConnection(OpeningConnection):
 
     def wait_for_turn(self) -> None:
         """See to it that ``resume`` is called in the next turn."""
-        self._server.effects.resume_later(self)
+        self._server.effects.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
         """There may be room again, or it is this connection's turn."""

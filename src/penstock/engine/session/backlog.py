@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from penstock.engine.access.access import Permissions
 from penstock.engine.batch.blocked_publishers import RoomLine
-from penstock.engine.batch.effects import Effects, StoredState
+from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.effects import Effects
 from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
@@ -130,7 +131,7 @@ class Backlog(StoredState):
         """The durable form changed in this turn."""
         if self.stored and not self._changed:
             self._changed = True
-            self._effects.changed.append(self)
+            self._effects.batch.changed.append(self)
 
     def _priority(self, message: Message) -> int:
         return 0 if self._priorities is None else self._priorities.of(message.topic)
@@ -221,7 +222,7 @@ class Backlog(StoredState):
         """``delivery`` left the queue for good, and nothing overtakes it meanwhile."""
         if delivery.sequence > 0:
             self._passed(delivery)
-            self._stored_queue.first.dropped(self._effects.sealed + 1)
+            self._stored_queue.first.dropped(self._effects.batch.sealed + 1)
 
     def _lose(self, reason: int, message: Message, qos: int) -> None:
         """A message is dropped that waited nowhere."""

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects, StoredState
+from penstock.engine.batch.commit import StoredState
+from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.session.session import Session
@@ -52,7 +53,7 @@ class ConsumerLag(StoredState):
         elif oldest.offset != self._offset:
             if self._asked != [oldest.offset]:
                 self._asked = [oldest.offset]
-                self._effects.body_requests.append((self, self._asked))
+                self._effects.batch.body_requests.append((self, self._asked))
             return UNKNOWN
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 

@@ -171,7 +171,7 @@ class Outbound(Transmission):
         if link.may_grow(size_bytes):
             return True
         if link.user is not None:
-            self._effects.resume_in_tick(link.user)
+            self._effects.turn.resume_in_tick(link.user)
         return False
 
     def _has_memory_for(self, link: Link, message: Message) -> bool:
@@ -207,7 +207,7 @@ class Outbound(Transmission):
             elif not self._window.has_room():
                 self._congestion.by(WINDOW, now)
             elif link.user is not None and not self.account.has_room_to_wait():
-                self._effects.resume_in_tick(link.user)  # no acknowledgement need come
+                self._effects.turn.resume_in_tick(link.user)  # no acknowledgement need come
 
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue and those of its
@@ -231,7 +231,7 @@ class Outbound(Transmission):
                 continue
             if head is None:
                 break
-            if head.qos > 0 and (not self._window.has_room() or self._effects.store_fails):
+            if head.qos > 0 and (not self._window.has_room() or self._effects.store.fails):
                 if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
                     return
                 while self._was_fed(feeders, None, now):
@@ -344,7 +344,7 @@ class Outbound(Transmission):
             elif delivery.finished:
                 del self._retained[delivery.topic_filter]
             else:
-                self._effects.resume_later(link.user)
+                self._effects.turn.resume_later(link.user)
                 return
         self._retained = None
 
@@ -402,7 +402,7 @@ class Outbound(Transmission):
             return NO_ROOM
         queue = self._queue
         is_next = len(queue) == 0 or (feeder is not None and self._goes_behind(feeder))
-        if is_next and self._window.has_room() and not self._effects.store_fails:
+        if is_next and self._window.has_room() and not self._effects.store.fails:
             return ANY_QOS
         return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
 

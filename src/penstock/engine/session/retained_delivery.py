@@ -65,7 +65,7 @@ class RetainedDelivery:
         """Return the next message; None when all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
-        self._effects.share.spent += before - self.visits_left
+        self._effects.turn.share.spent += before - self.visits_left
         return message
 
     def _find(self, now: Now) -> Message | None:
@@ -77,10 +77,10 @@ class RetainedDelivery:
                 continue
             if message.expired(now.steady_us):
                 self._retained.remove(message.topic)
-                self._effects.put_retained(message.topic, None)
+                self._effects.batch.put_retained(message.topic, None)
             elif self._not_from is None or message.client_id != self._not_from:
                 if self._logged and min(message.qos, self.qos) > 0:
                     message = message.for_session()
-                    self._effects.append(message)
+                    self._effects.batch.append(message)
                 return message
         return None

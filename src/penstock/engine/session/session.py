@@ -141,7 +141,7 @@ class Session(Outbound):
         self.permissions = permissions
         self.recheck_blocked_publishers()
         if self.link is not None:  # what it may publish now may wait for nothing
-            self._effects.resume_later(self.link.user)
+            self._effects.turn.resume_later(self.link.user)
 
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""
@@ -229,7 +229,7 @@ class Session(Outbound):
         held = self._inbound.messages_for_v31(self._limits.max_awaiting_rel_bytes, self.account)
         if self.stored or not held.has_room(message.size_bytes()):
             message.internal = True
-            self._effects.append(message)
+            self._effects.batch.append(message)
         held.keep(packet_id, message)
 
     def holds(self, packet_id: int) -> bool:
@@ -264,7 +264,7 @@ class Session(Outbound):
             return held
         asked = messages.ask()
         if asked:
-            self._effects.body_requests.append((self, asked))
+            self._effects.batch.body_requests.append((self, asked))
         return None
 
     def wants(self, asked: list[int]) -> bool:
@@ -281,7 +281,7 @@ class Session(Outbound):
         gone = held.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
         if self.link is not None:
-            self._effects.resume_later(self.link.user)
+            self._effects.turn.resume_later(self.link.user)
 
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
@@ -373,7 +373,7 @@ class Session(Outbound):
                 self._touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
                 if link is not None:
-                    self._effects.resume_later(link.user)  # there is room to receive
+                    self._effects.turn.resume_later(link.user)  # there is room to receive
             self._watch_releases()
         if link is not None:
             self.retry(now)
@@ -387,13 +387,15 @@ class Session(Outbound):
             return None
         queue = self._stored_queue
         effects = self._effects
-        is_connected = self.link is not None and effects.waits_for_disk
+        is_connected = self.link is not None and effects.store.waits_for_disk
         first = queue.first
         free_below = 0
         if is_connected and self._acknowledges:
             begin, end = first.unsealed()
             free_below = self._window.free_below(begin, end)
-        sent_below = first.seal(effects.sealed, effects.durable, is_connected, free_below)
+        sent_below = first.seal(
+            effects.batch.sealed, effects.store.durable, is_connected, free_below
+        )
         self._window.reserved_ids.keep(first.head, first.leaving_end())
         self._acknowledges = False
         segments = queue.take_segments(self._queue)

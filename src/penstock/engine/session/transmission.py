@@ -146,16 +146,16 @@ class Transmission(Backlog):
         store has it; and what was retained, which is to come behind its SUBACK.
         """
         effects = self._effects
-        if not effects.waits_for_disk:
+        if not effects.store.waits_for_disk:
             return False
         if delivery.shared is not None or delivery.retain:
             return False
         if not self.stored:
-            return 0 <= delivery.offset < effects.durable_end
+            return 0 <= delivery.offset < effects.store.durable_end
         sequence = delivery.sequence
         if delivery.qos != 1 or sequence == 0:
             return False
-        return self._stored_queue.first.may_leave(sequence, effects.durable)
+        return self._stored_queue.first.may_leave(sequence, effects.store.durable)
 
     def _may_have_left(self, delivery: Delivery) -> bool:
         """Whether an earlier start of this program may have sent it."""
@@ -217,7 +217,7 @@ class Transmission(Backlog):
             self._congestion.by(WRITE_BUFFER, now)
             self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
-        if not at_once and self._effects.store_fails and link.opened and not link.waits:
+        if not at_once and self._effects.store.fails and link.opened and not link.waits:
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
@@ -464,13 +464,13 @@ class Transmission(Backlog):
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
         if not self.account.budget.may_fetch(size_bytes):
             if link is not None and link.user is not None:
-                self._effects.resume_in_tick(link.user)
+                self._effects.turn.resume_in_tick(link.user)
             return
         self._fetching = True
         self._fetching_bytes = size_bytes
         self.account.budget.fetching_bytes += size_bytes
         self.wanted = offsets
-        self._effects.body_requests.append((self, offsets))
+        self._effects.batch.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
         """What was asked for is here, or not needed any more."""
@@ -484,7 +484,7 @@ class Transmission(Backlog):
             return False
         link.resume_when_room()
         if link.user is not None and not link.is_full() and not link.congested:
-            self._effects.resume_in_tick(link.user)  # it is others who have no room
+            self._effects.turn.resume_in_tick(link.user)  # it is others who have no room
         return True
 
     def _bodies_at_once(self) -> int:

@@ -56,6 +56,7 @@ class Resumable:
         """Do the next portion."""
 
 
+@final
 class Turn:
     """The work of one broker's links in this turn of the loop, and the work left for the next
     turn."""
@@ -73,6 +74,9 @@ class Turn:
         self.went_on: list[
             Resumable
         ] = []  # resumed in this turn because there was room (``blocked_publishers``)
+        self._in_tick: dict[Resumable, None] = {}  # go on with the next tick
+        self._blocked: list[Resumable] = []  # by a full batch; go on once it is sealed
+        self._passed_over: list[Resumable] = []  # likewise, and before those who were in it
         self.now: Now | None = None  # the shell's reading for this turn, once it was needed
 
     def resume_later(self, user: Resumable | None) -> None:
@@ -80,6 +84,46 @@ class Turn:
         if user is not None and not user.waits_for_turn:
             user.waits_for_turn = True
             self.unfinished.append(user)
+
+    def resume_in_tick(self, user: Resumable) -> None:
+        """Let ``user`` look again a little later."""
+        self._in_tick[user] = None
+
+    def tick(self) -> None:
+        """Let those go on who wait for the next tick."""
+        if self._in_tick:
+            users = self._in_tick
+            self._in_tick = {}
+            for user in users:
+                self.resume_later(user)
+
+    def resume_when_sealed(self, user: Resumable) -> None:
+        """Let ``user`` go on when there may be room again for what it makes."""
+        self._blocked.append(user)
+
+    def resume_first_when_sealed(self, user: Resumable) -> None:
+        """Let ``user`` go on before those who had their turn in the batch that is sealed then."""
+        self._passed_over.append(user)
+
+    @property
+    def waits_for_batch(self) -> bool:
+        """Return whether a peer or a user waits until the open batch is sealed."""
+        return bool(self.deferring or self._blocked or self._passed_over)
+
+    def seal_links(self) -> list[DeferredPackets]:
+        """Return what leaves with the batch that is sealed now."""
+        sealed = [link.seal() for link in self.deferring]
+        self.deferring = []
+        return sealed
+
+    def batch_sealed(self) -> None:
+        """Let those go on who waited for it."""
+        if self._blocked or self._passed_over:
+            blocked = self._passed_over + self._blocked
+            self._passed_over = []
+            self._blocked = []
+            for user in blocked:
+                self.resume_later(user)
 
 
 @final

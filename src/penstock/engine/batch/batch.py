@@ -1,0 +1,192 @@
+"""The open batch: what is written, all or nothing, by the next commit.
+
+::
+
+      append, put_… ──▶ Batch ── seal ──▶ Commit, and the next batch begins empty
+
+Messages have their log offsets from ``append`` on. State that moved stands in ``changed``; ``seal``
+asks each for its durable form, so that what changes many times in a batch is written once.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.batch.columns import Columns, columns_of
+from penstock.engine.batch.commit import Commit, StoredState
+from penstock.engine.batch.records import (
+    ProducerRecord,
+    SessionRecord,
+    SubscriptionRecord,
+    WillRecord,
+)
+from penstock.engine.batch.steady_clock import ClockRecord
+from penstock.engine.message import Message
+from penstock.engine.work_budget import WorkBudget
+
+
+@final
+class Batch:
+    """The open batch.
+
+    Args:
+        next_offset: the log offset that the next appended message gets.
+        share: where the appended bytes count in the work of whose turn it is.
+    """
+
+    def __init__(self, next_offset: int, share: WorkBudget) -> None:
+        self.next_offset = next_offset
+        self.size_bytes = 0  # of the appended messages
+        self.sealed = 0  # the number of the latest batch that was sealed
+        self.next_number = 1  # of a session, or of the queue of a group
+        self.lowest_adopted = 0  # see ``adopted``
+        self.lead_us = 0  # how far dates are ahead of the steady clock now
+        self.changed: list[StoredState] = []
+        self.body_requests: list[tuple[StoredState, list[int]]] = []
+        self._share = share
+        self._base_offset = next_offset
+        self._messages: list[Message] = []
+        self._columns: Columns | None = None  # instead, see ``collect_columns``
+        self._sessions: dict[str, SessionRecord] = {}
+        self._ended: dict[int, str] = {}
+        self._subscriptions: list[SubscriptionRecord] = []
+        self._retained: dict[str, Message | None] = {}
+        self._wills: dict[str, WillRecord | None] = {}
+        self._producers: dict[str, ProducerRecord | None] = {}
+        self._clock: ClockRecord | None = None
+
+    def collect_columns(self) -> None:
+        """Keep of what is appended the columns alone, for a store that writes columns.
+
+        A message that nobody else holds is then gone when it is routed.
+        """
+        if self._columns is None:
+            self._columns = columns_of(self._messages)
+            self._messages = []
+
+    def append(self, message: Message) -> None:
+        """Append ``message`` to the log; it has its offset from here on.
+
+        Raises:
+            OverflowError: the batch would have more than 2 GiB; nothing is changed.
+        """
+        if message.lead_us != self.lead_us:  # it waited while the wall clock jumped
+            message.redated(self.lead_us)
+        columns = self._columns
+        if columns is None:
+            self._messages.append(message)
+        else:
+            columns.add(message)
+        message.offset = self.next_offset
+        self.next_offset += 1
+        size_bytes = message.size_bytes()
+        self.size_bytes += size_bytes
+        self._share.logged_bytes += size_bytes
+
+    def new_number(self) -> int:
+        """Return a number that nobody has in the store."""
+        number = self.next_number
+        self.next_number = number + 1
+        return number
+
+    def adopted(self, offset: int) -> None:
+        """What is in the log at ``offset``, or -1, went from a group to a session, or back.
+
+        Whoever asks all of them in turn what they need may have asked the one too early
+        and the other too late: see ``registry.LowestOffset``.
+        """
+        if 0 <= offset < self.lowest_adopted:
+            self.lowest_adopted = offset
+
+    def put_session(self, record: SessionRecord) -> None:
+        """Store ``record``."""
+        self._sessions[record.client_id] = record
+
+    def end_session(self, client_id: str, number: int) -> None:
+        """Remove everything stored of a session."""
+        record = self._sessions.get(client_id)
+        if record is not None and record.number == number:
+            del self._sessions[client_id]
+        self._ended[number] = client_id
+
+    def put_subscription(self, record: SubscriptionRecord) -> None:
+        """Store, replace or remove a subscription of a stored session."""
+        self._subscriptions.append(record)
+
+    def put_retained(self, topic: str, message: Message | None) -> None:
+        """Store the retained message of ``topic``, or remove it."""
+        self._retained[topic] = message
+
+    def put_will(self, client_id: str, will: WillRecord | None) -> None:
+        """Store the will of ``client_id``, or remove it."""
+        self._wills[client_id] = will
+
+    def put_producer(self, key: str, record: ProducerRecord | None) -> None:
+        """Store the latest number of a producer, or forget it."""
+        self._producers[key] = record
+
+    def put_clock(self, record: ClockRecord) -> None:
+        """Store how the steady clock stands, so that the next start goes on from there."""
+        self._clock = record
+
+    @property
+    def is_pressing(self) -> bool:
+        """Return whether more is to be written than how far sessions went on.
+
+        Without that nobody waits for the commit: what was acknowledged is at worst sent again after
+        a crash.
+        """
+        return bool(
+            self.next_offset != self._base_offset
+            or self.body_requests
+            or self._sessions
+            or self._ended
+            or self._subscriptions
+            or self._retained
+            or self._wills
+            or self._producers
+            or self._clock is not None
+        )
+
+    def seal(self) -> Commit:
+        """Return the commit of all that was collected, and begin the next batch."""
+        self.sealed += 1
+        commit = Commit(self._base_offset)
+        commit.number = self.sealed
+        commit.messages = self._messages
+        if self._columns is not None and self._columns.count > 0:
+            commit.columns = self._columns
+            self._columns = Columns()
+        commit.ended = [(client_id, number) for number, client_id in self._ended.items()]
+        commit.sessions = list(self._sessions.values())
+        for subscription in self._subscriptions:
+            if subscription.number not in self._ended:
+                commit.subscriptions.append(subscription)
+        for stored in self.changed:
+            progress = stored.snapshot()
+            if progress is not None:
+                commit.progress.append(progress)
+        commit.retained = list(self._retained.items())
+        commit.wills = list(self._wills.items())
+        commit.producers = list(self._producers.items())
+        commit.clock = self._clock
+        self._clock = None
+        commit.body_requests = self.body_requests
+        self.body_requests = []
+        self._base_offset = self.next_offset
+        self._messages = []
+        self.size_bytes = 0
+        self.changed = []
+        if self._sessions:
+            self._sessions = {}
+        if self._ended:
+            self._ended = {}
+        if self._subscriptions:
+            self._subscriptions = []
+        if self._retained:
+            self._retained = {}
+        if self._wills:
+            self._wills = {}
+        if self._producers:
+            self._producers = {}
+        return commit

@@ -1,0 +1,88 @@
+"""A commit: one atomic write of a batch, and what its durability releases.
+
+A batch with nothing to write still waits for the commit under way, then leaves at once.
+"""
+
+from __future__ import annotations
+
+from typing import final
+
+from penstock.engine.batch.columns import Columns
+from penstock.engine.batch.records import (
+    ProducerRecord,
+    Progress,
+    SessionRecord,
+    SubscriptionRecord,
+    WillRecord,
+)
+from penstock.engine.batch.steady_clock import ClockRecord
+from penstock.engine.batch.timers import Timed
+from penstock.engine.clock import Now
+from penstock.engine.message import Message
+from penstock.engine.wire.link import DeferredPackets
+
+
+class StoredState(Timed):
+    """State with a durable form; marked in ``Batch.changed`` when it moved."""
+
+    def snapshot(self) -> Progress | None:
+        """The durable form now, and none of it unchanged twice; None when it ended."""
+        return None
+
+    def wants(self, asked: list[int]) -> bool:
+        """Return whether the bodies it asked for (``Batch.body_requests``) are still needed."""
+        return len(asked) == 0
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset; one that was asked for and is missing is gone."""
+
+
+@final
+class Commit:
+    """One atomic write and what it releases; nothing in it changes any more.
+
+    What it appends to the log is in ``columns``, for a store that writes columns, or else in
+    ``messages``.
+    """
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.number = 0  # batches are numbered from 1 on
+        self.clock: ClockRecord | None = None
+        self.messages: list[Message] = []
+        self.columns: Columns | None = None
+        self.ended: list[tuple[str, int]] = []  # (client id, session number), applied first
+        self.sessions: list[SessionRecord] = []
+        self.subscriptions: list[SubscriptionRecord] = []
+        self.progress: list[Progress] = []
+        self.retained: list[tuple[str, Message | None]] = []
+        self.wills: list[tuple[str, WillRecord | None]] = []
+        self.producers: list[tuple[str, ProducerRecord | None]] = []
+        self.releases: list[DeferredPackets] = []
+        # who asks for which log offsets: bodies that may be read once this is durable
+        self.body_requests: list[tuple[StoredState, list[int]]] = []
+
+    @property
+    def appended(self) -> int:
+        """Return how many messages it appends to the log."""
+        return len(self.messages) if self.columns is None else self.columns.count
+
+    @property
+    def next_offset(self) -> int:
+        """The end of the log once this commit is durable."""
+        return self.base_offset + self.appended
+
+    @property
+    def writes(self) -> bool:
+        """Return whether there is anything to make durable."""
+        return bool(
+            self.appended
+            or self.progress
+            or self.retained
+            or self.sessions
+            or self.subscriptions
+            or self.ended
+            or self.wills
+            or self.producers
+            or self.clock is not None
+        )
