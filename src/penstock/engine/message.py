@@ -152,7 +152,7 @@ class Message:
 
 
 def _expiry_position(properties: bytes) -> int:
-    """Where the four bytes of the message expiry interval start, or -1.
+    """Return where the four bytes of the message expiry interval start, or -1.
 
     Properties are encoded in ascending order, so only the two-byte payload format
     indicator (0x01) can stand before the message expiry interval (0x02).
@@ -205,7 +205,7 @@ class Shared:
 @mypyc_attr(acyclic=True)
 @final
 class Label:
-    """What a group must know of a message to tell which member it is for."""
+    """The part of a message by which a group tells which member it is for."""
 
     def __init__(self, topic: str, topic_bytes: bytes, client_id: str) -> None:
         self.topic = topic
@@ -261,7 +261,7 @@ class Delivery:
         self.sent_us = 0  # when its last packet left, where that is sent again by time
 
     def in_flight(self, packet_id: int, state: int, sent: bool) -> None:
-        """It takes a place in the window."""
+        """Note that it takes a place in the window."""
         self.packet_id = packet_id
         self.state = state
         self.sent = sent

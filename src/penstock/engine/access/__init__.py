@@ -1,4 +1,4 @@
-"""Who may come in, and what they may do there.
+"""Authentication and permissions: their ports, bans, and the queue of password checks.
 
 Modules::
 

@@ -90,7 +90,7 @@ class Batch:
         return number
 
     def adopted(self, offset: int) -> None:
-        """What is in the log at ``offset``, or -1, went from a group to a session, or back.
+        """Note that the message at ``offset`` (-1: in no log) moved between group and session.
 
         Whoever asks all of them in turn what they need may have asked the one too early
         and the other too late: see ``registry.LowestOffset``.

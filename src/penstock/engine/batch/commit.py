@@ -34,7 +34,7 @@ class StoredState(Timed):
         return len(asked) == 0
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset; one that was asked for and is missing is gone."""
+        """Take bodies from the log, by offset; one that was asked for and is missing is gone."""
 
 
 @final

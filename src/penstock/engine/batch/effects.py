@@ -1,4 +1,4 @@
-"""What all parts of one broker share: its turn, the open batch, the store, and whom they tell.
+"""The parts that all of one broker share: turn, open batch, store, and those who are told.
 
 ::
 
@@ -36,7 +36,7 @@ class GroupSource:
         return False
 
     def feed(self, taker: StoredState, now: Now) -> bool:
-        """Give ``taker`` the first message it may take; whether it took one."""
+        """Give ``taker`` the first message that it may take; return whether it took one."""
         del taker, now
         return False
 
@@ -48,10 +48,10 @@ class MemberConnections:
     """The port by which ``shared_subscriptions`` hears who of the members is connected."""
 
     def came(self, session: StoredState, now: Now) -> None:
-        """``session`` is connected, and takes what waits."""
+        """Let ``session``, which is connected now, take what waits."""
 
     def left(self, session: StoredState, now: Now) -> None:
-        """The connection of ``session`` is gone."""
+        """Note that the connection of ``session`` is gone."""
 
 
 @final

@@ -1,4 +1,4 @@
-"""Whether the store works, how far it has come, and how much may wait for it.
+"""The health of the store: whether it works, how far it came, how much may wait for it.
 
 A commit should not take long, for what comes while it is written waits for it. So the shell says
 how large a batch may get (``batch_bytes_max``). Whose packets are handled::

@@ -1,4 +1,4 @@
-"""What clients make the broker keep in memory, and the bounds of it.
+"""The memory that clients make the broker use, and its bounds.
 
 Modules::
 

@@ -1,4 +1,4 @@
-"""What each user makes the broker keep in memory, so that nobody takes all of it.
+"""The accounts of users: each has a share of the broker's memory, so that nobody takes all of it.
 
 ::
 
@@ -79,7 +79,7 @@ class Account(Holder):
         self.budget.add_qos0(delivery)
 
     def remove_qos0(self, delivery: Delivery) -> None:
-        """It left its queue."""
+        """Count a QoS 0 delivery no more that left its queue."""
         self.qos0_bytes -= _waiting_bytes(delivery)
         self.budget.remove_qos0(delivery)
 
@@ -136,7 +136,7 @@ class Account(Holder):
         self.add_body(delivery)
 
     def remove_waiting(self, delivery: Delivery) -> None:
-        """It left, with the body it has now."""
+        """Count a delivery no more that left, with the body that it has now."""
         self.count_waiting(-DELIVERY_BYTES)
         self.remove_body(delivery)
 

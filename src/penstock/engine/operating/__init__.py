@@ -1,4 +1,4 @@
-"""What an operator asks of a running broker, and does to it.
+"""Questions of operators to a running broker, and their actions.
 
 Modules::
 

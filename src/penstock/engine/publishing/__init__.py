@@ -1,4 +1,4 @@
-"""Who publishes, beside the client of an ordinary connection.
+"""Publishers beyond ordinary connections, and publishers that wait for room.
 
 Modules::
 

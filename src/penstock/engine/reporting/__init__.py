@@ -1,4 +1,4 @@
-"""What the engine tells of its work.
+"""Drops and events: the engine's reports of its work.
 
 Modules::
 

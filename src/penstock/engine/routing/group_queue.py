@@ -81,7 +81,7 @@ class Bounds:
         self._by_policy = {DROP_OLDEST: 0, DROP_NEWEST: 0, REJECT: 0, SPILL: 0}
 
     def count(self, limits: EngineLimits, step: int) -> None:
-        """One more member with these limits (``step`` 1), or one less (-1)."""
+        """Count one more member with these limits (``step`` 1), or one less (-1)."""
         self._members += step
         self._len += step * limits.max_mqueue_len
         self._bytes += step * limits.max_mqueue_bytes
@@ -157,13 +157,13 @@ class GroupQueue(Backlog):
     # -- the group ---------------------------------------------------------------------
 
     def bound_anew(self) -> None:
-        """The members, or their limits, are others. Nothing that waits is dropped for it."""
+        """Take over the bounds of the members as they are now; drop nothing that waits."""
         bounds = self.bounds
         self._queue.bound_to(bounds.len_max, bounds.bytes_max, bounds.overflow)
         self.recheck_blocked_publishers()
 
     def store(self) -> None:
-        """A member has a stored session: from now on what comes is stored."""
+        """Store what comes from now on, because a member has a stored session."""
         if not self.stored:
             self._become_stored(self._effects.batch.new_number())
             self._effects.batch.put_session(
@@ -183,19 +183,19 @@ class GroupQueue(Backlog):
         self._queue.become_stored()
 
     def sleep(self) -> None:
-        """No member is connected any more."""
+        """Let bodies rest in the log: no member is connected any more."""
         self.awake = False
         self._stop_fetching()
         if self.stored:
             self._queue.sleep()
 
     def wake_up(self) -> None:
-        """A member is connected."""
+        """Keep bodies in memory again: a member is connected."""
         self.awake = True
         self._queue.wake()
 
     def end(self) -> None:
-        """The last member left: drop and count what waits."""
+        """Drop and count what waits, because the last member left."""
         self._stop_fetching()
         self._owner = None
         queue = self._queue
@@ -223,7 +223,7 @@ class GroupQueue(Backlog):
     # -- what waits --------------------------------------------------------------------
 
     def put(self, message: Message, slot: int) -> bool:
-        """Queue ``message``, or drop it or another, as the overflow policy says; whether it waits.
+        """Queue ``message``, or drop one as the overflow policy says; return whether it waits.
 
         What ``refuses`` let pass waits also where others took the room meanwhile.
         """
@@ -370,7 +370,7 @@ class GroupQueue(Backlog):
         return self._priority(message)
 
     def tell_of_room(self) -> None:
-        """A member has room for what the queue has not: publishers that wait try again."""
+        """Wake blocked publishers: a member has room for what the queue has not."""
         self._made_room()
 
     # -- inside ------------------------------------------------------------------------
@@ -393,7 +393,7 @@ class GroupQueue(Backlog):
         super()._overflowed(dropped)
 
     def _lanes(self) -> list[Lane]:
-        """All lanes: the highest priority first, of one the front first."""
+        """Return all lanes: the highest priority first, of one priority the front first."""
         queue = self._queue
         if len(self._order) != queue.lane_count:
             self._order = queue.lanes()
@@ -439,7 +439,7 @@ class GroupQueue(Backlog):
         return asked is self.wanted
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset; one that is missing is gone (retention), and counted."""
+        """Take bodies from the log, by offset; count one that retention removed as dropped."""
         if asked is not self.wanted:
             return
         wanted = self._asked

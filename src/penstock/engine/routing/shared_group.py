@@ -45,11 +45,11 @@ class Xorshift32:
         self._state = seed & _32_BITS or 1
 
     def below(self, end: int) -> int:
-        """A number in [0, end): the same until ``throw``."""
+        """Return a number in [0, end): the same until ``throw``."""
         return self._state % end
 
     def throw(self) -> None:
-        """Throw it once."""
+        """Advance to the next number."""
         state = self._state
         state ^= state << 13 & _32_BITS
         state ^= state >> 17
@@ -169,7 +169,7 @@ class SharedGroup(GroupSource):
         self._changed()
 
     def remove(self, session: Session) -> None:
-        """``session`` is no member any more; the last one ends the queue."""
+        """Remove ``session`` from the members; the last one ends the queue."""
         member = self.members.pop(session, None)
         if member is None:
             return
@@ -185,7 +185,7 @@ class SharedGroup(GroupSource):
             self.queue.end()
 
     def came(self, session: Session) -> None:
-        """A member is connected, maybe through another listener."""
+        """Note that a member is connected, maybe through another listener."""
         member = self.members.get(session)
         if member is None:
             return
@@ -199,19 +199,19 @@ class SharedGroup(GroupSource):
         self._changed()
 
     def left(self, session: Session) -> None:
-        """A member is connected no more."""
+        """Note that a member is connected no more."""
         member = self.members.get(session)
         if member is not None:
             self._disconnected(member)
 
     def permissions_changed(self) -> None:
-        """Members may receive what nobody might, or no more what they did."""
+        """Forget who may receive what: permissions changed."""
         self._receivable.clear()
         self.queue.recheck_blocked_publishers()
 
     @property
     def connected_count(self) -> int:
-        """Members that are connected."""
+        """Return how many members are connected."""
         return len(self._connected)
 
     def _disconnected(self, member: Member) -> None:
@@ -223,19 +223,19 @@ class SharedGroup(GroupSource):
             self.queue.wake_up()
 
     def _changed(self) -> None:
-        """Other members, options or limits: who waits for room asks anew."""
+        """Check blocked publishers again: members, options or limits changed."""
         self._receivable.clear()
         self.queue.bound_anew()
 
     def _renumber(self) -> None:
-        """Many left: their numbers are used again."""
+        """Number the members anew, because many left."""
         self._next = place(self._all, self._next)
         for order, member in enumerate(self._all):
             member.order = order
         self._joined = len(self._all)
 
     def _count_stored(self, member: Member, qos: int) -> None:
-        """``member`` has a stored session and was granted this QoS; -1 = its session is not."""
+        """Count the QoS granted to ``member`` if its session is stored; -1 = it is not."""
         by_qos = self._stored_by_qos
         if member.stored_qos >= 0:
             by_qos[member.stored_qos] -= 1
@@ -288,7 +288,7 @@ class SharedGroup(GroupSource):
     # -- messages ----------------------------------------------------------------------
 
     def publish(self, message: Message, at_once: bool, now: Now) -> bool:
-        """Give ``message`` to a member, or let it wait; whether it is for any."""
+        """Give ``message`` to a member, or queue it; return whether it is for any."""
         if not self.members:
             return False
         queue = self.queue
@@ -333,7 +333,7 @@ class SharedGroup(GroupSource):
         return own_rank > rank or (own_rank == rank and own_offset < offset)
 
     def feed(self, taker: StoredState, now: Now) -> bool:
-        """Give ``taker``, a session, the first message that it may take; whether it took one."""
+        """Give ``taker``, a session, the first message that it may take; return whether it did."""
         assert isinstance(taker, Session)
         member = self.members.get(taker)
         if member is None:
@@ -372,7 +372,7 @@ class SharedGroup(GroupSource):
         self._offers = False
 
     def take_back(self, session: Session, entries: list[Delivery]) -> None:
-        """``session`` lost its connection, or ended: ``entries`` of its window go to the front."""
+        """Put ``entries`` of the window of ``session``, which is gone, at the front."""
         queue = self.queue
         for entry in entries:
             shared = entry.shared
@@ -419,7 +419,7 @@ class SharedGroup(GroupSource):
         return False
 
     def _taker(self, message: Message) -> Member | None:
-        """The connected member that takes ``message`` at once; None if there is none."""
+        """Return the connected member that takes ``message`` at once; None if there is none."""
         if self.by_hash:
             home = self.home_of(label_of(message))
             return home if home is not None and self._can_take(home, message) else None
@@ -452,7 +452,7 @@ class SharedGroup(GroupSource):
         )
 
     def _start(self) -> int:
-        """The order of the member that is asked first."""
+        """Return the order of the member that is asked first."""
         if self._strategy == RANDOM and self._connected:
             return self._connected[self._dice.below(len(self._connected))].order
         if self._strategy == STICKY and self._favourite is not None:
@@ -460,7 +460,7 @@ class SharedGroup(GroupSource):
         return self._next
 
     def _took(self, member: Member) -> None:
-        """``member`` was given a message: it may be another's turn."""
+        """Note that ``member`` was given a message: it may be another's turn."""
         self._next = member.order + 1
         self._favourite = member
         self._dice.throw()
@@ -468,7 +468,7 @@ class SharedGroup(GroupSource):
     # -- by hash -------------------------------------------------------------------------
 
     def _slot(self, label: Label) -> int:
-        """The slot of the queue where messages with this key wait."""
+        """Return the slot of the queue where messages with this key wait."""
         return 1 + self._number(label) % len(self._all) % HOMES
 
     def slot_of(self, member: Member) -> int:

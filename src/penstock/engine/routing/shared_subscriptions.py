@@ -75,7 +75,7 @@ class SharedSubscriptions(MemberConnections):
         return group if is_new else None
 
     def leave(self, session: Session, topic_filter: str) -> SharedGroup | None:
-        """``session`` is no member any more; return the group if it was its last.
+        """Remove ``session`` from a group; return the group if it was its last member.
 
         What it has in flight it may still acknowledge.
         """
@@ -92,7 +92,7 @@ class SharedSubscriptions(MemberConnections):
         return group
 
     def came(self, session: StoredState, now: Now) -> None:
-        """``session`` is connected, and takes what waits."""
+        """Let ``session``, which is connected now, take what waits."""
         assert isinstance(session, Session)
         if session.shared_filters is None:
             return
@@ -102,7 +102,7 @@ class SharedSubscriptions(MemberConnections):
             session.refill(now)
 
     def left(self, session: StoredState, now: Now) -> None:
-        """The connection of a member is gone: what it has in flight at QoS 1 goes back."""
+        """Take back what a member whose connection is gone has in flight at QoS 1."""
         assert isinstance(session, Session)
         if session.shared_filters is not None:
             for topic_filter in session.shared_filters:
@@ -122,7 +122,7 @@ class SharedSubscriptions(MemberConnections):
                     group.offer(now)
 
     def permissions_changed(self) -> None:
-        """Members may receive what nobody might, or no more what they did."""
+        """Forget who may receive what: permissions changed."""
         for group in self.groups.values():
             group.permissions_changed()
 
@@ -139,26 +139,26 @@ class SharedSubscriptions(MemberConnections):
         return sum([group.queue.queue_length for group in self._feeding()])
 
     def lose_qos0(self) -> None:
-        """The server shuts down: QoS 0 messages that wait are not stored."""
+        """Drop the QoS 0 messages that wait: the server shuts down, and they are not stored."""
         for group in self.groups.values():
             group.queue.lose_qos0()
 
     def _feeding(self) -> list[SharedGroup]:
-        """The groups in whose queues something waits."""
+        """Return the groups in whose queues something waits."""
         return [self.groups[topic_filter] for topic_filter in self._effects.feeders]
 
     # -- after a start -----------------------------------------------------------------
 
     def begin_to_recover(self, recovered: Recovered, records: list[SessionRecord]) -> None:
-        """The members join next: each group takes up the queue that the store holds of it."""
+        """Let each group take up the queue that the store holds of it; the members join next."""
         self._recovered = recovered
         self._records = {record.client_id[len(GROUP_KEY_PREFIX) :]: record for record in records}
 
     def recover(self, sessions: list[Session]) -> None:
-        """All members joined: let go of other groups, and move what waits at ``sessions``.
+        """Let go of groups without members, and move what waits at ``sessions``.
 
-        An earlier store has it there. What is moved is stored at its new place, and gone from the
-        old one, with the first commit.
+        All members joined. An earlier store has it there. What is moved is stored at its new place,
+        and gone from the old one, with the first commit.
         """
         for topic_filter, record in self._records.items():  # no member's session is kept
             if self._recovered is not None:
@@ -197,7 +197,7 @@ class SharedSubscriptions(MemberConnections):
 
 
 def _waiting(number: int, recovered: Recovered) -> int:
-    """How many messages the store holds of the queue with this number."""
+    """Return how many messages the store holds of the queue with this number."""
     heads: dict[int, int] = {}
     progress = recovered.progress.get(number)
     if progress is not None:

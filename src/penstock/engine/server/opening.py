@@ -185,7 +185,7 @@ class OpeningConnection(Connection):
             self._settle(found, now)
 
     def _shown(self, connect: Connect) -> Credentials:
-        """What a CONNECT shows of who it is."""
+        """Return what a CONNECT shows of who it is."""
         return Credentials(
             connect.client_id,
             connect.username,
@@ -288,7 +288,7 @@ class OpeningConnection(Connection):
     # -- CONNACK -----------------------------------------------------------------------
 
     def _admit(self, username: str | None, proof: bytes | None, now: Now) -> None:
-        """Who it is, is known: open the session, if they may leave the will they bring.
+        """Open the session of a client that is known, if it may leave the will that it brings.
 
         ``proof`` is the last authentication data of the method, if there is one.
         """
@@ -446,13 +446,13 @@ class OpeningConnection(Connection):
         return self._server.producers.latest(self._session.username, name)
 
     def _may_have_session(self, username: str | None) -> bool:
-        """Whether the session of this client identifier, if there is one, is this user's."""
+        """Return whether the session of this client identifier, if there is one, is this user's."""
         server = self._server
         shared = server.options.client_ids_shared
         return shared or server.registry.belongs_to(self.client_id, username)
 
     def _needs_store(self, connect: Connect) -> bool:
-        """Whether to accept ``connect`` would promise what only the store can keep."""
+        """Return whether to accept ``connect`` would promise what only the store can keep."""
         session = self._server.registry.sessions.get(self.client_id)
         is_known = session is not None and session.stored
         expires = granted_session_expiry_s(connect, self.limits) > 0
@@ -475,7 +475,7 @@ class OpeningConnection(Connection):
             link.send_after_commit(frame)
 
     def _has_room(self, connect: Connect, client_id: str, account: Account | None = None) -> bool:
-        """Whether there is room for its session, and for a will that it brings.
+        """Return whether there is room for its session, and for a will that it brings.
 
         As far as all may keep it; in ``account`` too, once it is known who it is.
         """

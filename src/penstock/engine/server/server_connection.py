@@ -245,7 +245,7 @@ class ServerConnection(OpeningConnection):
         return self.must_yield_batch(effects)
 
     def _may_make_room(self) -> bool:
-        """Whether the client's next packets may make room for what of it, or of others, waits.
+        """Return whether the client's next packets may make room for what waits.
 
         They stand behind its messages: not to read them would be to wait for ever. When all
         it may have in flight is held back it is read on only if somebody surely waits for it.

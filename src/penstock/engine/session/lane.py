@@ -239,7 +239,7 @@ class Lane:
             delivery.evict_to_log()
 
     def keep_bodies(self) -> None:
-        """What waits is in memory only from now on, also if it is in the log."""
+        """Keep what waits in memory from now on, also if it is in the log."""
         for delivery in self._unpacked_items():
             if delivery.gone or delivery.offset < 0:
                 continue
@@ -252,7 +252,7 @@ class Lane:
                 self._account.add_qos0(delivery)
 
     def sleep(self) -> None:
-        """The client is away: pack what lies in the log, but for the first."""
+        """Pack what lies in the log, but for the first: the client is away."""
         self._head_len_max = HEAD_LEN_MAX_AWAY
         waiting = self._head.items()
         if self._tail is not None or len(waiting) <= HEAD_LEN_MAX_AWAY:
@@ -276,7 +276,7 @@ class Lane:
         self._account.pack(1)
 
     def wake(self) -> None:
-        """The client is back."""
+        """Let the head be as long as for a connected client: the client is back."""
         self._head_len_max = HEAD_LEN_MAX
 
     def show(self, found: list[Delivery], limit: int) -> None:
@@ -288,7 +288,7 @@ class Lane:
             self._tail.show(found, limit)
 
     def ended(self) -> None:
-        """Nobody asks for what waits any more."""
+        """Note that nobody asks for what waits any more."""
         waiting = [] if self._qos0 is None else self._qos0.items()
         for delivery in waiting:
             if not delivery.gone:
@@ -304,7 +304,7 @@ class Lane:
             self._account.pack(-self._tail.packed())
 
     def _unpacked_items(self) -> list[Delivery]:
-        """What is not packed; some of it may be gone."""
+        """Return what is not packed; some of it may be gone."""
         found = self._head.items()
         return found if self._tail is None else found + self._tail.unpacked()
 

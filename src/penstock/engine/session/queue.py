@@ -77,7 +77,7 @@ class MessageQueue:
                     self._rank_of(lane).add(lane)
 
     def bound_to(self, max_len: int, max_bytes: int, overflow: str) -> None:
-        """These bounds and this policy hold from here on."""
+        """Let these bounds and this policy hold from here on."""
         self.max_len = max_len
         self.max_bytes = max_bytes
         self._drops_oldest = overflow == DROP_OLDEST
@@ -186,7 +186,7 @@ class MessageQueue:
         return lane.rank
 
     def oldest(self) -> Delivery | None:
-        """The delivery that is first in the log, of whatever priority, left in place."""
+        """Return the delivery that is first in the log, of whatever priority, left in place."""
         if not self._ranks:
             return self._first.head()
         found: Delivery | None = None
@@ -251,14 +251,14 @@ class MessageQueue:
             lane.evict_to_log()
 
     def sleep(self) -> None:
-        """The client is away, and the session stored: what waits takes little memory."""
+        """Pack what waits: the client is away, and the session stored."""
         self._wakes = False
         for lane in self._lanes.values():
             lane.evict_to_log()
             lane.sleep()
 
     def wake(self) -> None:
-        """The client is back."""
+        """Keep bodies in memory again: the client is back."""
         self._wakes = True
         for lane in self._lanes.values():
             lane.wake()
@@ -275,7 +275,7 @@ class MessageQueue:
             self.size_bytes += run.size_bytes(position)
 
     def ended(self) -> None:
-        """The session is over, and nobody asks for what waits."""
+        """Forget what waits: the session is over."""
         for lane in self._lanes.values():
             lane.ended()
 
@@ -368,7 +368,7 @@ class MessageQueue:
         return None if lowest is None else self._left(lowest, lowest.pop())
 
     def _left(self, lane: Lane, delivery: Delivery) -> Delivery:
-        """``delivery`` was taken out of ``lane``."""
+        """Count ``delivery`` out, which left ``lane``."""
         self.size_bytes -= delivery.size_bytes
         self._count -= 1
         if delivery.qos == 0:
