@@ -7,10 +7,12 @@
 PY := .venv/bin/python
 PYTEST := $(PY) -m pytest
 INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
-# Tests of what is compiled run on both builds; those of the client and of bench only compiled.
-# Of those without simulations the branches that they reach can be counted.
+# Tests of what is compiled run on both builds; those of the client and of bench only compiled, and
+# those that show that a simulation finds faults. Of those without simulations the branches that
+# they reach can be counted.
 COUNTED := $(wildcard tests/unit/protocol tests/unit/engine tests/unit/runtime tests/vectors)
-BOTH_WAYS := $(COUNTED) $(wildcard tests/model tests/fuzz)
+COMPILED_ONLY := tests/model/test_link_faults.py tests/model/test_sink_crashes.py
+BOTH_WAYS := $(COUNTED) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz
 # Files of tests share the cores, those that take longest first (tests/conftest.py).
 IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long each part of `make torture` runs, and each target of `make fuzz`: 60 is the hourly size

@@ -24,7 +24,7 @@ from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import running_broker
 from tests.support.raw_client import ConnectionEndedError, RawClient
 
-KILLS: Final = 3
+KILLS: Final = 2
 MESSAGES_A_KILL: Final = 80  # acknowledged between one and the next
 AHEAD: Final = 20
 DROPPED_ONE_IN: Final = 60

@@ -243,7 +243,11 @@ def play(crash_at: int, after: bool, loses: bool, spark_too: bool, data_dir: Pat
 
 @pytest.mark.parametrize(
     ("loses", "spark_too"),
-    [(False, False), (True, False), (True, True)],
+    [
+        (False, False),
+        pytest.param(True, False, marks=pytest.mark.torture("what is lost, both lose, too")),
+        (True, True),
+    ],
     ids=["broker killed", "its power cut", "both lost"],
 )
 def test_each_row_is_in_the_log_once_whatever_step_crashes(

@@ -102,6 +102,7 @@ def test_a_lost_checkpoint_repeats_nothing(
     assert landed(settings.table) == list(range(15))
 
 
+@pytest.mark.torture("runs two jobs at once")
 def test_two_jobs_on_one_table_land_each_message_once(
     log: LogWriter, settings: LandingSettings, land: Land, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_table_of_other_messages_is_refused(
         land(replace(settings, topics=("plant/#",)))
 
 
+@pytest.mark.torture("one more checkpoint that is refused")
 def test_a_checkpoint_that_passed_messages_by_mistake_is_not_taken_for_others(
     log: LogWriter, settings: LandingSettings, land: Land
 ) -> None:
@@ -208,6 +210,7 @@ def test_a_log_of_another_epoch_needs_a_new_checkpoint_and_then_adds_to_the_tabl
     assert landed(settings.table) == [0, 0, 1, 1, 2, 2, 3, 3, *range(4, 10)]
 
 
+@pytest.mark.torture("one more log of another epoch")
 def test_a_job_that_accepts_losses_does_not_mix_a_new_log_with_the_one_it_began_with(
     log: LogWriter, service: ServiceProcess, settings: LandingSettings, land: Land, tmp_path: Path
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_log_of_another_epoch_ends_the_query_with_a_clear_sentence(
     assert sink.offsets == list(range(10))
 
 
+@pytest.mark.torture("runs the query four times")
 def test_topics_changed_under_a_checkpoint_leave_nothing_out_silently(
     log: LogWriter, stream: Callable[..., DataStreamWriter]
 ) -> None:
@@ -169,6 +170,7 @@ def test_a_service_that_stays_away_ends_the_query_with_a_clear_sentence(
         run_available(stream(Collected(), connectTimeoutSeconds="0.5"))
 
 
+@pytest.mark.torture("test_landing loses messages to retention, too")
 def test_rows_lost_to_retention_end_the_query_unless_the_user_accepts_it(
     log: LogWriter, service: ServiceProcess, stream: Callable[..., DataStreamWriter]
 ) -> None:
