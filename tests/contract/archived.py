@@ -11,6 +11,9 @@ import pyarrow as pa
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
 from penstock.engine.message import Message
+from penstock.store.archive import decode_piece
+from penstock.store.archiving import read_archives
+from penstock.store.database import ARCHIVE_FAMILY
 from penstock.store.rocks import RocksStore
 from penstock.store.secondary import LogFollower
 from penstock.store.selection import TopicSelector
@@ -66,6 +69,24 @@ class Writer:
     def leave(self, offset: int) -> int:
         """Let the log begin at `offset` or before; where it begins then."""
         return self.store.retain(FOREVER, 0, offset)
+
+
+def check_archives(store: RocksStore) -> None:
+    """Assert the invariants of `store.archive`: in a broker that would mean to read all of it."""
+    database = store._database
+    for archive in read_archives(database):
+        position, messages, size_bytes = archive.begin, 0, 0
+        for key, head in database.items(ARCHIVE_FAMILY, archive.key[-8:]):
+            value = database.whole(ARCHIVE_FAMILY, key, head)
+            piece = decode_piece(key, value)
+            assert piece.base == position < piece.end, "each piece begins where the one before ends"
+            position = piece.end
+            messages += piece.batch.num_rows
+            size_bytes += len(value)
+        assert position == archive.covered <= archive.end
+        assert (archive.messages, archive.size_bytes) == (messages, size_bytes)
+        if archive.is_open:
+            assert archive.end == store.log_extent().earliest, "it ends where the log begins"
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from tests.contract.archived import (
     SECOND_US,
     START_US,
     Writer,
+    check_archives,
     offsets,
     publish_mixed,
     writing,
@@ -34,6 +35,8 @@ from tests.support.budget import budget
 def writer(tmp_path: Path) -> Iterator[Writer]:
     with writing(tmp_path / "data") as made:
         yield made
+        if not made._is_closed:
+            check_archives(made.store)
 
 
 def test_a_stream_goes_on_where_the_log_has_let_go(writer: Writer) -> None:
@@ -286,6 +289,7 @@ def test_nothing_of_a_stream_is_missing_whatever_happens(
                 follower = LogFollower(image)
             if step == "look":
                 follower.extent(ALARMS)
+            check_archives(writer.store)
         follower._caught_up_at = 0.0  # as if a second had passed
         for reader in (follower, LogFollower(writer.data_dir)):
             extent = reader.extent(ALARMS)
