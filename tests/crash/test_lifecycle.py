@@ -3,6 +3,7 @@
 import signal
 import socket
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from penstock.protocol.kinds import V5, V311
 from tests.support.broker import SERVE, Broker, environment
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients, running_broker
+
+another = partial(pytest.param, marks=pytest.mark.torture("one more process with one more mistake"))
 
 
 def start_stream(broker: Broker) -> None:
@@ -118,7 +121,7 @@ def test_a_store_in_use(own_broker: Broker) -> None:
     assert "in use" in refused(*options)
 
 
-@pytest.mark.parametrize("bind", ["0.0.0.0:0", "[::]:0", "192.0.2.1:1883"])
+@pytest.mark.parametrize("bind", ["0.0.0.0:0", another("[::]:0"), another("192.0.2.1:1883")])
 def test_an_open_address_without_allow_anonymous(tmp_path: Path, bind: str) -> None:
     said = refused("--bind", bind, "--data-dir", str(tmp_path / "data"))
     assert "--allow-anonymous" in said
@@ -140,10 +143,10 @@ def test_an_open_address_with_allow_anonymous(tmp_path: Path, clients: Clients) 
     ("options", "named"),
     [
         (["--persistence", "paper"], "persistence"),
-        (["--bind", "localhost"], "bind"),
-        (["--bind", "127.0.0.1:99999"], "bind"),
+        another(["--bind", "localhost"], "bind"),
+        another(["--bind", "127.0.0.1:99999"], "bind"),
         (["--config", "/nonexistent/penstock.toml"], "/nonexistent/penstock.toml"),
-        (["--log-level", "loud"], "level"),
+        another(["--log-level", "loud"], "level"),
     ],
 )
 def test_a_bad_setting_on_the_command_line(options: list[str], named: str) -> None:

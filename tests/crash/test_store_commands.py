@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import pytest
 from tests.support.broker import Broker, environment
 from tests.support.deadline import DEADLINE_S
 from tests.support.fixtures import Clients, running_broker
+
+another = partial(pytest.param, marks=pytest.mark.torture("one more command that answers the same"))
 
 
 def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -118,7 +121,9 @@ def test_without_a_broker(tmp_path: Path, clients: Clients) -> None:
         broker.start()
 
 
-@pytest.mark.parametrize("command", ["check", "inspect", "compact", "repair", "backup"])
+@pytest.mark.parametrize(
+    "command", ["check", "backup", *map(another, ("inspect", "compact", "repair"))]
+)
 def test_where_there_is_no_store(tmp_path: Path, command: str) -> None:
     arguments = [str(tmp_path / "b")] if command == "backup" else []
     answer = penstock("store", command, *arguments, "--data-dir", str(tmp_path / "none"))
@@ -144,21 +149,18 @@ def test_only_its_own_user_may_ask_a_broker(own_broker: Broker) -> None:
     assert stat.S_IMODE(mode) == 0o600
 
 
-@pytest.mark.parametrize(
-    ("request_line", "says"),
-    [
+def test_a_request_that_cannot_be_met_is_answered_with_a_sentence(
+    own_broker: Broker, clients: Clients
+) -> None:
+    for request_line, says in [
         (b"hello\n", "does not understand"),
         (b"{}\n", "does not understand"),
         (b'{"do": "backup", "destination": "relative"}\n', "is not absolute"),
         (b'{"do": "backup", "destination": "/proc/none/b"}\n', "failed"),
         (b'{"do": "backup", "destination": "/x", "more": 1}\n', "does not understand"),
-    ],
-)
-def test_a_request_that_cannot_be_met_is_answered_with_a_sentence(
-    own_broker: Broker, clients: Clients, request_line: bytes, says: str
-) -> None:
-    assert says in str(asked(own_broker, request_line)["error"])
-    clients.join(own_broker, "p").publish("t", b"x", 1)
+    ]:
+        assert says in str(asked(own_broker, request_line)["error"]), request_line
+        clients.join(own_broker, "p").publish("t", b"x", 1)
 
 
 def test_a_socket_left_by_a_killed_broker_is_replaced(own_broker: Broker, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ def test_what_comes_in_is_not_lost_by_a_kill_nor_repeated(
 
 
 @pytest.mark.bridge(port="closed")
+@pytest.mark.torture("test_bridge_outages has the same with a link that is cut")
 def test_what_is_published_while_the_remote_is_away_waits_and_keeps_its_order(
     line: Line, start: Start
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_session_that_the_remote_lost_begins_anew_without_loss(line: Line, sta
     assert line.local.log().count("begins a new session") >= 2
 
 
+@pytest.mark.torture("starts a broker three times")
 def test_a_session_that_only_the_remote_has_is_replaced(
     start: Start, shared_broker: Broker, name: str
 ) -> None:

@@ -287,6 +287,7 @@ def test_a_broken_file_changes_nothing(
     assert log_in(clients, changing, "alice")[1].reason_code == 0
 
 
+@pytest.mark.torture("checks passwords for seconds")
 def test_a_password_being_checked_while_the_file_changes(
     guarded: Guarded, changing: Broker, clients: Clients
 ) -> None:

@@ -92,6 +92,7 @@ def test_removed_sessions_are_gone_after_a_restart_too(
     assert set(names(objects(own_broker, "sessions", "list"))) == {"away-2", "here"}
 
 
+@pytest.mark.torture("sessions are removed by a pattern above")
 def test_one_session_is_removed_by_its_name(own_broker: Broker, clients: Clients) -> None:
     clients.join(own_broker, "a*", expiry_s=1000).drop()
     clients.join(own_broker, "ab", expiry_s=1000)
@@ -118,6 +119,7 @@ def test_where_no_broker_answers_it_says_why(own_broker: Broker, tmp_path: Path)
     assert said(own_broker.data_dir).endswith("Connection refused; is it running?")
 
 
+@pytest.mark.torture("one more broker")
 def test_a_request_that_is_no_text_is_a_mistake(own_broker: Broker) -> None:
     """Arguments are bytes, and a shell passes on any."""
     result = operate(own_broker, "clients", "list", "--client", "\udcff*")
@@ -180,6 +182,7 @@ def test_a_broker_that_is_emptied_sends_clients_elsewhere(
     clients.join(own_broker, "again")
 
 
+@pytest.mark.torture("one more broker; test_admin_actions checks the name")
 def test_the_other_server_has_a_name_that_can_be_told(own_broker: Broker, clients: Clients) -> None:
     """One that is no string of MQTT would end every tick of the broker with an error."""
     here = clients.join(own_broker, "here")

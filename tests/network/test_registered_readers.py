@@ -120,6 +120,7 @@ def test_a_lease_holds_the_log_across_a_crash_until_it_is_moved_ends_or_is_relea
     wait_for("the rest to go when it was released", lambda: earliest(stream) > begin)
 
 
+@pytest.mark.torture("starts a broker five times")
 def test_a_damaged_readers_json_refuses_a_start_until_somebody_decides(
     broker: Broker, stream: StreamClient, clients: Clients
 ) -> None:

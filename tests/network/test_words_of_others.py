@@ -28,6 +28,7 @@ LINE_CHARACTERS_MAX: Final = 128 * 6 * 3 + 1024  # three names, all of it escape
 SHOWN: Final = "[bold]\\u202eb"
 
 
+@pytest.mark.torture("starts twenty commands; test_operating has one")
 def test_what_clients_call_themselves_does_nothing_on_a_terminal(
     own_broker: Broker, clients: Clients
 ) -> None:
