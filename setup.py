@@ -117,6 +117,11 @@ def extensions() -> list[Extension]:
 class BuildOrFallBack(build_ext):
     """Where the C compiler fails, the interpreted modules are still the whole package."""
 
+    def finalize_options(self) -> None:
+        """Compile the small files, one for each module, beside the large one with all code."""
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
     def run(self) -> None:
         """Compile, or give up with a notice and leave no half of it behind."""
         try:

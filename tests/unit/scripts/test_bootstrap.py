@@ -1,10 +1,12 @@
 """The set-up on machines where something is missing: one sentence, and no half-made .venv."""
 
+import ast
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,64 @@ def test_a_step_is_done_only_for_what_it_was_made_from(
     bootstrap.done("package", "sources of today")
     assert bootstrap.is_done("package", "sources of today")
     assert not bootstrap.is_done("package", "sources of tomorrow")
+
+
+def test_a_subset_of_a_lock_file_is_pinned_as_it_was() -> None:
+    locked = (
+        "# made by\na==1 \\\n    --hash=sha256:1\nab==2 \\\n    --hash=sha256:2\n    # via a\n"
+        "b==3 \\\n    --hash=sha256:3 \\\n    --hash=sha256:4\n"
+    )
+    expected = (
+        "a==1 \\\n    --hash=sha256:1\nb==3 \\\n    --hash=sha256:3 \\\n    --hash=sha256:4\n"
+    )
+    assert bootstrap.pins_of({"a", "b"}, locked) == expected
+
+
+def test_what_compiled_modules_lead_to_is_there_when_they_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the types of a package mypyc would make other C of what uses them."""
+    monkeypatch.chdir(ROOT)
+    needed = packages_reached(compiled_modules())
+    assert "msgspec" in needed
+    assert {name.replace("_", "-") for name in needed} <= bootstrap.COMPILER
+    locked = (ROOT / "requirements" / "locked.txt").read_text(encoding="utf-8")
+    assert all(f"\n{name}==" in locked for name in bootstrap.COMPILER)
+
+
+def compiled_modules() -> set[Path]:
+    """The files that setup.py names."""
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8").partition("\nsetup(ext_modules")[0]
+    names: dict[str, Any] = {"__name__": "setup"}
+    exec(compile(setup, "setup.py", "exec"), names)
+    return {ROOT / path for path in names["modules"]()}
+
+
+def packages_reached(modules: set[Path]) -> set[str]:
+    """The packages beside Penstock and Python that modules import, or what they import does."""
+    found: set[str] = set()
+    seen: set[Path] = set()
+    waiting = list(modules)
+    while waiting:
+        path = waiting.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                module = node.module or ""
+                names = [module, *(f"{module}.{alias.name}" for alias in node.names)]
+            else:
+                continue
+            found.update(name.partition(".")[0] for name in names)
+            for name in names:
+                place = ROOT / "src" / name.replace(".", "/")
+                waiting += [
+                    one for one in (place.with_suffix(".py"), place / "__init__.py") if one.exists()
+                ]
+    return found - sys.stdlib_module_names - {"penstock"}
 
 
 def test_the_build_directory_follows_the_source_tree(
