@@ -369,6 +369,7 @@ class LoginQueue(Generic[T]):
 
     def _leave(self, attempt: Attempt[T]) -> None:
         self.waiting -= 1
+        assert self.waiting >= 0, "an attempt left twice"
         places = self._places[attempt.lane] - 1
         if places > 0:
             self._places[attempt.lane] = places

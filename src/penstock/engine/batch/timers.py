@@ -38,6 +38,7 @@ class Timers:
 
     def wake_at(self, user: Timed, due_us: int) -> None:
         """Wake ``user`` at ``due_us``, or earlier if it has an earlier timer."""
+        assert due_us > 0, "0 says that there is no timer"
         if 0 < user.due_us <= due_us:
             return
         if user.due_us == 0:

@@ -64,6 +64,7 @@ class PartialPacketBudget:
         held = self._held.pop(user, None)
         if held is not None:
             self.size_bytes -= held[0]
+            assert self.size_bytes >= 0, "given back what was never taken"
         elif user in self._line:
             del self._line[user]
         else:

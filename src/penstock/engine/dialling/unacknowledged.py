@@ -136,6 +136,7 @@ class UnacknowledgedMessages:
         del self._open[arrival.publish.packet_id]
 
     def _join(self, arrival: ReceivedMessage) -> None:
+        assert arrival.connection != self.connection, "a message stands in the line once"
         arrival.connection = self.connection
         self._line.append(arrival)
 

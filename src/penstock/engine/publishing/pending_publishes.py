@@ -143,6 +143,7 @@ class PendingPublishes:
         self.count -= 1
         size_bytes = _size_bytes(packet)
         self.size_bytes -= size_bytes
+        assert min(self.count, self.size_bytes) >= 0, "a message left twice"
         if self._account is not None:
             self._account.count_blocked(-size_bytes)
         by_id = self._by_id

@@ -164,8 +164,11 @@ class Producers:
         """Record a ``NEXT`` message, which is published in the open batch, as the latest."""
         key = _key(username, message.name)
         record = ProducerRecord(key, message.sequence, now.steady_us)
-        if self._latest.pop(key, None) is None:
+        before = self._latest.pop(key, None)
+        if before is None:
             self._count_of(key, 1)
+        else:
+            assert before.sequence <= message.sequence, "the numbers of a producer never fall"
         self._latest[key] = record
         self._effects.batch.put_producer(key, record)
 

@@ -43,6 +43,7 @@ class PackedTail:
             self._between.append((runs[-1].end, delivery))
             return False
         if not runs or not runs[-1].put(delivery):
+            assert not runs or delivery.sequence >= runs[-1].end, "sequences ascend in a lane"
             run = PackedRun(delivery.sequence)
             run.put(delivery)
             runs.append(run)

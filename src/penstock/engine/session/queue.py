@@ -371,6 +371,7 @@ class MessageQueue:
         """Count ``delivery`` out, which left ``lane``."""
         self.size_bytes -= delivery.size_bytes
         self._count -= 1
+        assert min(self._count, self.size_bytes) >= 0, "a delivery left twice"
         if delivery.qos == 0:
             self._qos0_count -= 1
         if self._ranks:

@@ -211,6 +211,7 @@ class RetainedWalk:
 
     def step(self) -> Message | None:
         """Visit one node, which there must be; return its message if it has one that matches."""
+        assert self._ahead, "the walk is at its end"
         node, depth, siblings = self._ahead.pop()
         if siblings:
             if node.next is not None:

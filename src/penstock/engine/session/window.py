@@ -162,6 +162,7 @@ class InFlightWindow:
         packet_id = packet_id_of(delivery.sequence)
         if packet_id == 0 or not self._is_unused(packet_id):
             packet_id = self._unused_packet_id()
+            assert packet_id > 0, "the window has room, so an identifier is free"
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
         delivery.in_flight(packet_id, state, True)
         self._entries[packet_id] = delivery

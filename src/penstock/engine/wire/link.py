@@ -390,6 +390,10 @@ class Link:
         self.unreleased_acks -= acks
         self.unreleased_qos0 -= qos0
         self.unreleased_publishes -= publishes
+        assert min(self.releasing, self.unreleased_acks, self.unreleased_qos0) >= 0, (
+            "released twice"
+        )
+        assert self.unreleased_publishes >= 0, "released twice"
         behind = self.behind
         if behind is not None and behind.count > 0 and self.unreleased_qos0 == 0:
             if self.ready.count == 0:
@@ -455,6 +459,7 @@ class Link:
     def _handed_over(self, size_bytes: int) -> None:
         self.pending_bytes -= size_bytes
         self._turn.unsent_bytes -= size_bytes
+        assert self.pending_bytes >= 0, "handed over what was never written"
         if self.congested:
             self.unwritten_bytes += size_bytes
         if self._wanted:
