@@ -56,7 +56,7 @@ class Group(Engine):
             started_s = time.process_time()
             for _ in range(min(100, messages - first)):
                 message = Message(topic, b"x" * 64, 1, False, "p", _NOW.wall_us)
-                if not router.rejecting or not router.refuses(message, session):
+                if not router.rejecting or router.refused_by(message, session) is None:
                     router.publish(message, None, _NOW)
             used_s += time.process_time() - started_s
             self.turn()

@@ -18,13 +18,13 @@ from typing import Final, final
 import pytest
 
 from penstock.engine.access.access import Authorize, Permissions
-from penstock.engine.batch.blocked_publishers import RoomLine
+from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.commit import Commit
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting import drop_counts as drops
-from penstock.engine.routing.shared_group import GroupLine
-from penstock.engine.session.session import SessionLine
+from penstock.engine.routing.group_queue import GroupQueue
+from penstock.engine.session.session import Session
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.model.pressed import Pressed, Sent
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
@@ -90,7 +90,7 @@ class Crowd:
         self.limits.waiting_bytes_max = memory.choice((0, 0, 0, 1000, 2500, 6000))
         self.limits.share_max = memory.choice((0.5, 1.0))
         self.bench = Bench(self.limits)
-        self.bench.server.effects.told_lines.work_max = (1, 40, 4_000)[seed % 3]
+        self.bench.server.effects.blocked_publishers.work_max = (1, 40, 4_000)[seed % 3]
         self.revoked: set[str] = set()
         self.sealed: Commit | None = None
         self.clients: list[Pressed] = []
@@ -125,6 +125,7 @@ class Crowd:
             self.step()
             self.check_bounds()
             self.check_who_waits()
+            self.check_lines()
             check_waiting(self.bench.server)
         self.come_to_rest()
         self.check_promises()
@@ -202,9 +203,9 @@ class Crowd:
     def crash(self) -> None:
         """The broker starts again on what was committed."""
         self.sealed = None
-        work_max = self.bench.server.effects.told_lines.work_max
+        work_max = self.bench.server.effects.blocked_publishers.work_max
         self.bench.restart()
-        self.bench.server.effects.told_lines.work_max = work_max
+        self.bench.server.effects.blocked_publishers.work_max = work_max
         for client in self.clients:
             client.gone()
 
@@ -289,20 +290,20 @@ class Crowd:
             connection = client.line and client.line.connection
             if connection is None or connection.link.user is None:
                 continue
-            waits = connection._publishing._waiting()
-            lines = waits.lines
+            waits = connection._publishing
+            blocker = waits.blocker
             effects = self.bench.server.effects
-            if any(line in effects.told_lines._in_tick for line in lines):
+            blocked = effects.blocked_publishers
+            if blocker in blocked._in_tick:
                 continue  # memory comes back unheard
-            if lines and effects.store_line not in lines:
-                message, publisher = waits._message, waits._session
+            if blocker is not None and blocker is not blocked.store:
+                message, publisher = waits._refused, waits._publisher
                 assert message is not None
                 assert publisher is not None
-                refused = self.bench.server.router.refuses(message, publisher)
-                assert refused, f"{client.client_id} could go on"
-                assert len(lines) == 1
-                assert self.is_blocked(lines[0], message), f"{client.client_id} waits elsewhere"
-            elif connection.held_back_count > 0 and not lines:
+                refused = self.bench.server.router.refused_by(message, publisher)
+                assert refused is not None, f"{client.client_id} could go on"
+                assert self.is_blocked(blocker, message), f"{client.client_id} waits elsewhere"
+            elif connection.held_back_count > 0 and blocker is None:
                 session = self.bench.server.registry.sessions[client.client_id]
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
@@ -311,13 +312,28 @@ class Crowd:
                     f"{client.client_id} is forgotten"
                 )
 
-    def is_blocked(self, line: RoomLine, message: Message) -> bool:
-        """Whether ``message`` is refused by whom this is the line of, whatever others say."""
-        size_bytes = message.size_bytes()
-        if isinstance(line, SessionLine):
-            return line._session.refuses(size_bytes, 0)
-        assert isinstance(line, GroupLine)
-        return line._group.refuses(message)
+    def is_blocked(self, blocker: Blocker, message: Message) -> bool:
+        """Whether ``message`` is refused by ``blocker``, whatever others say."""
+        if isinstance(blocker, Session):
+            return blocker.refuses(message.size_bytes())
+        assert isinstance(blocker, GroupQueue)
+        return self.bench.server.router.sharing.groups[blocker.client_id].refuses(message)
+
+    def check_lines(self) -> None:
+        """Every client that waits stands in one line, by its place, and is counted once."""
+        blocked = self.bench.server.effects.blocked_publishers
+        handlers = [
+            client.line.connection._publishing for client in self.clients if client.line is not None
+        ]
+        waiting = {handler for handler in handlers if handler.blocker is not None}
+        lines = list(blocked._lines.values())
+        assert blocked.count == len(waiting) == sum(len(line.publishers) for line in lines)
+        for line in lines:
+            assert waiting.issuperset(line.publishers)
+            assert all(one.blocker is line.blocker for one in line.publishers)
+            places = [one.place for one in line.publishers]
+            assert places == sorted(set(places)) != []
+            assert line.smallest_bytes <= min(one.size_bytes for one in line.publishers)
 
     def check_promises(self) -> None:
         """What was acknowledged arrived, in order, QoS 2 once; what was refused did not."""

@@ -285,7 +285,8 @@ class Bridge(ClientCallbacks):
         if message.qos > 0:
             if server.effects.store.fails:
                 return False
-            if server.router.rejecting and server.router.refuses(message, self._session):
+            router = server.router
+            if router.rejecting and router.refused_by(message, self._session) is not None:
                 return False
         server.router.publish(message, self._session, now)
         connection.settle(arrival, reasons.SUCCESS, now)

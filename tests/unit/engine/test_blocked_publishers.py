@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from penstock.engine.access.access import Permissions
-from penstock.engine.batch.blocked_publishers import RoomLine, Waiting
+from penstock.engine.batch.blocked_publishers import BlockedPublishers
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.session import Session
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
+    Pingreq,
     Puback,
     Publish,
     Pubrec,
@@ -39,6 +41,17 @@ class NoPermissions(Permissions):
         return False
 
 
+class Without(Permissions):
+    """Everything but one topic may be received."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def may_receive(self, topic: str) -> bool:
+        """Unless it is that one."""
+        return topic != self.topic
+
+
 def away(bench: Bench, topic_filter: str = "t") -> None:
     """A client that is away, its queue full."""
     bench.subscriber("s", topic_filter, 1).cut()
@@ -59,10 +72,17 @@ def went_on(lines: list[Line]) -> int:
     return sum(line.connection.held_back_count == 0 for line in lines)
 
 
-def line_of(bench: Bench, client_id: str = "s") -> RoomLine:
-    line = bench.server.registry.sessions[client_id].room_line
-    assert line is not None
-    return line
+def blocked_of(bench: Bench) -> BlockedPublishers:
+    return bench.server.effects.blocked_publishers
+
+
+def session_of(bench: Bench, client_id: str = "s") -> Session:
+    return bench.server.registry.sessions[client_id]
+
+
+def blocked_by(bench: Bench, client_id: str = "s") -> int:
+    """How many publishers the queue of this client blocks."""
+    return blocked_of(bench).waiting_for(session_of(bench, client_id))
 
 
 def take(bench: Bench, line: Line) -> None:
@@ -96,13 +116,12 @@ def test_one_place_lets_one_go_on_and_asks_no_other() -> None:
     back = bench.join("s", durable=True)
     bench.commit()
     assert went_on(publishers) == 1  # from the queue to the window
-    line = line_of(bench)
-    before = line.looked_at
+    before = blocked_of(bench).asked
     for number in range(1, 51):
         take(bench, back)
         assert went_on(publishers) == 1 + number
-    assert line.looked_at - before == 50
-    assert line.length == MANY - 51
+    assert blocked_of(bench).asked - before == 50
+    assert blocked_by(bench) == MANY - 51
     assert [one.connection.held_back_count for one in publishers] == [0] * 51 + [1] * 49
 
 
@@ -111,18 +130,17 @@ def test_one_place_in_a_group_lets_one_go_on() -> None:
     away(bench, SHARED)
     publishers = waiting(bench)
     queue = bench.server.router.sharing.groups[SHARED].queue
-    room_line = queue.room_line
-    assert room_line is not None
-    assert room_line.length == MANY
+    blocked = blocked_of(bench)
+    assert blocked.waiting_for(queue) == MANY
     member = bench.join("m", durable=True)
     member.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
     assert went_on(publishers) == 2  # it takes what was there, and adds a place
-    before = room_line.looked_at
+    before = blocked.asked
     for number in range(1, 21):
         take(bench, member)
         assert went_on(publishers) == 2 + number
-    assert room_line.looked_at - before <= 40
+    assert blocked.asked - before <= 40
 
 
 def test_who_has_no_room_for_much_lets_those_with_little_go_on() -> None:
@@ -139,7 +157,7 @@ def test_who_has_no_room_for_much_lets_those_with_little_go_on() -> None:
     bench.commit()
     take(bench, line)
     assert (went_on([much]), went_on([little])) == (0, 1)
-    assert line_of(bench).length == 1
+    assert blocked_by(bench) == 1
     take(bench, line)
     take(bench, line)
     assert (went_on([much]), went_on([little])) == (1, 1)
@@ -151,22 +169,61 @@ def test_who_is_refused_elsewhere_now_waits_there() -> None:
         bench.subscriber(name, "t", 1).cut()
     bench.publish("t", b"early")
     publishers = waiting(bench, 3)
-    assert publishers[0].connection._publishing._waiting().looked_at == 0  # it was not asked again
-    first, second = [bench.server.registry.sessions[name] for name in ("s", "z")]
-    if first.room_line is None:
-        first, second = second, first
-    line = line_of(bench, first.client_id)
-    assert line.length == 3
-    bench.join(first.client_id, durable=True)
+    assert blocked_of(bench).asked == 0
+    first, second = ("s", "z") if blocked_by(bench, "s") else ("z", "s")
+    assert (blocked_by(bench, first), blocked_by(bench, second)) == (3, 0)
+    before = blocked_of(bench).work
+    bench.join(first, durable=True)
     bench.commit()
-    assert line.length == 0
-    assert line_of(bench, second.client_id).length == 3
-    assert publishers[0].connection._publishing._waiting().looked_at == 2  # behind the other
+    assert (blocked_by(bench, first), blocked_by(bench, second)) == (0, 3)
+    assert 3 <= blocked_of(bench).asked <= 6  # when it came, and when it took what waited
+    assert blocked_of(bench).work - before >= 3 * 2  # each looked at both
     assert went_on(publishers) == 0
-    bench.join(second.client_id, durable=True)
+    bench.join(second, durable=True)
     bench.commit()
     assert went_on(publishers) == 1
-    assert line_of(bench, second.client_id).length + line.length == 2
+    assert blocked_by(bench, first) + blocked_by(bench, second) == 2
+
+
+def test_who_is_refused_elsewhere_now_keeps_its_place() -> None:
+    """It goes on before those who came there after it was blocked."""
+    bench = Bench(FULL, streams=())
+    for topic_filter in ("one/#", "+/two"):
+        bench.subscriber(topic_filter, topic_filter, 1).cut()
+    bench.publish("one/x", b"early")
+    first, later = bench.join("first", 4), bench.join("later", 4)
+    first.send(Publish("one/two", b"x", 1, packet_id=1))
+    assert blocked_by(bench, "one/#") == 1
+    bench.publish("x/two", b"early")
+    later.send(Publish("x/two", b"x", 1, packet_id=1))
+    assert blocked_by(bench, "+/two") == 1
+    back = bench.join("one/#", durable=True)
+    bench.commit()
+    assert (blocked_by(bench, "one/#"), blocked_by(bench, "+/two")) == (0, 2)
+    assert first.connection._publishing.place < later.connection._publishing.place
+    assert (went_on([first]), went_on([later])) == (0, 0)
+    bench.join("+/two", durable=True)
+    bench.commit()
+    assert (went_on([first]), went_on([later])) == (1, 0)
+    assert len(publishes(back.read())) == 1
+
+
+def test_who_went_on_and_is_blocked_again_stands_behind_the_others() -> None:
+    """Else one publisher with much to say would have all the places."""
+    bench = Bench(FULL, streams=())
+    away(bench)
+    greedy, other = bench.join("greedy", 4), bench.join("other", 4)
+    greedy.send(*[Publish("t", b"g%d" % number, 1, packet_id=number) for number in (1, 2, 3)])
+    other.send(Publish("t", b"o", 1, packet_id=1))
+    back = bench.join("s", durable=True)
+    received: list[bytes] = []
+    bench.commit()
+    while found := publishes(back.read()):
+        for one in found:
+            received.append(one.payload)
+            back.send(Puback(one.packet_id))
+        bench.commit()
+    assert received == [b"early", b"g1", b"o", b"g2", b"g3"]
 
 
 def test_who_leaves_waits_nowhere() -> None:
@@ -180,10 +237,11 @@ def test_who_leaves_waits_nowhere() -> None:
     other = bench.line(4)
     other.send(Connect("other", 4))
     other.send(Publish("free", b"x", 1, packet_id=1))
-    assert bench.server.effects.store_line.length == 1
+    blocked = blocked_of(bench)
+    assert (blocked.waiting_for(blocked.store), blocked.count) == (1, 1)
     other.cut()
-    assert bench.server.effects.store_line.length == 0
-    assert line_of(bench).length == 0
+    assert (blocked.waiting_for(blocked.store), blocked.count) == (0, 0)
+    assert blocked._lines == {}
 
 
 def test_who_is_no_subscriber_any_more_is_in_nobodys_way() -> None:
@@ -221,7 +279,7 @@ def test_who_may_not_publish_any_more_does_not_wait() -> None:
     line.session.identify(None, NoPermissions())
     bench.commit()
     assert line.read() == [Puback(1)]
-    assert line_of(bench).length == 0
+    assert blocked_of(bench).count == 0
 
 
 def test_who_may_receive_again_is_told_without_a_tick() -> None:
@@ -265,43 +323,60 @@ def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     bench.server.effects.store.cannot_write("full")
     for line in publishers:
         line.send(Publish("t", b"x", 1, packet_id=1))
-    assert bench.server.effects.store_line.length == 3
+    blocked = blocked_of(bench)
+    assert blocked.waiting_for(blocked.store) == 3
     bench.server.effects.store_works()
     bench.commit()
     assert went_on(publishers) == 3
-    assert bench.server.effects.store_line.length == 0
+    assert blocked.count == 0
+
+
+def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_place() -> None:
+    bench = Bench(FULL, streams=())
+    away(bench)
+    first, second = waiting(bench, 2)
+    effects = bench.server.effects
+    blocked = effects.blocked_publishers
+    effects.store.cannot_write("full")
+    blocked.wake(session_of(bench), True)
+    bench.turns()
+    assert blocked.waiting_for(blocked.store) == 2
+    effects.store_works()
+    bench.turns()
+    assert blocked_by(bench) == 2
+    bench.join("s", durable=True)
+    bench.commit()
+    assert (went_on([first]), went_on([second])) == (1, 0)
 
 
 def test_a_turn_asks_a_portion_of_those_who_wait() -> None:
     bench = Bench(FULL, streams=())
     away(bench)
     publishers = waiting(bench, 60)
-    line = line_of(bench)
-    bench.server.effects.told_lines.work_max = 100
-    line.tell_all()
+    blocked = blocked_of(bench)
+    blocked.work_max = 100
+    blocked.wake(session_of(bench), True)
     portions = []
-    before = line.looked_at
+    before = blocked.asked
     while bench.server.resume(bench.now):
-        portions.append(line.looked_at - before)
-        before = line.looked_at
+        portions.append(blocked.asked - before)
+        before = blocked.asked
     assert sum(portions) == len(publishers)
     assert 1 < max(portions) <= 10
 
 
-def test_who_stands_at_the_end_is_asked_however_often_the_line_is_told() -> None:
+def test_who_stands_at_the_end_is_asked_however_often_the_line_is_woken() -> None:
     """A turn asks one at least, and goes on where the last one stopped."""
     bench = Bench(FULL, streams=())
     away(bench)
     publishers = waiting(bench, 20)
-    told = bench.server.effects.told_lines
-    told.work_max = 1
-    line = line_of(bench)
-    for _ in publishers:
-        line.tell_all()
+    blocked = blocked_of(bench)
+    blocked.work_max = 1
+    for turn in range(1, len(publishers) + 1):
+        blocked.wake(session_of(bench), True)
         bench.server.resume(bench.now)
-    last = publishers[-1].connection._publishing._waiting()
-    assert line.looked_at == len(publishers)
-    assert last.refused_at == told.times
+        assert blocked.asked == turn
+    assert blocked._lines[session_of(bench)].round_over
 
 
 def test_no_room_for_the_smallest_asks_nobody() -> None:
@@ -316,48 +391,115 @@ def test_no_room_for_the_smallest_asks_nobody() -> None:
     for number in range(150):
         other.send(Publish("t", b"x", 1, packet_id=1 + number))
     publishers = waiting(bench, 50, 5000)
+    looked_at = []
     for _ in range(50):
+        before = blocked_of(bench).work
         take(bench, line)
-    assert line_of(bench).looked_at == 0
+        looked_at.append(blocked_of(bench).work - before)
+    assert blocked_of(bench).asked == 0
+    assert max(looked_at) <= 3  # not at those who wait, but at the smallest
     while went_on(publishers) == 0:
         take(bench, line)
     assert went_on(publishers) == 1
-    assert line_of(bench).looked_at == 1
+    assert blocked_of(bench).asked == 1
 
 
-def test_a_line_that_is_told_during_its_round_begins_another() -> None:
+def test_the_smallest_is_known_when_it_left() -> None:
+    """Of one that left, all that remains is one look at each of the others."""
+    limits = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=2000, mqueue_overflow=REJECT)
+    bench = Bench(limits, streams=())
+    bench.subscriber("s", "t", 1).cut()
+    bench.publish("t", b"x" * 1200)
+    waiting(bench, 50, 1500)
+    small = bench.join("small", 4)
+    small.send(Publish("t", b"x" * 800, 1, packet_id=1))
+    bench.commit()
+    blocked = blocked_of(bench)
+    line = blocked._lines[session_of(bench)]
+    small_bytes = line.smallest_bytes
+    small.cut()
+    session = session_of(bench)
+    assert line.smallest_bytes == small_bytes  # not yet
+    session._queue.max_bytes = small_bytes + session.queue_bytes
+    for most in (3 * len(line.publishers), 1):
+        before = blocked.work
+        blocked.wake(session)
+        bench.turns()
+        assert blocked.work - before <= most
+    assert line.smallest_bytes > small_bytes
+    assert blocked.asked == 0
+
+
+def test_a_line_that_is_woken_during_its_round_begins_another() -> None:
     bench = Bench(FULL, streams=())
     away(bench)
     publishers = waiting(bench, 3)
-    line = line_of(bench)
-    told = bench.server.effects.told_lines
-    told.work_max = 1  # one a turn
-    line.tell_all()
+    blocked = blocked_of(bench)
+    blocked.work_max = 1  # one a turn
+    blocked.wake(session_of(bench), True)
     bench.server.resume(bench.now)
-    assert line.looked_at == 1
-    line.tell_all()
+    assert blocked.asked == 1
+    blocked.wake(session_of(bench), True)
     bench.turns()
-    assert line.looked_at == 4  # the first again; the others were asked after it was told
-    assert line.rests
-    for publisher in publishers:
-        assert publisher.connection._publishing._waiting().refused_at == told.times
+    assert blocked.asked == 2 * len(publishers)
+    assert blocked._lines[session_of(bench)].rests
+
+
+def crossed(bench: Bench, count: int) -> list[Line]:
+    """As many publishers, each blocked by the queue of a client of its own that is away."""
+    publishers = []
+    for number in range(count):
+        bench.subscriber(f"s{number}", f"t{number}", 1).cut()
+        bench.publish(f"t{number}", b"early")
+        publisher = bench.join(f"p{number}", 4)
+        publisher.send(Publish(f"t{number}", b"x", 1, packet_id=1))
+        publishers.append(publisher)
+    bench.commit()
+    return publishers
 
 
 def test_a_portion_is_of_all_lines_together() -> None:
     bench = Bench(FULL, streams=())
+    crossed(bench, 8)
+    blocked = blocked_of(bench)
+    blocked.work_max = 1
     for number in range(8):
-        bench.subscriber(f"s{number}", f"t{number}", 1).cut()
-        bench.publish(f"t{number}", b"early")
-        bench.join(f"p{number}", 4).send(Publish(f"t{number}", b"x", 1, packet_id=1))
-    bench.commit()
-    lines = [line_of(bench, f"s{number}") for number in range(8)]
-    bench.server.effects.told_lines.work_max = 1
-    for line in lines:
-        line.tell_all()
+        blocked.wake(session_of(bench, f"s{number}"), True)
     for turn in range(1, 9):
         bench.server.resume(bench.now)
-        assert sum(line.looked_at for line in lines) == turn
+        assert blocked.asked == turn
     assert bench.server.resume(bench.now) == []
+
+
+def test_many_full_queues_keep_nobody_who_may_go_on() -> None:
+    """All queues are woken in every turn and stay full but one: its publisher has its turn."""
+    bench = Bench(FULL, streams=())
+    publishers = crossed(bench, 100)
+    blocked = blocked_of(bench)
+    blocked.work_max = 30
+    sessions = [session_of(bench, f"s{number}") for number in range(100)]
+    sessions[77]._queue.max_len = 2  # there is room
+    turns = 0
+    while went_on(publishers) == 0:
+        for session in sessions:
+            blocked.wake(session)
+        before = blocked.work
+        bench.server.resume(bench.now)
+        assert blocked.work - before <= 30 + 25  # the last that is asked and goes on
+        turns += 1
+    assert turns <= 1 + 100 // 30
+    assert went_on(publishers[77:78]) == 1
+    assert blocked.asked == 1
+
+
+def test_many_blocked_elsewhere_cost_a_place_nothing() -> None:
+    bench = Bench(FULL, streams=())
+    publishers = crossed(bench, 50)
+    before = blocked_of(bench).work
+    bench.join("s7", durable=True)
+    bench.commit()
+    assert went_on(publishers) == 1
+    assert blocked_of(bench).work - before < 50
 
 
 def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
@@ -366,17 +508,82 @@ def test_who_waits_with_another_message_now_is_asked_about_that() -> None:
     bench = Bench(limits, streams=())
     bench.subscriber("s", "t", 1).cut()
     bench.publish("t", b"x" * 500)
-    line = bench.server.registry.sessions["s"].line_for_room()
-    first, second = Waiting(), Waiting()
-    for one in (first, second):
-        one.size_bytes = 700
-        one.wait_in([line])
-    assert line.ask_some(100, [], bench.now) == 1  # it is full for both
-    second.size_bytes = 10
-    second.wait_in([line])
-    line.tell()
+    first, second = [line.connection._publishing for line in waiting(bench, 2, 700)]
+    blocked = blocked_of(bench)
+    session = session_of(bench)
+    blocked.wake(session)
     bench.turns()
-    assert (line.looked_at, line.length) == (1, 1)
-    assert first.lines == [line]
-    assert second.lines == []
-    assert line.ask_some(100, [], bench.now) == 1
+    assert blocked.asked == 0  # it is full for both
+    blocked.wait(second, session, 10)
+    blocked.wake(session)
+    bench.turns()
+    assert blocked.asked == 1
+    assert (first.place, second.place, blocked_by(bench)) == (1, 2, 2)
+
+
+def test_what_changed_during_a_round_is_looked_at_by_another() -> None:
+    """Also where the round ends early, because there is no more room."""
+    bench = Bench(FULL, streams=())
+    away(bench)
+    waiting(bench, 3)
+    blocked = blocked_of(bench)
+    session = session_of(bench)
+    blocked.work_max = 1  # one a turn
+    session._queue.max_len = 2  # there is room for one
+    blocked.wake(session)
+    bench.server.resume(bench.now)
+    assert (blocked.asked, blocked_by(bench)) == (1, 2)
+    blocked.wake(session, True)
+    bench.turns()
+    assert (blocked.asked, blocked_by(bench)) == (3, 2)
+
+
+def test_who_waits_with_a_smaller_message_during_a_round_is_not_forgotten() -> None:
+    limits = EngineLimits(max_mqueue_len=0, max_mqueue_bytes=2000, mqueue_overflow=REJECT)
+    bench = Bench(limits, streams=())
+    bench.subscriber("s", "t", 1).cut()
+    bench.publish("t", b"x" * 1500)
+    small, *others = [line.connection._publishing for line in waiting(bench, 3, 1000)]
+    blocked = blocked_of(bench)
+    session = session_of(bench)
+    blocked.work_max = 1
+    blocked.wake(session, True)
+    bench.server.resume(bench.now)
+    assert blocked.asked == 1
+    blocked.wait(small, session, 10)  # the round has passed it
+    bench.turns()
+    assert blocked.asked == 1 + len(others)
+    assert blocked._lines[session].smallest_bytes == 10
+
+
+def test_room_at_a_member_that_the_queue_has_nothing_for_lets_one_go_on() -> None:
+    """The queue of the group stays full of what the member may not receive."""
+    bench = Bench(FULL, streams=())
+    group = "$share/g/+"
+    bench.subscriber("away", group, 1).cut()
+    member = bench.subscriber("m", group, 1)
+    member.session.permissions = Without("secret")
+    for _ in range(2):
+        bench.publish("secret", b"x")
+    bench.publish("t", b"early")
+    publishers = waiting(bench, 3)
+    queue = bench.server.router.sharing.groups[group].queue
+    assert (queue.queue_length, blocked_of(bench).waiting_for(queue)) == (2, 3)
+    take(bench, member)
+    assert (queue.queue_length, went_on(publishers)) == (2, 1)
+    take(bench, member)
+    assert (queue.queue_length, went_on(publishers)) == (2, 2)
+
+
+def test_a_member_that_reads_again_lets_one_go_on_without_a_tick() -> None:
+    bench = Bench(FULL, streams=())
+    member = bench.subscriber("m", SHARED, 1)
+    link = member.connection.link
+    may_be_sent = link.pending_bytes_max
+    link.pending_bytes_max = 0
+    bench.publish("t", b"early")
+    (publisher,) = waiting(bench, 1)
+    link.pending_bytes_max = may_be_sent
+    member.send(Pingreq())
+    bench.commit()
+    assert went_on([publisher]) == 1

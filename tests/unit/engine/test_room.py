@@ -151,9 +151,8 @@ def test_publishers_that_wait_do_not_wake_each_other() -> None:
     bench.pass_s(0.25)
     bench.commit()
     assert bench.server.resume(bench.now) == []
-    line = bench.server.registry.sessions["s"].room_line
-    assert line is not None
-    assert line.length == 2
+    session = bench.server.registry.sessions["s"]
+    assert bench.server.effects.blocked_publishers.waiting_for(session) == 2
     back = bench.join("s", durable=True)
     received: list[bytes] = []
     while found := publishes(back.read()):

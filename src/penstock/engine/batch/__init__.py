@@ -12,5 +12,4 @@ Modules::
     timers               what is to be done later
     steady_clock         a clock that goes on across restarts and jumps of the wall clock
     blocked_publishers   publishers that wait for room, and who of them goes on
-    size_multiset        the sizes of what they wait with: which is the smallest
 """

@@ -1,23 +1,26 @@
-"""The lines of publishers that wait for room in one queue or group: when which of them may go on.
+"""Publishers that wait for room: what blocks each of them, and when it is asked again.
 
-::
+A publisher is *blocked* by one thing: the queue of a session or of a group, or the store while it
+cannot write. Each *blocker* has a line of the publishers that wait for it::
 
-      refused ─▶ joins ── a place was given up: told ─▶ next turn: is it full for all of them?
-                  ▲                                         │ no: the first that waits
-                  │                                         ▼
-                  │  refused elsewhere now: joins there ◀─ asks again ─ refused ─▶ stays, next
-                  │                                         │ not refused
-                  ╰──── behind the others ── refused ────◀ goes on, and then the next
+      refused ─▶ line of the blocker ── wake: it gave a place up ─▶ next turn: is it still full
+                   ▲          ▲                                          │        for this size?
+                   │          │                                          │ no
+                   │          ╰─ refused by the same ───────────── asks the router
+                   ╰── refused by another: its line, the same place ──╯  │ not refused
+                                                                         ▼
+                                                                     goes on
 
-A line is *told* when there may be room. One place lets one publisher go on, however many wait for
-it, and publishers in other lines are not checked.
+Those blocked first are asked first: a publisher has a *place*, a number, from when it is blocked
+until it goes on, and a line is in the order of the places. Room for one message lets one publisher
+go on, however many wait for it, and publishers in other lines are not asked.
 
-Where memory is lacking, nothing signals when others give it back: such a line is told in each tick.
+The publishers of a line are asked in *rounds*. A turn asks a portion of those whose blocker was
+woken, however many lines that are; the next turn goes on where it stopped. A wake during a round
+begins another round behind it, so that each has its turn.
 
-However many lines are told, and however many wait there, a turn checks a portion of them; the next
-turn goes on where it stopped. The publishers of a line are checked in *rounds*: when a line is told
-during a round, another round follows it, so that each has its turn. A publisher that was refused
-since any line was told last is still refused, whichever line it stands in, and is not checked.
+Where memory is lacking, nothing signals when others give it back: such a line is woken with each
+tick.
 """
 
 from __future__ import annotations
@@ -25,177 +28,52 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, final
 
-from penstock.engine.batch.size_multiset import WaitingSizes
+from penstock.engine.batch.timers import Timed
 from penstock.engine.clock import Now
-from penstock.engine.wire.link import Resumable, Turn
+from penstock.engine.wire.link import Link, Resumable, Turn
 
-ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members looked at for all publishers that wait
-_WORK_OF_ONE: Final = 10  # in the same unit: the further cost to check or resume a publisher
-
-
-class Waiting:
-    """A blocked publisher, in mostly one line."""
-
-    def __init__(self) -> None:
-        self.lines: list[RoomLine] = []  # a few
-        self.size_bytes = 0  # size of the message that waits
-        self.looked_at = 0  # sessions and members that the last ``is_refused`` looked at
-        self.refused_at = -1  # ``ToldLines.times`` when it was checked last
-
-    def wait_in(self, lines: list[RoomLine]) -> None:
-        """Wait in ``lines`` and leave all others; in a line where it waits already it keeps its
-        place."""
-        for line in self.lines:
-            if line not in lines:
-                line.leave(self)
-        for line in lines:
-            line.join(self)
-        self.lines = lines
-
-    def is_refused(self) -> bool:
-        """Return whether its message would still be refused; if so, it waits where that is."""
-        return False
-
-    def user(self) -> Resumable | None:
-        """Return what is to be resumed, or None if its connection is gone."""
-        return None
+ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members looked at for all blocked publishers
+_NO_SIZE: Final = 2**62
+_WORK_OF_ONE: Final = 10  # in the same unit: the further cost to ask or to resume a publisher
 
 
-class RoomLine:
-    """The blocked publishers of one queue or group, in the order in which they came.
+class Blocker(Timed):
+    """The port of what may have no room for a message: without more, of what always has."""
 
-    Args:
-        told: the list of lines that were told of room.
-    """
-
-    def __init__(self, told: ToldLines) -> None:
-        self.looked_at = 0  # publishers that were checked again, ever
-        self.stands = False  # it is in the list of lines that were told
-        self._told_lines = told
-        self._waiting: dict[Waiting, int] = {}  # to the size of its message
-        self._sizes = WaitingSizes()
-        self._told = False  # told of room since the round began
-        self._told_all = False
-        self._round: list[Waiting] = []
-        self._position = 0  # index of the next in the round
-        self._another_reason = False  # the round checks all: limits or permissions changed
-
-    @property
-    def length(self) -> int:
-        """Return how many wait."""
-        return len(self._waiting)
-
-    @property
-    def rests(self) -> bool:
-        """Return whether all were checked since the line was told."""
-        return not self._round and not self._told
-
-    def is_full(self, size_bytes: int) -> bool:
-        """Return whether no message of ``size_bytes`` or more would find room: then no publisher
-        is checked."""
+    def refuses(self, size_bytes: int) -> bool:
+        """Return whether no QoS 1 or 2 message of ``size_bytes`` or more can be taken now."""
         del size_bytes
         return False
 
-    def weight(self) -> int:
-        """Return how many sessions ``is_full`` looks at."""
-        return 1
+    def has_memory(self) -> bool:
+        """Return whether memory has a place for one more message."""
+        return True
 
-    def changed(self) -> None:
-        """Note that a publisher came or left. A subclass overrides it."""
+    def watch_links(self) -> None:
+        """Have a client resumed when it reads again, if it is one that could make room."""
 
-    def join(self, waiting: Waiting) -> None:
-        """Append ``waiting``, or update the size of its message; see ``Waiting.wait_in``."""
-        before = self._waiting.get(waiting, -1)
-        if before == waiting.size_bytes:
-            return
-        if before >= 0:
-            self._sizes.remove(before)
-        self._waiting[waiting] = waiting.size_bytes
-        self._sizes.add(waiting.size_bytes)
-        if before < 0:
-            self.changed()
 
-    def leave(self, waiting: Waiting) -> None:
-        """Remove ``waiting``."""
-        before = self._waiting.pop(waiting, -1)
-        if before >= 0:
-            self._sizes.remove(before)
-            self.changed()
+class BlockedPublisher:
+    """The port of a client that publishes, and what it waits for.
 
-    def tell(self) -> None:
-        """Check the line in the next turn: there may be room."""
-        if self._waiting:
-            self._told = True
-            self._told_lines.put(self)
+    Args:
+        link: the link of its connection, whose user is resumed when there is room.
+    """
 
-    def tell_all(self) -> None:
-        """Limits or permissions changed: check every publisher of the line again, whether there is
-        room or not."""
-        if self._waiting:
-            self._told_all = True
-            self.tell()
+    def __init__(self, link: Link) -> None:
+        self.link = link
+        self.blocker: Blocker | None = None  # None: it waits for nothing
+        self.place = 0  # those with lower places are asked before it
+        self.size_bytes = 0  # of the message that waits
 
-    def tell_in_tick(self) -> None:
-        """Check the line at the next tick: memory is lacking, and nothing signals when it is given
-        back."""
-        self._told_lines.tell_in_tick(self)
-
-    def ask_some(self, work_max: int, went_on: list[Resumable], now: Now) -> int:
-        """Check the next portion of the line, and resume publishers for which there is room;
-        return the work."""
-        if not self._round:
-            self._another_reason = self._told_all
-            self._told = self._told_all = False
-        work = self.weight()
-        if self._are_all_refused():
-            self._round = []
-            return work
-        if not self._round:
-            self._round = list(self._waiting)
-            self._position = 0
-        work_max = max(work_max, work + 1)  # one at least
-        while work < work_max and self._position < len(self._round):
-            waiting = self._round[self._position]
-            self._position += 1
-            work += 1
-            size_bytes = self._waiting.get(waiting, -1)
-            if size_bytes < 0 or waiting.refused_at == self._told_lines.times:
-                continue
-            if not self._another_reason:
-                work += self.weight()
-                if self.is_full(size_bytes):
-                    continue
-            self.looked_at += 1
-            waiting.refused_at = self._told_lines.times
-            is_refused = waiting.is_refused()
-            work += _WORK_OF_ONE + waiting.looked_at
-            if is_refused:
-                continue
-            waiting.wait_in([])
-            user = waiting.user()
-            if user is not None:
-                user.resume(now)
-                went_on.append(user)
-                work += _WORK_OF_ONE + waiting.looked_at
-            work += self.weight()
-            if self._are_all_refused():
-                self._round = []
-                return work
-        if self._position == len(self._round):
-            self._round = []
-        return work
-
-    def _are_all_refused(self) -> bool:
-        """Return whether there is no room for the smallest message, and no other reason to
-        check."""
-        if not self._waiting:
-            return True
-        return not self._another_reason and self.is_full(self._sizes.smallest())
+    def refused_by(self) -> Blocker | None:
+        """Ask the router again; return what refuses the message now, or None."""
+        return None
 
 
 @final
-class ToldLines(Resumable):
-    """The lines of one broker that were told of room and are still to be checked.
+class BlockedPublishers(Resumable):
+    """All blocked publishers of one broker.
 
     Args:
         turn: resumes this in the next turn.
@@ -203,43 +81,199 @@ class ToldLines(Resumable):
 
     def __init__(self, turn: Turn) -> None:
         super().__init__()
-        self.times = 0  # how often any line was told
+        self.count = 0  # publishers that are blocked
+        self.store = Blocker()  # blocks while the store cannot write
+        self.work = 0  # sessions and members that were looked at for publishers, ever
         self.work_max = ASKING_PER_TURN_MAX
+        self.asked = 0  # how often the router was asked again, ever
         self._turn = turn
-        self._lines: deque[RoomLine] = deque()
-        self._in_tick: dict[RoomLine, None] = {}  # told at the next tick
+        self._lines: dict[Blocker, _Line] = {}  # none is empty
+        self._woken: deque[_Line] = deque()  # to be asked, or in the middle of a round
+        self._in_tick: dict[Blocker, None] = {}  # memory was lacking: woken at the next tick
+        self._places = 0  # given so far
 
-    def put(self, line: RoomLine) -> None:
-        """Add ``line``, which was told."""
-        self.times += 1
-        if not line.stands:
-            line.stands = True
-            self._lines.append(line)
+    def waiting_for(self, blocker: Blocker) -> int:
+        """Return how many publishers ``blocker`` blocks."""
+        line = self._lines.get(blocker)
+        return 0 if line is None else len(line.publishers)
+
+    def wait(self, publisher: BlockedPublisher, blocker: Blocker, size_bytes: int) -> None:
+        """Let ``publisher`` wait for ``blocker``, which refuses its message of ``size_bytes``.
+
+        One that waits already keeps its place, also where another blocker blocks it now.
+        """
+        if publisher.blocker is None:
+            self._places += 1
+            publisher.place = self._places
+        elif publisher.blocker is not blocker:
+            self._take_out(publisher, publisher.blocker)
+        line = self._lines.get(blocker)
+        if line is None:
+            line = self._lines[blocker] = _Line(blocker)
+        if publisher.blocker is not blocker:
+            publisher.blocker = blocker
+            line.put(publisher)
+            self.count += 1
+        publisher.size_bytes = size_bytes
+        line.smallest_bytes = min(line.smallest_bytes, size_bytes)
+        line.smallest_in_round = min(line.smallest_in_round, size_bytes)
+        blocker.watch_links()
+        if not blocker.has_memory():
+            self._in_tick[blocker] = None
+
+    def leave(self, publisher: BlockedPublisher) -> None:
+        """``publisher`` waits no more; nothing happens if it did not."""
+        if publisher.blocker is not None:
+            self._take_out(publisher, publisher.blocker)
+            publisher.blocker = None
+
+    def wake(self, blocker: Blocker, changed: bool = False) -> None:
+        """Ask the publishers that ``blocker`` blocks in the next turn: there may be room.
+
+        Args:
+            blocker: gave up a place, or got memory back.
+            changed: limits, subscriptions or permissions changed, so that the router is asked for
+                each of them, whether there is room or not.
+        """
+        line = self._lines.get(blocker)
+        if line is None:
+            return
+        if line.rests:
+            self._woken.append(line)
+        line.woken = True
+        line.changed = line.changed or changed
         self._turn.resume_later(self)
 
-    def tell_in_tick(self, line: RoomLine) -> None:
-        """Have ``line`` told at the next tick."""
-        self._in_tick[line] = None
-
     def tick(self) -> None:
-        """Tell the lines that wait for a tick."""
-        lines = self._in_tick
+        """Wake the lines that found memory lacking."""
+        blockers = self._in_tick
         self._in_tick = {}
-        for line in lines:
-            line.tell()
+        for blocker in blockers:
+            self.wake(blocker)
 
     def resume(self, now: Now) -> None:
-        """Check the next portion, each line at most once."""
-        lines = self._lines
-        work = 0
-        for _ in range(len(lines)):
-            if work >= self.work_max:
+        """Ask the next portion, each line at most once."""
+        end = self.work + self.work_max
+        for _ in range(len(self._woken)):
+            if self.work >= end:
                 break
-            line = lines.popleft()
-            work += line.ask_some(self.work_max - work, self._turn.went_on, now)
-            if line.rests:
-                line.stands = False
-            else:
-                lines.append(line)
-        if lines:
+            line = self._woken.popleft()
+            self._ask_line(line, end, now)
+            if not line.rests:
+                self._woken.append(line)
+        if self._woken:
             self._turn.resume_later(self)
+
+    def _ask_line(self, line: _Line, end: int, now: Now) -> None:
+        """Ask the publishers of ``line`` until the round is over, or ``work`` is at ``end``."""
+        line.begin_round()
+        while line.at < len(line.publishers):
+            if not line.asks_all and self._is_full(line.blocker, line.smallest_bytes):
+                line.round_over = True
+                return
+            publisher = line.publishers[line.at]
+            line.at += 1
+            size_bytes = publisher.size_bytes
+            if (
+                line.asks_all
+                or size_bytes == line.smallest_bytes
+                or not self._is_full(line.blocker, size_bytes)
+            ):
+                self._ask(publisher, now)
+            if publisher.blocker is line.blocker:
+                line.smallest_in_round = min(line.smallest_in_round, publisher.size_bytes)
+            if self.work >= end and line.at < len(line.publishers):
+                return
+        line.smallest_bytes = line.smallest_in_round
+        line.round_over = True
+
+    def _is_full(self, blocker: Blocker, size_bytes: int) -> bool:
+        self.work += 1
+        if not blocker.refuses(size_bytes):
+            return False
+        if not blocker.has_memory():
+            self._in_tick[blocker] = None
+        return True
+
+    def _ask(self, publisher: BlockedPublisher, now: Now) -> None:
+        """Ask the router about one publisher: it moves, stays, or goes on."""
+        self.asked += 1
+        self.work += _WORK_OF_ONE
+        blocker = publisher.refused_by()
+        if blocker is not None:
+            self.wait(publisher, blocker, publisher.size_bytes)
+            return
+        self.leave(publisher)
+        user = publisher.link.user
+        if user is not None:
+            user.resume(now)
+            self._turn.went_on.append(user)
+            self.work += _WORK_OF_ONE
+
+    def _take_out(self, publisher: BlockedPublisher, blocker: Blocker) -> None:
+        line = self._lines[blocker]
+        line.take_out(publisher)
+        self.count -= 1
+        if not line.publishers:
+            del self._lines[blocker]
+
+
+@final
+class _Line:
+    """The publishers that one blocker blocks, by their places, and its round.
+
+    Args:
+        blocker: what blocks them.
+    """
+
+    def __init__(self, blocker: Blocker) -> None:
+        self.blocker = blocker
+        self.publishers: list[BlockedPublisher] = []
+        self.smallest_bytes = _NO_SIZE  # no message that waits is smaller
+        self.woken = False  # since the round began
+        self.changed = False  # likewise, for another reason than room
+        self.round_over = True
+        self.asks_all = False  # the round asks the router for each, whether there is room or not
+        self.at = 0  # index of the next publisher of the round
+        self.smallest_in_round = _NO_SIZE  # of those it passed, and those who came since it began
+
+    @property
+    def rests(self) -> bool:
+        """Return whether all were asked since the line was woken."""
+        return self.round_over and not self.woken
+
+    def begin_round(self) -> None:
+        """Begin a round, unless one is under way."""
+        if self.round_over:
+            self.round_over = False
+            self.asks_all = self.changed
+            self.woken = self.changed = False
+            self.at = 0
+            self.smallest_in_round = _NO_SIZE
+
+    def put(self, publisher: BlockedPublisher) -> None:
+        """Insert ``publisher`` at its place."""
+        index = self._index(publisher.place)
+        self.publishers.insert(index, publisher)
+        if index < self.at:
+            self.at += 1
+
+    def take_out(self, publisher: BlockedPublisher) -> None:
+        """Remove ``publisher``, which must be there."""
+        index = self._index(publisher.place)
+        assert self.publishers[index] is publisher
+        del self.publishers[index]
+        if index < self.at:
+            self.at -= 1
+
+    def _index(self, place: int) -> int:
+        """Return the index of the first publisher that is not before ``place``."""
+        low = 0
+        high = len(self.publishers)
+        while low < high:
+            middle = (low + high) // 2
+            if self.publishers[middle].place < place:
+                low = middle + 1
+            else:
+                high = middle
+        return low

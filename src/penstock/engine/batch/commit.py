@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import final
 
+from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.columns import Columns
 from penstock.engine.batch.records import (
     ProducerRecord,
@@ -16,13 +17,12 @@ from penstock.engine.batch.records import (
     WillRecord,
 )
 from penstock.engine.batch.steady_clock import ClockRecord
-from penstock.engine.batch.timers import Timed
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.wire.link import DeferredPackets
 
 
-class StoredState(Timed):
+class StoredState(Blocker):
     """State with a durable form; marked in ``Batch.changed`` when it moved."""
 
     def snapshot(self) -> Progress | None:

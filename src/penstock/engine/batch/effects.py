@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.batch.batch import Batch
-from penstock.engine.batch.blocked_publishers import RoomLine, ToldLines
+from penstock.engine.batch.blocked_publishers import BlockedPublishers
 from penstock.engine.batch.commit import Commit, StoredState
 from penstock.engine.batch.store_health import StoreHealth
 from penstock.engine.batch.timers import Timers
@@ -42,6 +42,13 @@ class GroupSource:
 
     def offer(self, now: Now) -> None:
         """Hand out what waits to connected members with room."""
+
+    def has_free_member(self) -> bool:
+        """Return whether a connected member has room for any message of QoS 1 or 2."""
+        return False
+
+    def watch_links(self) -> None:
+        """Have the members that do not read resumed when they read again."""
 
 
 class MemberConnections:
@@ -79,15 +86,14 @@ class Effects:
         self.events: Events | None = None  # None: nobody wants any
         self.timers = Timers()
         self.reached: list[LimitUsage] = []  # limits that clients reached, for who watches them
-        self.told_lines = ToldLines(self.turn)
-        self.store_line = RoomLine(self.told_lines)  # publishers that wait until it can write
+        self.blocked_publishers = BlockedPublishers(self.turn)
         self.has_places = False  # queues that reject were asked for what is being published
         self.feeders: dict[str, GroupSource] = {}  # groups in whose queues something waits, by name
         self.presence = MemberConnections()
 
     def tick(self) -> None:
         """Let those go on who look again a little later."""
-        self.told_lines.tick()
+        self.blocked_publishers.tick()
         self.turn.tick()
 
     def reach(self, limit_usage: LimitUsage, now: Now) -> None:
@@ -117,4 +123,4 @@ class Effects:
     def store_works(self) -> None:
         """Note that the store can write again."""
         if self.store.works():
-            self.store_line.tell()
+            self.blocked_publishers.wake(self.blocked_publishers.store)

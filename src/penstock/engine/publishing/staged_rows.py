@@ -129,7 +129,7 @@ class StagedRows:
                 properties,
                 lead_us=now.lead_us,
             )
-            if qos > 0 and router.rejecting and router.refuses(message, None):
+            if qos > 0 and router.rejecting and router.refused_by(message, None) is not None:
                 break
             share.spent += WORK_OF_A_PACKET
             router.publish(message, None, now)

@@ -218,20 +218,19 @@ class GroupQueue(Backlog):
             self._effects.batch.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
         self.stored = False
         self.recheck_blocked_publishers()
-        self.room_line = None
 
     # -- what waits --------------------------------------------------------------------
 
     def put(self, message: Message, slot: int) -> bool:
         """Queue ``message``, or drop one as the overflow policy says; return whether it waits.
 
-        What ``refuses`` let pass waits also where others took the room meanwhile.
+        What was not refused waits also where others took the room meanwhile.
         """
         delivery = Delivery(message, message.offset, message.qos, message.retain)
         delivery.size_bytes = message.size_bytes()
         before = len(self._queue)
         was_asked = message.qos > 0 and self._effects.has_places and self._queue.rejects
-        if was_asked and self._queue.ever_fits(delivery.size_bytes, 0):
+        if was_asked and self._queue.ever_fits(delivery.size_bytes):
             self._append(delivery, slot << SLOT_SHIFT | self._priority(message))
         else:
             self._join(delivery, slot << SLOT_SHIFT | self._priority(message))
@@ -356,10 +355,21 @@ class GroupQueue(Backlog):
         """Return whether a QoS 1 or 2 message of this size finds a place."""
         return self.has_memory() and self._queue.has_room(size_bytes)
 
-    def refuses(self, size_bytes: int) -> bool:
+    def is_full(self, size_bytes: int) -> bool:
         """Return whether a message of this size must be refused, unless a member takes it."""
         queue = self._queue
-        return queue.rejects and not self.has_room(size_bytes) and queue.ever_fits(size_bytes, 0)
+        return queue.rejects and not self.has_room(size_bytes) and queue.ever_fits(size_bytes)
+
+    def refuses(self, size_bytes: int) -> bool:
+        """Return whether a message of this size must be refused: no member could take it."""
+        if not self.is_full(size_bytes) or self._owner is None:
+            return False
+        return not self.has_memory() or not self._owner.has_free_member()
+
+    def watch_links(self) -> None:
+        """Have the members that do not read resumed when they read again."""
+        if self._owner is not None:
+            self._owner.watch_links()
 
     def lowest_offset(self) -> int:
         """Return the lowest log offset that is still needed, or -1."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.blocked_publishers import RoomLine
+from penstock.engine.batch.blocked_publishers import Blocker
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -17,7 +17,6 @@ from penstock.engine.message import Message
 from penstock.engine.options import SharingOptions
 from penstock.engine.reporting.drop_counts import RETAINED_FULL, STORE_FAILED, Drops
 from penstock.engine.routing.match_cache import Matches
-from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.routing.shared_subscriptions import SharedSubscriptions
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.retained import RetainedMessages
@@ -71,11 +70,8 @@ class Router:
         self._stream_filters = stream_filters
         self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
         self._share = effects.turn.share
-        self.looked_at = 0  # sessions and members, to find who refuses
         self.rejecting = limits.rejects  # whether any queue may refuse
-        self._not_refused: Message | None = None  # what ``refuses`` was asked for last
-        self._refusing: Session | None = None  # what ``refuses`` found last: this one, or else
-        self._refusing_group: SharedGroup | None = None  # this
+        self._not_refused: Message | None = None  # what ``refused_by`` was asked for last
 
     def publish(
         self,
@@ -139,7 +135,7 @@ class Router:
 
     def _looked(self, count: int) -> None:
         """So many queues were asked whether they refuse."""
-        self.looked_at += count
+        self._effects.blocked_publishers.work += count
         self._share.spent += count // LOOKS_OF_A_UNIT
 
     def _may_append_qos0(self, message: Message) -> bool:
@@ -149,8 +145,8 @@ class Router:
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
         return False
 
-    def refuses(self, message: Message, publisher: Session | None) -> bool:
-        """Return whether a full queue refuses ``message`` (QoS 1 or 2) for all: see ``queue``.
+    def refused_by(self, message: Message, publisher: Session | None) -> Blocker | None:
+        """Return the full queue that refuses ``message`` (QoS 1 or 2) for all, or None.
 
         Nobody has got anything of it then, so that sending it again is no duplicate. If it is
         not refused, each copy has its place.
@@ -162,26 +158,16 @@ class Router:
             session = match.session
             if grant is None or not session.may_receive(message):
                 continue
-            if grant.qos > 0 and session.refuses(size_bytes, 0):
-                self._refusing = session
+            if grant.qos > 0 and session.refuses(size_bytes):
                 self._looked(1 + position)
-                return True
+                return session
         self._looked(len(matches.sessions))
         for group in matches.groups:
             self._looked(1 + group.connected_count)
             if group.refuses(message):
-                self._refusing = None
-                self._refusing_group = group
-                return True
+                return group.queue
         self._not_refused = message
-        return False
-
-    def lines_for_room(self) -> list[RoomLine]:
-        """Return where to wait for what has just been refused."""
-        if self._refusing is not None:
-            return [self._refusing.line_for_room()]
-        assert self._refusing_group is not None
-        return [self._refusing_group.line_for_room()]
+        return None
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.

@@ -15,7 +15,6 @@ from __future__ import annotations
 from typing import Final, final
 from zlib import crc32
 
-from penstock.engine.batch.blocked_publishers import RoomLine
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.effects import Effects, GroupSource
 from penstock.engine.batch.records import Recovered, SessionRecord
@@ -254,36 +253,26 @@ class SharedGroup(GroupSource):
     def refuses(self, message: Message) -> bool:
         """Return whether ``message`` (QoS 1 or 2) must be refused: it finds no place anywhere."""
         queue = self.queue
-        if not self.members or not queue.refuses(message.size_bytes()):
+        if not self.members or not queue.is_full(message.size_bytes()):
             return False
         if not self.may_be_received(message.topic):
             return False
         return not queue.has_memory() or self._taker(message) is None
 
-    def is_full(self, size_bytes: int) -> bool:
-        """Return whether nobody has a place for a message of this size."""
-        if not self.queue.refuses(size_bytes):
-            return False
-        if not self.queue.has_memory():
-            return True
+    def has_free_member(self) -> bool:
+        """Return whether a connected member has room for any message of QoS 1 or 2."""
+        self._effects.blocked_publishers.work += len(self._connected)
         for member in self._connected:
             room = member.session.room_for_shared(None)
             if room == ANY_QOS or (room != NO_ROOM and member.qos_of(2) == 0):
-                return False
-        return True
+                return True
+        return False
 
-    def line_for_room(self) -> RoomLine:
-        """Return the line of publishers that wait for a place here."""
-        line = self.queue.room_line
-        if line is None:
-            line = self.queue.room_line = GroupLine(self, self._effects)
+    def watch_links(self) -> None:
+        """Have the members that do not read resumed when they read again."""
+        self._effects.blocked_publishers.work += len(self._connected)
         for member in self._connected:
-            link = member.session.link
-            if link is not None and not link.has_room():
-                link.resume_when_room()
-        if not self.queue.has_memory():
-            line.tell_in_tick()
-        return line
+            member.session.watch_links()
 
     # -- messages ----------------------------------------------------------------------
 
@@ -573,32 +562,6 @@ class SharedGroup(GroupSource):
             at_once,
             now,
         )
-
-
-@final
-class GroupLine(RoomLine):
-    """Publishers that wait for room in one group.
-
-    Args:
-        group: which.
-        effects: where what it does is collected.
-    """
-
-    def __init__(self, group: SharedGroup, effects: Effects) -> None:
-        super().__init__(effects.told_lines)
-        self._group = group
-
-    def is_full(self, size_bytes: int) -> bool:
-        """Return whether neither the queue nor a member takes so much."""
-        if not self._group.is_full(size_bytes):
-            return False
-        if not self._group.queue.has_memory():
-            self.tell_in_tick()
-        return True
-
-    def weight(self) -> int:
-        """Return how many members are asked whether it is."""
-        return 1 + self._group.connected_count
 
 
 def _load(member: Member) -> int:

@@ -30,12 +30,12 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from penstock.engine.batch.blocked_publishers import BlockedPublisher, Blocker
 from penstock.engine.clock import Now
 from penstock.engine.connection.reason_strings import acknowledgement, quoted
 from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.priorities import TopicPriorities
-from penstock.engine.publishing.blocked_client import WaitingPublisher
 from penstock.engine.publishing.pending_publishes import PendingPublishes
 from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED, ProducerSequence, numbered
 from penstock.engine.reporting import drop_counts as reasons_to_drop
@@ -57,7 +57,7 @@ _RETAINED_FULL: Final = "there is no room for more retained messages"
 
 
 @final
-class PublishHandler:
+class PublishHandler(BlockedPublisher):
     """The messages that one connection's client publishes.
 
     Args:
@@ -67,18 +67,21 @@ class PublishHandler:
     """
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
+        super().__init__(link)
         self.held_back = PendingPublishes(limits)  # messages not routed yet: there is no room
         self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
         self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
         self._topic: str | None = None  # topic of the latest message: it was checked
         self._topic_bytes = b""  # encoded topic of the latest message
         self._is_system = False  # whether the latest topic is the server's own
-        self._link = link
         self._limits = limits
         self._offers = limits.offers
         self._router = server.router
         self._effects = server.effects
-        self._waits: WaitingPublisher | None = None  # set when the client first has to wait
+        self._blocked = self._effects.blocked_publishers
+        self._refused: Message | None = None  # the message that is blocked; None: by the store
+        self._publisher: Session | None = None  # whose it is
+        self._is_refused_again = False  # in the present attempt
         self._drops = server.drops
         self._options = server.options
         self._producers = server.producers
@@ -90,7 +93,7 @@ class PublishHandler:
         """Take a PUBLISH: route it, refuse it, or hold it back."""
         topic = packet.topic
         payload = packet.payload
-        counters = self._link.counters
+        counters = self.link.counters
         counters.publish_received += 1
         counters.publish_bytes_received += len(payload)
         properties = packet.properties
@@ -138,7 +141,7 @@ class PublishHandler:
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
             return
-        if qos > 0 and self._link.version == V5:
+        if qos > 0 and self.link.version == V5:
             self._check_receive_maximum(session)
         elif qos == 0 and self._is_false_text(packet):
             self._refuse_payload(packet, topic, session)
@@ -159,7 +162,7 @@ class PublishHandler:
 
         It takes a place even if it may not be published: see ``_refuse_topic``.
         """
-        if packet.qos < 2 or self._link.version == V5:
+        if packet.qos < 2 or self.link.version == V5:
             return False
         return not session.has_room_to_receive()
 
@@ -210,16 +213,18 @@ class PublishHandler:
                     )
                 else:
                     again = message.once_more(now)
-                    if self._router.rejecting and self._router.refuses(again, session):
-                        self._waiting().wait_for_room(again, session)
-                        break
+                    if self._router.rejecting:
+                        blocker = self._router.refused_by(again, session)
+                        if blocker is not None:
+                            self._wait(blocker, again, session)
+                            break
                     self._router.publish(again, session, now)
             share.spent += WORK_OF_A_PACKET
             self._complete(session.first_released(), session)
 
     def _complete(self, packet_id: int, session: Session) -> None:
         """Forget a QoS 2 message, and send its PUBCOMP."""
-        link = self._link
+        link = self.link
         counted = session.inbound_count
         code = session.release(packet_id)
         if self.held_back.count > 0:
@@ -237,12 +242,26 @@ class PublishHandler:
         if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
             self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
 
-    def _waiting(self) -> WaitingPublisher:
-        """Return the entry of this client in the lines of blocked publishers; make it at its first
-        use."""
-        if self._waits is None:
-            self._waits = WaitingPublisher(self._router, self._effects, self._link)
-        return self._waits
+    def _wait(self, blocker: Blocker, message: Message | None, session: Session) -> None:
+        """Wait until ``blocker`` has room for ``message`` of ``session``, or the store works."""
+        self._refused = message
+        self._publisher = session
+        self._is_refused_again = True
+        size_bytes = 0 if message is None else message.size_bytes()
+        self._blocked.wait(self, blocker, size_bytes)
+
+    def _stop_waiting(self) -> None:
+        self._refused = None
+        self._publisher = None
+        self._blocked.leave(self)
+
+    def refused_by(self) -> Blocker | None:
+        """Return what refuses the message now that is blocked, or None."""
+        if self._effects.store.fails:
+            return self._blocked.store
+        if self._refused is None:
+            return None
+        return self._router.refused_by(self._refused, self._publisher)
 
     def try_again(self, session: Session, now: Now) -> None:
         """Route released messages, then those held back, in order, as far as there is room.
@@ -251,8 +270,7 @@ class PublishHandler:
         """
         share = self._effects.turn.share
         before: i64 = share.spent
-        if self._waits is not None:
-            self._waits.begin()
+        self._is_refused_again = False
         self._route_released(session, now)
         held_back = self.held_back
         packet = held_back.first()
@@ -270,13 +288,13 @@ class PublishHandler:
             share.spent += WORK_OF_A_PACKET
             held_back.pass_on()
             packet = held_back.first()
-        if self._waits is not None:
-            self._waits.tried()
+        if not self._is_refused_again:
+            self._stop_waiting()
 
     def _is_enough(self, work: i64) -> bool:
         """Return whether the rest must wait for the next turn, or for a commit, after this much
         work."""
-        user = self._link.user
+        user = self.link.user
         if work >= self._effects.turn.share.left():
             self._effects.turn.resume_later(user)
             return True
@@ -291,8 +309,7 @@ class PublishHandler:
         Those of QoS 1 and 2 were not acknowledged, so the client still has them; QoS 0 counts as
         dropped.
         """
-        if self._waits is not None:
-            self._waits.stop()
+        self._stop_waiting()
         packet = self.held_back.first()
         while packet is not None:
             if packet.qos == 0:
@@ -303,7 +320,7 @@ class PublishHandler:
     def unacknowledged(self, session: Session) -> int:
         """Return how many messages count against our Receive Maximum [MQTT 5 §4.9]."""
         waiting = self.held_back.unacknowledged
-        return self._link.unreleased_acks + session.inbound_count + waiting
+        return self.link.unreleased_acks + session.inbound_count + waiting
 
     # -- inside ------------------------------------------------------------------------
 
@@ -315,7 +332,7 @@ class PublishHandler:
         An MQTT 5 client gets 0x97 instead, which means that no subscriber got the message.
         """
         qos = packet.qos
-        held = qos == 2 and self._link.version == V31
+        held = qos == 2 and self.link.version == V31
         message = Message(
             topic,
             packet.payload,
@@ -334,22 +351,22 @@ class PublishHandler:
         if qos > 0:
             effects = self._effects
             refused = effects.store.fails or (qos == 2 and not session.has_room_to_receive())
-            full = False
+            blocker: Blocker | None = None
             if router.rejecting and not refused and not held:
-                full = router.refuses(message, session)
-            if refused or full:
-                if self._link.version != V5:
-                    if full:
-                        self._waiting().wait_for_room(message, session)
+                blocker = router.refused_by(message, session)
+            if refused or blocker is not None:
+                if self.link.version != V5:
+                    if blocker is not None:
+                        self._wait(blocker, message, session)
                     elif effects.store.fails:
-                        self._waiting().wait_for_store()
+                        self._wait(self._blocked.store, None, session)
                     return False  # else for a PUBREL of its own
                 why = effects.store.failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return True
             if (
                 packet.retain
-                and self._link.version == V5
+                and self.link.version == V5
                 and not self._is_retainable(message, session)
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
@@ -369,10 +386,10 @@ class PublishHandler:
             self._producers.published(session.username, number, now)
         reached = router.publish(message, session, now)
         if qos > 0:
-            nobody = reached == 0 and message.offset < 0 and self._link.version == V5
+            nobody = reached == 0 and message.offset < 0 and self.link.version == V5
             code = reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0
             if qos == 1 and number is None and self._is_promised_in_memory(topic):
-                self._link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self._link))
+                self.link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self.link))
             else:
                 self._acknowledge(packet, code)
         return True
@@ -380,7 +397,7 @@ class PublishHandler:
     def _is_promised_in_memory(self, topic: str) -> bool:
         """Return whether PUBACK may leave before the message is on disk, and would overtake
         nothing."""
-        if self._in_memory is None or self._link.waits or not self._link.opened:
+        if self._in_memory is None or self.link.waits or not self.link.opened:
             return False
         return self._in_memory.of(topic) > 0
 
@@ -462,7 +479,7 @@ class PublishHandler:
             self._acknowledge(packet, reasons.SUCCESS)
             return
         self._drops.count(reasons_to_drop.NO_PERMISSION, session.client_id, topic)
-        code = reasons.NOT_AUTHORIZED if self._link.version == V5 else 0
+        code = reasons.NOT_AUTHORIZED if self.link.version == V5 else 0
         if code == 0:
             session.receive(packet, now)
         why = "topics below $SYS are the server's own"
@@ -485,7 +502,7 @@ class PublishHandler:
         self._acknowledge(packet, code, why)
 
     def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
-        link = self._link
+        link = self.link
         is_refusal = code >= reasons.UNSPECIFIED_ERROR
         if is_refusal and packet.qos > 0 and self._effects.store.fails and not link.waits:
             kind = PUBACK if packet.qos == 1 else PUBREC  # at once: it promises nothing

@@ -257,7 +257,7 @@ class ServerConnection(OpeningConnection):
             return True
         if session.window_length == 0:
             return False
-        return not (self._held_back.at_hard_limit() and session.has_place(0, 0))
+        return not (self._held_back.at_hard_limit() and session.has_place(0))
 
     def wait_for_turn(self) -> None:
         """See to it that ``resume`` is called in the next turn."""

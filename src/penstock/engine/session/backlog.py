@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from penstock.engine.access.access import Permissions
-from penstock.engine.batch.blocked_publishers import RoomLine
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.effects import Effects
 from penstock.engine.forwarding import Forwarding
@@ -63,7 +62,6 @@ class Backlog(StoredState):
         self._drops = drops
         self._changed = False
         self._congestion = Congestion(client_id, effects)
-        self.room_line: RoomLine | None = None  # publishers that wait for room here
         self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
 
     def may_receive(self, message: Message) -> bool:
@@ -198,14 +196,20 @@ class Backlog(StoredState):
             self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
 
     def _made_room(self) -> None:
-        """There may be room: publishers that wait for it try again."""
-        if self.room_line is not None:
-            self.room_line.tell()
+        """There may be room: ask the publishers that wait for it."""
+        blocked = self._effects.blocked_publishers
+        if blocked.count > 0:
+            blocked.wake(self)
 
     def recheck_blocked_publishers(self) -> None:
-        """Tell who waits for room to ask again: the answer may be another one now."""
-        if self.room_line is not None:
-            self.room_line.tell_all()
+        """Limits, subscriptions or permissions changed: ask every publisher blocked here."""
+        self._effects.blocked_publishers.wake(self, True)
+
+    def watch_links(self) -> None:
+        """Have the client resumed when it reads again, if it does not read now."""
+        link = self.link
+        if link is not None and not link.has_room():
+            link.resume_when_room()
 
     def _trim(self) -> None:
         dropped: list[Delivery] = []

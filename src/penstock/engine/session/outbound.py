@@ -359,35 +359,27 @@ class Outbound(Transmission):
 
     # -- room --------------------------------------------------------------------------
 
-    def has_place(self, size_bytes: int, taken: int) -> bool:
+    def has_place(self, size_bytes: int) -> bool:
         """Return whether a message of this size, QoS 1 or 2, finds a place in the window or the
-        queue.
-
-        Args:
-            size_bytes: of the message.
-            taken: copies of the same message that this session gets before.
-        """
+        queue."""
         if not self.has_memory():
             return False
         queue = self._queue
-        if queue.has_room(size_bytes, taken):
+        if queue.has_room(size_bytes):
             return True
         link = self.link
         if link is None or len(queue) > 0 or not link.has_room():
             return False
-        free = self._window.free
-        return taken < free or (free > 0 and queue.has_room(size_bytes, taken - free))
+        return self._window.free > 0
 
-    def refuses(self, size_bytes: int, taken: int) -> bool:
+    def refuses(self, size_bytes: int) -> bool:
         """Return whether a message, as for ``has_place``, must be refused (``reject``).
 
         The publisher must wait or be told; what never fits is dropped instead, for it would
         wait for ever.
         """
         queue = self._queue
-        if not queue.rejects or self.has_place(size_bytes, taken):
-            return False
-        return queue.ever_fits(size_bytes, max(0, taken - self._window.capacity))
+        return queue.rejects and not self.has_place(size_bytes) and queue.ever_fits(size_bytes)
 
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 

@@ -122,18 +122,15 @@ class MessageQueue:
             return True
         return 0 < self.max_bytes <= 2 * self.size_bytes
 
-    def has_room(self, size_bytes: int, taken: int = 0) -> bool:
-        """Return whether a message of this size fits within both bounds, after ``taken`` like
-        it."""
-        if 0 < self.max_len <= len(self) + taken:
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether a message of this size fits within both bounds."""
+        if 0 < self.max_len <= len(self):
             return False
-        return not 0 < self.max_bytes < self.size_bytes + (taken + 1) * size_bytes
+        return not 0 < self.max_bytes < self.size_bytes + size_bytes
 
-    def ever_fits(self, size_bytes: int, taken: int) -> bool:
+    def ever_fits(self, size_bytes: int) -> bool:
         """Return whether ``has_room`` would say so if the queue were empty."""
-        if 0 < self.max_len <= taken:
-            return False
-        return not 0 < self.max_bytes < (taken + 1) * size_bytes
+        return not 0 < self.max_bytes < size_bytes
 
     def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
         """Return whether a new message that does not fit is queued all the same, by the policy.

@@ -19,7 +19,6 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.access.access import Permissions
-from penstock.engine.batch.blocked_publishers import RoomLine
 from penstock.engine.batch.effects import Effects
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import Progress, WindowEntry
@@ -346,19 +345,6 @@ class Session(Outbound):
         """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
         return self._inbound.here
 
-    # -- publishers that wait for room here -------------------------------------------------
-
-    def line_for_room(self) -> RoomLine:
-        """Return where they wait; who looks for room asks whether the client reads."""
-        if self.room_line is None:
-            self.room_line = SessionLine(self, self._effects)
-        link = self.link
-        if link is not None and not link.has_room():
-            link.resume_when_room()
-        if not self.has_memory():
-            self.room_line.tell_in_tick()
-        return self.room_line
-
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
@@ -540,26 +526,3 @@ class FormerRun:
     def delivery(self) -> Delivery:
         """Return the present one."""
         return self._run.delivery(self._position)
-
-
-@final
-class SessionLine(RoomLine):
-    """Publishers that wait for room in one session's queue.
-
-    Args:
-        session: whose.
-        effects: where what it does is collected.
-    """
-
-    def __init__(self, session: Session, effects: Effects) -> None:
-        super().__init__(effects.told_lines)
-        self._session = session
-
-    def is_full(self, size_bytes: int) -> bool:
-        """Return whether it refuses so much."""
-        session = self._session
-        if not session.refuses(size_bytes, 0):
-            return False
-        if not session.has_memory():
-            self.tell_in_tick()
-        return True
