@@ -300,8 +300,8 @@ class Crowd:
                 message, publisher = waits._refused, waits._publisher
                 assert message is not None
                 assert publisher is not None
-                refused = self.bench.server.router.refused_by(message, publisher)
-                assert refused is not None, f"{client.client_id} could go on"
+                plan = self.bench.server.router.plan(message, publisher)
+                assert plan.refused_by is not None, f"{client.client_id} could go on"
                 assert self.is_blocked(blocker, message), f"{client.client_id} waits elsewhere"
             elif connection.held_back_count > 0 and blocker is None:
                 session = self.bench.server.registry.sessions[client.client_id]

@@ -282,13 +282,10 @@ class Bridge(ClientCallbacks):
             self._incoming.properties_for(encoded),
             lead_us=now.lead_us,
         )
-        if message.qos > 0:
-            if server.effects.store.fails:
-                return False
-            router = server.router
-            if router.rejecting and router.refused_by(message, self._session) is not None:
-                return False
-        server.router.publish(message, self._session, now)
+        if message.qos > 0 and server.effects.store.fails:
+            return False
+        if server.router.publish_if_room(message, self._session, now) is not None:
+            return False
         connection.settle(arrival, reasons.SUCCESS, now)
         return True
 

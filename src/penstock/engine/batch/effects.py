@@ -87,7 +87,6 @@ class Effects:
         self.timers = Timers()
         self.reached: list[LimitUsage] = []  # limits that clients reached, for who watches them
         self.blocked_publishers = BlockedPublishers(self.turn)
-        self.has_places = False  # queues that reject were asked for what is being published
         self.feeders: dict[str, GroupSource] = {}  # groups in whose queues something waits, by name
         self.presence = MemberConnections()
 

@@ -129,10 +129,9 @@ class StagedRows:
                 properties,
                 lead_us=now.lead_us,
             )
-            if qos > 0 and router.rejecting and router.refused_by(message, None) is not None:
+            if router.publish_if_room(message, None, now) is not None:
                 break
             share.spent += WORK_OF_A_PACKET
-            router.publish(message, None, now)
             at += 1
         if at > first:
             self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)

@@ -221,16 +221,16 @@ class GroupQueue(Backlog):
 
     # -- what waits --------------------------------------------------------------------
 
-    def put(self, message: Message, slot: int) -> bool:
+    def put(self, message: Message, slot: int, planned: bool) -> bool:
         """Queue ``message``, or drop one as the overflow policy says; return whether it waits.
 
-        What was not refused waits also where others took the room meanwhile.
+        What is ``planned`` was not refused: it waits also where others took the room meanwhile.
         """
         delivery = Delivery(message, message.offset, message.qos, message.retain)
         delivery.size_bytes = message.size_bytes()
         before = len(self._queue)
-        was_asked = message.qos > 0 and self._effects.has_places and self._queue.rejects
-        if was_asked and self._queue.ever_fits(delivery.size_bytes):
+        has_place = planned and message.qos > 0 and self._queue.rejects
+        if has_place and self._queue.ever_fits(delivery.size_bytes):
             self._append(delivery, slot << SLOT_SHIFT | self._priority(message))
         else:
             self._join(delivery, slot << SLOT_SHIFT | self._priority(message))

@@ -1,5 +1,14 @@
 """The router: one published message → the log, the retained messages, the sessions.
 
+::
+
+      plan ── who matches, has each of them room? ─▶ Plan ── a queue refuses it ─▶ nothing happens
+         where a queue may refuse (``rejecting``)      ╰──── none does ─▶ apply ─╮
+      publish ───────────────────────────────────────────────────────────────────┴─▶ routed
+
+A plan changes nothing, so that a message that is refused reaches nobody. One that is not refused
+has a place in every queue it is for, whatever its other copies take there.
+
 What goes into the log: a message that a configured stream wants, and one with QoS >= 1
 that some stored session must get. The body is stored once, here; queues hold offsets.
 """
@@ -39,6 +48,32 @@ LOOKS_OF_A_UNIT: Final = 8  # to see whether a queue refuses, beside handing it 
 
 
 @final
+class Plan:
+    """What was decided about one message: who gets it, or which queue has no room for it.
+
+    It is to be applied at once: what happens in between may take the room.
+
+    Args:
+        message: what was published.
+        publisher: the session it came from; None for the broker's own.
+        matches: who gets it.
+        refused_by: the full queue that refuses it for all, or None.
+    """
+
+    def __init__(
+        self,
+        message: Message,
+        publisher: Session | None,
+        matches: Matches,
+        refused_by: Blocker | None,
+    ) -> None:
+        self.message = message
+        self.publisher = publisher
+        self.matches = matches
+        self.refused_by = refused_by
+
+
+@final
 class Router:
     """Routes every message of one broker.
 
@@ -70,8 +105,8 @@ class Router:
         self._stream_filters = stream_filters
         self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
         self._share = effects.turn.share
+        self._blocked = effects.blocked_publishers
         self.rejecting = limits.rejects  # whether any queue may refuse
-        self._not_refused: Message | None = None  # what ``refused_by`` was asked for last
 
     def publish(
         self,
@@ -79,6 +114,7 @@ class Router:
         publisher: Session | None,
         now: Now,
         account: Account | None = None,
+        plan: Plan | None = None,
     ) -> int:
         """Route ``message``; the number of sessions it is for.
 
@@ -87,8 +123,9 @@ class Router:
             publisher: the session it came from, for No Local; None for the broker's own.
             now: when.
             account: in which it counts if it is retained; without, in the publisher's.
+            plan: what was decided about it (``apply``); without, a full queue drops it or another.
         """
-        matches = self.trie.match(message.topic)
+        matches = self.trie.match(message.topic) if plan is None else plan.matches
         append = self._in_a_stream(message.topic)
         if not append and message.qos > 0:
             for match in matches.sessions:
@@ -108,8 +145,7 @@ class Router:
             self._retain(message, account)
         at_once = message.qos == 0
         reached = 0
-        self._effects.has_places = message is self._not_refused
-        self._not_refused = None
+        planned = plan is not None
         for match in matches.sessions:
             grant = match.own if match.session is publisher else match.grant
             if grant is None:
@@ -122,21 +158,16 @@ class Router:
                 grant.subscription_ids,
                 at_once,
                 now,
+                planned,
             )
         for group in matches.groups:
-            if group.publish(message, at_once, now):
+            if group.publish(message, at_once, now, planned):
                 reached += 1
-        self._effects.has_places = False
         bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
         self._share.spent += reached * (1 + bytes_work) + matches.identifiers
         if told is not None:
             told["sessions"] = reached
         return reached
-
-    def _looked(self, count: int) -> None:
-        """So many queues were asked whether they refuse."""
-        self._effects.blocked_publishers.work += count
-        self._share.spent += count // LOOKS_OF_A_UNIT
 
     def _may_append_qos0(self, message: Message) -> bool:
         """While the store fails QoS 0 goes on, to streams as far as memory is set aside for it."""
@@ -145,29 +176,47 @@ class Router:
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
         return False
 
-    def refused_by(self, message: Message, publisher: Session | None) -> Blocker | None:
-        """Return the full queue that refuses ``message`` (QoS 1 or 2) for all, or None.
-
-        Nobody has got anything of it then, so that sending it again is no duplicate. If it is
-        not refused, each copy has its place.
-        """
-        size_bytes = message.size_bytes()
+    def plan(self, message: Message, publisher: Session | None) -> Plan:
+        """Decide who gets ``message`` (QoS 1 or 2), and whether a full queue refuses it."""
         matches = self.trie.match(message.topic)
-        for position, match in enumerate(matches.sessions):
+        size_bytes = message.size_bytes()
+        looked_at = 0
+        refused_by: Blocker | None = None
+        for match in matches.sessions:
+            looked_at += 1
             grant = match.own if match.session is publisher else match.grant
             session = match.session
-            if grant is None or not session.may_receive(message):
+            if grant is None or grant.qos == 0 or not session.may_receive(message):
                 continue
-            if grant.qos > 0 and session.refuses(size_bytes):
-                self._looked(1 + position)
-                return session
-        self._looked(len(matches.sessions))
-        for group in matches.groups:
-            self._looked(1 + group.connected_count)
-            if group.refuses(message):
-                return group.queue
-        self._not_refused = message
-        return None
+            if session.refuses(size_bytes):
+                refused_by = session
+                break
+        if refused_by is None:
+            for group in matches.groups:
+                looked_at += 1 + group.connected_count
+                if group.refuses(message):
+                    refused_by = group.queue
+                    break
+        self._blocked.work += looked_at
+        self._share.spent += looked_at // LOOKS_OF_A_UNIT
+        return Plan(message, publisher, matches, refused_by)
+
+    def apply(self, plan: Plan, now: Now) -> int:
+        """Route the message of ``plan``, which nothing refuses; return as ``publish``."""
+        assert plan.refused_by is None
+        return self.publish(plan.message, plan.publisher, now, None, plan)
+
+    def publish_if_room(
+        self, message: Message, publisher: Session | None, now: Now
+    ) -> Blocker | None:
+        """Route ``message``, unless a full queue refuses it; return that queue, or None."""
+        if message.qos == 0 or not self.rejecting:
+            self.publish(message, publisher, now)
+            return None
+        plan = self.plan(message, publisher)
+        if plan.refused_by is None:
+            self.apply(plan, now)
+        return plan.refused_by
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
         """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.

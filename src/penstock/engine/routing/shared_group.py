@@ -276,8 +276,15 @@ class SharedGroup(GroupSource):
 
     # -- messages ----------------------------------------------------------------------
 
-    def publish(self, message: Message, at_once: bool, now: Now) -> bool:
-        """Give ``message`` to a member, or queue it; return whether it is for any."""
+    def publish(self, message: Message, at_once: bool, now: Now, planned: bool) -> bool:
+        """Give ``message`` to a member, or queue it; return whether it is for any.
+
+        Args:
+            message: what was published.
+            at_once: QoS 0 need not wait for the commit of this turn.
+            now: when.
+            planned: nothing refused it (``Router.plan``), so it has a place.
+        """
         if not self.members:
             return False
         queue = self.queue
@@ -298,7 +305,7 @@ class SharedGroup(GroupSource):
             lost = Delivery(message, message.offset, 0)
             self._drops.lose(reason, self.topic_filter, lost)
             return True
-        if queue.put(message, slot):
+        if queue.put(message, slot, planned):
             self._effects.feeders[self.topic_filter] = self
         return True
 

@@ -39,6 +39,7 @@ from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.pending_publishes import PendingPublishes
 from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED, ProducerSequence, numbered
 from penstock.engine.reporting import drop_counts as reasons_to_drop
+from penstock.engine.routing.router import Plan
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
@@ -213,12 +214,10 @@ class PublishHandler(BlockedPublisher):
                     )
                 else:
                     again = message.once_more(now)
-                    if self._router.rejecting:
-                        blocker = self._router.refused_by(again, session)
-                        if blocker is not None:
-                            self._wait(blocker, again, session)
-                            break
-                    self._router.publish(again, session, now)
+                    blocker = self._router.publish_if_room(again, session, now)
+                    if blocker is not None:
+                        self._wait(blocker, again, session)
+                        break
             share.spent += WORK_OF_A_PACKET
             self._complete(session.first_released(), session)
 
@@ -261,7 +260,7 @@ class PublishHandler(BlockedPublisher):
             return self._blocked.store
         if self._refused is None:
             return None
-        return self._router.refused_by(self._refused, self._publisher)
+        return self._router.plan(self._refused, self._publisher).refused_by
 
     def try_again(self, session: Session, now: Now) -> None:
         """Route released messages, then those held back, in order, as far as there is room.
@@ -345,6 +344,7 @@ class PublishHandler(BlockedPublisher):
             lead_us=now.lead_us,
         )
         router = self._router
+        plan: Plan | None = None
         number = numbered(packet.properties) if qos > 0 else None
         if number is not None and not self._is_next(number, packet, topic, session, now):
             return True
@@ -353,7 +353,8 @@ class PublishHandler(BlockedPublisher):
             refused = effects.store.fails or (qos == 2 and not session.has_room_to_receive())
             blocker: Blocker | None = None
             if router.rejecting and not refused and not held:
-                blocker = router.refused_by(message, session)
+                plan = router.plan(message, session)
+                blocker = plan.refused_by
             if refused or blocker is not None:
                 if self.link.version != V5:
                     if blocker is not None:
@@ -384,7 +385,7 @@ class PublishHandler(BlockedPublisher):
                 return True
         if number is not None:
             self._producers.published(session.username, number, now)
-        reached = router.publish(message, session, now)
+        reached = router.publish(message, session, now) if plan is None else router.apply(plan, now)
         if qos > 0:
             nobody = reached == 0 and message.offset < 0 and self.link.version == V5
             code = reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0

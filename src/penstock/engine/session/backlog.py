@@ -134,13 +134,16 @@ class Backlog(StoredState):
     def _priority(self, message: Message) -> int:
         return 0 if self._priorities is None else self._priorities.of(message.topic)
 
-    def _enqueue(self, delivery: Delivery, message: Message) -> None:
+    def _enqueue(self, delivery: Delivery, message: Message, planned: bool) -> None:
         """Queue what was published now."""
         delivery.size_bytes = message.size_bytes()
-        self._join(delivery, self._priority(message))
+        self._join(delivery, self._priority(message), planned)
 
-    def _join(self, delivery: Delivery, number: int) -> None:
-        """Queue ``delivery`` in this lane, or drop it or another, as the overflow policy says."""
+    def _join(self, delivery: Delivery, number: int, planned: bool = False) -> None:
+        """Queue ``delivery`` in this lane, or drop it or another, as the overflow policy says.
+
+        What is ``planned`` was not refused: it waits also where other copies of it took the memory.
+        """
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return
@@ -149,7 +152,7 @@ class Backlog(StoredState):
             delivery.qos > 0
             and (is_short or self._is_away() or len(self._queue) >= HEAD_LEN_MAX)
             and not self.has_memory()
-            and not (self._effects.has_places and self._queue.rejects)  # nobody refused it
+            and not (planned and self._queue.rejects)
         ):
             self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
             return

@@ -106,6 +106,7 @@ class Outbound(Transmission):
         subscription_ids: tuple[int, ...],
         at_once: bool,
         now: Now,
+        planned: bool = False,
     ) -> None:
         """One message for this session, with the QoS its subscription grants.
 
@@ -116,6 +117,7 @@ class Outbound(Transmission):
             subscription_ids: identifiers of the subscriptions that matched.
             at_once: QoS 0 need not wait for the commit of this turn.
             now: when.
+            planned: nothing refused it (``Router.plan``), so it has a place here.
         """
         if self.permissions is not None and not self._permitted(message):
             return
@@ -131,7 +133,7 @@ class Outbound(Transmission):
             self._deliver_qos0(message, retain, subscription_ids, at_once, now)
             return
         delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
-        self._deliver_acknowledged(delivery, message, now)
+        self._deliver_acknowledged(delivery, message, planned, now)
 
     def _deliver_qos0(
         self,
@@ -156,7 +158,7 @@ class Outbound(Transmission):
             self._send_qos0(link, message, retain, subscription_ids, at_once, now)
         elif link is not None or self._limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
-            self._enqueue(waiting, message)
+            self._enqueue(waiting, message, False)
             self._congestion.watch(self._queue, now)
         else:
             self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
@@ -180,10 +182,12 @@ class Outbound(Transmission):
             return False
         return self.account.has_room_to_wait()
 
-    def _deliver_acknowledged(self, delivery: Delivery, message: Message, now: Now) -> None:
+    def _deliver_acknowledged(
+        self, delivery: Delivery, message: Message, planned: bool, now: Now
+    ) -> None:
         link = self.link
         if link is None:
-            self._enqueue(delivery, message)
+            self._enqueue(delivery, message, planned)
             self._congestion.watch(self._queue, now)
         elif (
             len(self._queue) == 0
@@ -199,7 +203,7 @@ class Outbound(Transmission):
                 self._passed(delivery)
             self._send_new(link, delivery, message, now)
         else:
-            self._enqueue(delivery, message)
+            self._enqueue(delivery, message, planned)
             self._must_wait_for_room(link, delivery.size_bytes)
             self._congestion.watch(self._queue, now)
             if link.congested:
