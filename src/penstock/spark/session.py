@@ -14,6 +14,7 @@ The output of Java and the workers goes to a file, so that a terminal stays read
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -92,6 +93,7 @@ def local_spark(
     for key, value in settings.items():
         conf.set(key.replace("_", "."), value)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_without_words_of_py4j())
         output: IO[bytes] | None = None
         if log is not None:
             log.parent.mkdir(parents=True, exist_ok=True)
@@ -119,6 +121,25 @@ def local_spark(
 
 def _ignore(*_: object) -> None:
     pass
+
+
+@contextlib.contextmanager
+def _without_words_of_py4j() -> Iterator[None]:
+    """Drop what py4j logs by the root logger for the time of a `with` block.
+
+    Where Java ends during a call, py4j writes a traceback there and then raises the error, which
+    the user of the session gets anyway. Without a handler, Python would print it.
+    """
+
+    def is_from_elsewhere(record: logging.LogRecord) -> bool:
+        return "py4j" not in Path(record.pathname).parts
+
+    root = logging.getLogger()
+    root.addFilter(is_from_elsewhere)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_from_elsewhere)
 
 
 def _stop(session: SparkSession) -> None:
