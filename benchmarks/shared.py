@@ -105,7 +105,7 @@ def handing_on(waiting: int) -> tuple[float, int, float]:
             for run in one.segments
         )
         _finish(commit)
-        ids = [entry.packet_id for entry in session._window.entries()]
+        ids = [entry.packet_id for entry in session.transmission.window.entries()]
         acks = b"".join(encode(Puback(packet_id), VERSION) for packet_id in ids)
         helper.link.take_ready()
         helper.receive(acks, _NOW)

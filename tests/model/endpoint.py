@@ -164,7 +164,9 @@ class Endpoint:
             self.outward.answered(packet)
             kinds = {Puback: PUBACK, Pubrec: PUBREC, Pubcomp: PUBCOMP}
             kind = kinds[type(packet)]
-            if self.session.acknowledge(kind, packet.packet_id, packet.reason_code, now):
+            if self.session.transmission.acknowledge(
+                kind, packet.packet_id, packet.reason_code, now
+            ):
                 self.session.refill(now)
 
     def _arrival(self, packet: Publish, link: Link, now: Now) -> None:

@@ -87,19 +87,20 @@ class Rights(Authorize):
 
 def undelivered(session: Session) -> int:
     """Messages in flight that the client has not taken over."""
-    return len(session._window.undelivered()) if session.window_length > 0 else 0
+    return len(session.transmission.window.undelivered()) if session.window_length > 0 else 0
 
 
 def qos2_in_flight(session: Session) -> int:
     """Of those the ones no other member may get [MQTT-4.8.2-5]."""
     return sum(
-        entry.qos == 2 and entry.state != AWAIT_PUBCOMP for entry in session._window.entries()
+        entry.qos == 2 and entry.state != AWAIT_PUBCOMP
+        for entry in session.transmission.window.entries()
     )
 
 
 def in_memory_only(group: SharedGroup) -> int:
     """Messages that wait for the group, and that a crash takes."""
-    waiting = group.queue._queue.waiting(1_000_000)
+    waiting = group.queue.backlog.queue.waiting(1_000_000)
     return sum(delivery.sequence == 0 for delivery in waiting)
 
 
@@ -144,7 +145,7 @@ class Member:
         """Who it is, is known; a restart of the broker forgets it until it comes back."""
         session = self.session
         if session is not None:
-            session.permissions = self.permissions
+            session.transmission.permissions = self.permissions
 
     def bar(self, topics: tuple[str, ...]) -> None:
         """It may not have these topics, or may again; in a varied world as the broker says it."""
@@ -337,7 +338,7 @@ class World:
         """Whether a member that may have it has, or their queue."""
         members = [member.session for member in self.members]
         allowed = [one for one in members if one is not None and self._may_have(one, topic)]
-        if any(session.room_for_shared(None) == ANY_QOS for session in allowed):
+        if any(session.outbound.room_for_shared(None) == ANY_QOS for session in allowed):
             return not self.groups[0].by_hash
         return bool(allowed) and self.groups[0].queue.has_room(size_bytes)
 
@@ -440,7 +441,7 @@ class World:
         self.settle()
         for session in self.bench.server.registry.sessions.values():
             if session.stored:
-                self.expected -= session._queue.qos0_count
+                self.expected -= session.backlog.queue.qos0_count
             else:
                 self.expected -= undelivered(session) + session.queue_length
         for group in self.groups:
@@ -490,7 +491,7 @@ class World:
                 self.settle()
         for group in self.groups:
             for member in group.members.values():
-                member.room = member.session.room_for_shared(group)
+                member.room = member.session.outbound.room_for_shared(group)
                 found = group.queue.find(member) if member.room != NO_ROOM else None
                 assert found is None
 

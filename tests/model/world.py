@@ -16,8 +16,9 @@ from penstock.engine.clock import Now
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
+from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.server.server import Server
-from penstock.engine.session.backlog import Backlog
+from penstock.engine.session.session import Session
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store
 from tests.model.device import Device, Profile
@@ -291,7 +292,7 @@ class World:
                 bodies = known.bodies
                 if bodies is None:
                     bodies = self._shell.store.read(known.offsets)
-                assert isinstance(known.session, Backlog)
+                assert isinstance(known.session, Session | GroupQueue)
                 self._note(f"supply {len(bodies)} to {known.session.client_id}")
                 known.session.supply(known.offsets, bodies, self._now())
                 return

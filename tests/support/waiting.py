@@ -63,19 +63,19 @@ class Counted:
 
     def session(self, session: Session, once: bool) -> None:
         """Everything that one session holds."""
-        for entry in session._window._entries.values():
+        for entry in session.transmission.window._entries.values():
             if entry.counted:
                 self.waiting_bytes += DELIVERY_BYTES
                 self.body(entry)
-        self.queue(session, once)
-        self.blocked_bytes += len(session._inbound) * IDENTIFIER_BYTES
-        held = session._inbound.held
+        self.queue(session.backlog, once)
+        self.blocked_bytes += len(session.inbound) * IDENTIFIER_BYTES
+        held = session.inbound.held
         if held is not None:
             self.unreleased_bytes += sum(item.size_bytes for item in held._entries.values())
 
     def queue(self, backlog: Backlog, once: bool) -> None:
         """Everything that waits in one queue."""
-        for lane in backlog._queue._lanes.values():
+        for lane in backlog.queue._lanes.values():
             self.packed_bytes += 0 if lane._tail is None else PACKED_BYTES * lane._tail.packed()
             for delivery in lane._unpacked_items():
                 if delivery.gone:
@@ -110,8 +110,8 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
         accounts[session.account].session(session, False)
     queues = [group.queue for group in server.router.sharing.groups.values()]
     for queue in queues:
-        everything.queue(queue, True)
-        accounts[queue.account].queue(queue, False)
+        everything.queue(queue.backlog, True)
+        accounts[queue.account].queue(queue.backlog, False)
     for client_id, connection in server.connections.items():
         blocked_bytes = getattr(connection, "blocked_bytes", 0)
         everything.blocked_bytes += blocked_bytes
@@ -121,7 +121,7 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
     for account, counted in accounts.items():
         assert counted.sums == _sums(account), account.key
     sessions = server.registry.sessions.values()
-    fetching = sum(session._fetching_bytes for session in sessions)
+    fetching = sum(session.transmission.fetching_bytes for session in sessions)
     assert budget.fetching_bytes == fetching + sum(queue._fetching_bytes for queue in queues)
     if links is not None:
         _check_links(server, list(links), accounts)
@@ -132,7 +132,7 @@ def check_session(session: Session, effects: Effects) -> None:
     counted = Counted()
     counted.session(session, True)
     assert counted.sums == _sums(effects.budget) == _sums(session.account)
-    assert effects.budget.fetching_bytes == session._fetching_bytes
+    assert effects.budget.fetching_bytes == session.transmission.fetching_bytes
 
 
 def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int, int]:

@@ -120,9 +120,9 @@ class Bridge(ClientCallbacks):
         if zone == established(self._limits.zone):
             session.zone = zone
         session.identify(None, None)
-        session.forwarding = self._outgoing
+        session.transmission.forwarding = self._outgoing
         if self._remote.ends_at_message_max > 0:
-            session.stumbling = PoisonMessageDetector(self._remote.ends_at_message_max)
+            session.transmission.stumbling = PoisonMessageDetector(self._remote.ends_at_message_max)
         server.router.rejecting = server.router.rejecting or self._limits.rejects
         wanted = local_subscriptions(self._outgoing, self._remote.persist)
         for topic_filter in list(session.subscriptions):
@@ -301,7 +301,7 @@ class Bridge(ClientCallbacks):
             ("address", masked(str(self._dialler.url))),
             ("attempt", self._dialler.attempt),
             ("queue/messages", session.queue_length),
-            ("queue/bytes", session.queue_bytes),
+            ("queue/bytes", session.backlog.queue_bytes),
             ("inflight/messages", session.window_length),
             ("sent/messages", self._outgoing.sent),
             ("resent/messages", self._outgoing.resent),

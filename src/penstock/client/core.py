@@ -151,7 +151,7 @@ class Core(ClientCallbacks):
         expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
         session = registry.open(self.client_id, False, expiry_s, self.limits)
         session.zone = zone
-        session.sender = self.publications
+        session.transmission.sender = self.publications
         self.server.drops.drop_handler = self.publications
         return session
 
@@ -290,7 +290,7 @@ class Core(ClientCallbacks):
         session = self.session
         if session.queue_length + session.window_length >= self._messages_max:
             return False
-        return self._bytes_max == 0 or session.queue_bytes < self._bytes_max
+        return self._bytes_max == 0 or session.backlog.queue_bytes < self._bytes_max
 
     def _socket_has_room(self) -> bool:
         link = self.session.link

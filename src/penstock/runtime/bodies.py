@@ -19,7 +19,8 @@ from typing import final
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.engine.session.backlog import Backlog
+from penstock.engine.routing.group_queue import GroupQueue
+from penstock.engine.session.session import Session
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)
@@ -75,7 +76,9 @@ class BodyReader:
         try:
             bodies = done.result()
         except Exception as error:  # whatever went wrong, the bodies are not gone
-            who = f"client {stored.client_id}" if isinstance(stored, Backlog) else "dead letters"
+            who = "dead letters"
+            if isinstance(stored, Session | GroupQueue):
+                who = f"client {stored.client_id}"
             warn_limited(
                 logger,
                 self._limiter,

@@ -189,7 +189,7 @@ def test_so_many_a_second_are_sent_away(bench: Bench) -> None:
 def test_a_bridge_is_left_alone(bench: Bench) -> None:
     line = bench.join("c", durable=True)
     session = line.session
-    session.forwarding = Forwarding([], 1, [])
+    session.transmission.forwarding = Forwarding([], 1, [])
     assert not kick(bench.server, session, "", bench.now)
     assert not remove(bench.server, session, bench.now)
 

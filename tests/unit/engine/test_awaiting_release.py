@@ -41,7 +41,7 @@ def exchange(line: Line, *packets: Packet) -> list[Packet]:
 
 def messages_held(line: Line) -> AwaitingRelease:
     """What the client's session holds."""
-    held = line.session._inbound.held
+    held = line.session.inbound.held
     assert held is not None
     return held
 

@@ -420,7 +420,7 @@ def test_the_smallest_is_known_when_it_left() -> None:
     small.cut()
     session = session_of(bench)
     assert line.smallest_bytes == small_bytes  # not yet
-    session._queue.max_bytes = small_bytes + session.queue_bytes
+    session.backlog.queue.max_bytes = small_bytes + session.backlog.queue_bytes
     for most in (3 * len(line.publishers), 1):
         before = blocked.work
         blocked.wake(session)
@@ -478,7 +478,7 @@ def test_many_full_queues_keep_nobody_who_may_go_on() -> None:
     blocked = blocked_of(bench)
     blocked.work_max = 30
     sessions = [session_of(bench, f"s{number}") for number in range(100)]
-    sessions[77]._queue.max_len = 2  # there is room
+    sessions[77].backlog.queue.max_len = 2  # there is room
     turns = 0
     while went_on(publishers) == 0:
         for session in sessions:
@@ -529,7 +529,7 @@ def test_what_changed_during_a_round_is_looked_at_by_another() -> None:
     blocked = blocked_of(bench)
     session = session_of(bench)
     blocked.work_max = 1  # one a turn
-    session._queue.max_len = 2  # there is room for one
+    session.backlog.queue.max_len = 2  # there is room for one
     blocked.wake(session)
     bench.server.resume(bench.now)
     assert (blocked.asked, blocked_by(bench)) == (1, 2)
@@ -562,7 +562,7 @@ def test_room_at_a_member_that_the_queue_has_nothing_for_lets_one_go_on() -> Non
     group = "$share/g/+"
     bench.subscriber("away", group, 1).cut()
     member = bench.subscriber("m", group, 1)
-    member.session.permissions = Without("secret")
+    member.session.transmission.permissions = Without("secret")
     for _ in range(2):
         bench.publish("secret", b"x")
     bench.publish("t", b"early")

@@ -136,24 +136,24 @@ def test_the_oldest_is_in_the_window_or_in_the_queue_by_its_offset() -> None:
     rig = opened(properties=Properties(receive_maximum=1))
     rig.publish(b"sent", 1)
     rig.publish(b"waits", 1)
-    oldest = rig.session.oldest()
+    oldest = rig.session.outbound.oldest()
     assert oldest is not None
     assert oldest.offset == 0
     older = Delivery(Message("t", b"not in the log"), -1, 0)
     older.size_bytes = 1
-    rig.session._queue.push(older, 1)
-    assert rig.session.oldest() is older
+    rig.session.backlog.queue.push(older, 1)
+    assert rig.session.outbound.oldest() is older
 
 
 def counts(rig: Rig) -> tuple[int, int, int]:
-    forwarding = rig.session.forwarding
+    forwarding = rig.session.transmission.forwarding
     assert forwarding is not None
     return forwarding.sent, forwarding.resent, forwarding.acknowledged
 
 
 def test_a_bridge_counts_what_it_sends_sends_again_and_hears_of() -> None:
     rig = opened()
-    rig.session.forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
+    rig.session.transmission.forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
     for qos in (0, 1, 2):
         rig.publish(b"%d" % qos, qos)
     assert counts(rig) == (3, 0, 0)
@@ -174,6 +174,6 @@ def test_a_bridge_counts_what_it_sends_sends_again_and_hears_of() -> None:
 
 def test_a_message_that_cannot_be_sent_is_not_counted() -> None:
     rig = opened(properties=Properties(maximum_packet_size=30))
-    rig.session.forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
+    rig.session.transmission.forwarding = Forwarding([Rule("#", "", "", 2, True)], 1, [])
     rig.publish(b"x" * 100, 1)
     assert counts(rig) == (0, 0, 0)

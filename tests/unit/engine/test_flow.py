@@ -38,7 +38,7 @@ def send(pair: Pair, count: int, qos: int = 1) -> None:
 def acknowledge(pair: Pair, count: int) -> None:
     """PUBACK for the oldest messages in the window, each in a commit of its own."""
     for _ in range(count):
-        oldest = pair.line.session._window.entries()[0]
+        oldest = pair.line.session.transmission.window.entries()[0]
         pair.line.send(Puback(oldest.packet_id))
         pair.bench.commit()
 

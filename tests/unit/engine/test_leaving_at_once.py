@@ -420,7 +420,7 @@ def test_what_was_published_since_takes_no_identifier_of_what_left_before_the_cr
 
 def test_what_another_has_the_identifier_of_waits_for_its_commit() -> None:
     bench, line = with_priorities()
-    window = line.session._window
+    window = line.session.transmission.window
     window.restore(3, AWAIT_PUBACK, Delivery(None, 0, 1, sequence=(1 << PRIORITY_SHIFT) + 9))
     sent_to(bench, ("t", b"1"), ("t", b"2"), ("t", b"3"))
     line.send(Puback(1))

@@ -327,7 +327,7 @@ def test_what_is_refused_takes_a_place_like_any_other(version: int) -> None:
     line.send(*[message(number, 2, "$SYS/x") for number in range(1, 6)])
     bench.commit()
     assert line.read() == [Pubrec(1), Pubrec(2)]
-    assert len(line.session._inbound) == 2
+    assert len(line.session.inbound) == 2
     line.send(Pubrel(1))
     bench.commit()
     assert line.read() == [Pubcomp(1), Pubrec(3)]

@@ -102,11 +102,11 @@ def test_what_was_not_refused_has_its_place_in_each_group() -> None:
     barred.cut()
     bench.publish("t", b"full")
     free = bench.join("free", durable=True)
-    free.session.permissions = Barred()
+    free.session.transmission.permissions = Barred()
     free.send(Subscribe(2, [Subscription(SHARED, 1), Subscription("$share/h/t", 1)]))
     bench.commit()
     bench.publish("t", b"full")  # the queues have two places now
-    free.session.permissions = None
+    free.session.transmission.permissions = None
     publisher = bench.join("p")
     assert published(bench, publisher, 1) == 0
     assert waiting(free) == [1]
@@ -174,7 +174,7 @@ def test_what_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
     for topic in ("secret", "secret", "t", "secret"):
         bench.publish(topic, topic.encode())
     barred = bench.join("s2", durable=True)
-    barred.session.permissions = Without("secret")
+    barred.session.transmission.permissions = Without("secret")
     barred.send(Subscribe(1, [Subscription("$share/g/+", qos)]))
     bench.commit()
     assert [packet.payload for packet in publishes(barred.read())] == [b"t"]
@@ -199,9 +199,9 @@ def test_what_nobody_may_receive_is_counted_once() -> None:
     holder.send(Subscribe(2, [Subscription("own", 1)]))
     holder.cut()
     bench.publish("t", b"x")
-    holder.session.permissions = Barred()
+    holder.session.transmission.permissions = Barred()
     barred = bench.join("s2", durable=True)
-    barred.session.permissions = Barred()
+    barred.session.transmission.permissions = Barred()
     barred.send(Subscribe(1, [Subscription(SHARED, 1)]))
     bench.commit()
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
@@ -222,7 +222,7 @@ def test_what_was_in_flight_at_a_crash_keeps_its_size() -> None:
     bench.commit()
     bench.restart()
     queue = bench.server.router.sharing.groups[SHARED].queue
-    assert (queue.queue_length, queue.queue_bytes) == (2, 2 * 765)
+    assert (queue.queue_length, queue.backlog.queue_bytes) == (2, 2 * 765)
     assert published(bench, bench.join("p"), 1) == FULL
     assert sum(bench.server.drops.counts) == 0
 

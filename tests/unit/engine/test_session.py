@@ -222,7 +222,7 @@ def test_an_offline_queue_holds_no_bodies_and_gets_them_back_in_order() -> None:
     pair.publish(b"zero", qos=0)
     pair.bench.commit()
     session = pair.bench.server.registry.sessions["s"]
-    assert all(item.message is None for item in session._queue.waiting(100))
+    assert all(item.message is None for item in session.backlog.queue.waiting(100))
     line, seen = pair.rejoin(), list[bytes]()
     while messages := publishes(line.read()):
         for message in messages:

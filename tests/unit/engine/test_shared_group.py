@@ -110,12 +110,12 @@ def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
     bench = Bench(EngineLimits(max_mqueue_len=1), streams=())
     name = "$share/g/$SYS/#"
     free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)
-    deaf.session.permissions = Deaf()
+    deaf.session.transmission.permissions = Deaf()
     free.connection.link.wire_full()
     free.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     bench.server.router.publish_system("$SYS/a", b"1", bench.now)
     counts = bench.server.drops.counts
     assert (counts[drop_counts.SLOW_CONSUMER], sum(counts)) == (1, 1)
-    free.session.permissions = Deaf()
+    free.session.transmission.permissions = Deaf()
     bench.server.router.publish_system("$SYS/a", b"2", bench.now)
     assert (counts[drop_counts.NO_PERMISSION], sum(counts)) == (1, 2)

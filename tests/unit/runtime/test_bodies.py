@@ -10,7 +10,7 @@ from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.session.outbound import Outbound
+from penstock.engine.session.session import Session
 from penstock.errors import StoreFailed
 from penstock.runtime.bodies import BodyReader
 from tests.support.deadline import DEADLINE_S
@@ -32,11 +32,11 @@ class ShakyLog:
         return {offset: Message("t", b"x", offset=offset) for offset in offsets}
 
 
-def asking() -> Outbound:
+def asking() -> Session:
     """A session that waits for bodies."""
-    outbound = Outbound("pump-7", True, Effects(100), EngineLimits(), Drops())
-    outbound.wanted = OFFSETS
-    return outbound
+    session = Session("pump-7", 1, 1, Effects(100), EngineLimits(), Drops())
+    session.transmission.wanted = OFFSETS
+    return session
 
 
 async def test_a_read_that_fails_is_told_and_tried_again(

@@ -151,7 +151,7 @@ class ClientConnection(Connection):
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Suback | Unsuback):
-            if not self._session.answered(packet.packet_id):
+            if not self._session.transmission.answered(packet.packet_id):
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
             self._application.answered(packet, now)
         elif isinstance(packet, Connack):
@@ -170,13 +170,13 @@ class ClientConnection(Connection):
         elif packet_type == PUBCOMP and self._inherited.is_open:
             if self._inherited.released(packet_id):
                 self._all_released(now)
-        elif self._session.acknowledge(packet_type, packet_id, reason_code, now):
+        elif self._session.transmission.acknowledge(packet_type, packet_id, reason_code, now):
             self.refill_due = True
 
     def refill(self, now: Now) -> None:
         """Send what waits in the queue: acknowledgements made room in the window."""
         if self._session.link is self.link:
-            self._session.refill(now)
+            self._session.outbound.refill(now)
 
     # -- CONNACK -------------------------------------------------------------------------
 
@@ -309,14 +309,14 @@ class ClientConnection(Connection):
         Raises:
             LocalProtocolError: 0x95, it is larger than the server accepts; or MQTT cannot carry it.
         """
-        packet_id = self._session.reserve_packet_id()
+        packet_id = self._session.transmission.reserve_packet_id()
         if packet_id > 0:
             self._ask(Subscribe(packet_id, subscriptions, properties), packet_id)
         return packet_id
 
     def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
         """Send UNSUBSCRIBE; return and raise as ``subscribe`` does."""
-        packet_id = self._session.reserve_packet_id()
+        packet_id = self._session.transmission.reserve_packet_id()
         if packet_id > 0:
             self._ask(Unsubscribe(packet_id, topic_filters, properties), packet_id)
         return packet_id
@@ -330,7 +330,7 @@ class ClientConnection(Connection):
                     f"the server does not accept packets as large as {packet!r}",
                 )
         except Exception:
-            self._session.answered(packet_id)
+            self._session.transmission.answered(packet_id)
             raise
         self.link.send_after_commit(encoded)
 
@@ -363,7 +363,7 @@ class ClientConnection(Connection):
     def resume(self, now: Now) -> None:
         """Send and decode what waited: there may be room again, or it is this connection's turn."""
         if self.state == CONNECTED and self._session.link is self.link:
-            self._session.refill(now)
+            self._session.outbound.refill(now)
             self._application.writable(now)
         super().resume(now)
 
@@ -452,7 +452,7 @@ class ClientConnection(Connection):
         super()._end(with_will, because, now, answered)
         if self._session.link is self.link:
             if self.ended_by_peer:
-                self._session.peer_ended()
+                self._session.transmission.peer_ended()
             self._session.detach(now)
         self._application.ended(now)
 

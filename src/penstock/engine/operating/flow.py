@@ -59,12 +59,14 @@ class FlowSnapshot:
         self.version = 0  # protocol level; 0 while it is disconnected
         self.subscriptions = len(session.subscriptions)
         self.window_length = session.window_length
-        self.window_size = session.window_size  # the smaller of the next and max_inflight
+        self.window_size = (
+            session.transmission.window_size
+        )  # the smaller of the next and max_inflight
         self.client_receive_maximum = 0  # what the client accepts; 0 while it is disconnected
         self.queue_length = session.queue_length
-        self.queue_length_max = session.queue_length_max  # 0 = no limit
-        self.queue_bytes = session.queue_bytes
-        self.queue_bytes_max = session.queue_bytes_max  # 0 = no limit
+        self.queue_length_max = session.backlog.queue_length_max  # 0 = no limit
+        self.queue_bytes = session.backlog.queue_bytes
+        self.queue_bytes_max = session.backlog.queue_bytes_max  # 0 = no limit
         self.inbound_unacknowledged = 0
         self.awaiting_release = session.inbound_count  # QoS 2, until PUBREL
         self.receive_maximum = 0  # what we accept; 0 while the client is disconnected
@@ -73,7 +75,7 @@ class FlowSnapshot:
         now_s = now.monotonic_s
         self.limits: list[LimitUsageSnapshot] = []
         for limit in (WINDOW, WRITE_BUFFER, QUEUE):
-            self.limits.append(LimitUsageSnapshot(session.at_limit(limit), now_s))
+            self.limits.append(LimitUsageSnapshot(session.transmission.at_limit(limit), now_s))
         inbound: LimitUsage | None = None
         if connection is not None:
             self.version = connection.version

@@ -66,7 +66,7 @@ def is_bridge(session: Session) -> bool:
 
     One that was left by a bridge which is in the settings no more is like any other.
     """
-    return session.forwarding is not None
+    return session.transmission.forwarding is not None
 
 
 def session_line(server: Server, session: Session) -> Told:
@@ -86,10 +86,10 @@ def session_line(server: Server, session: Session) -> Told:
         "expires_at_us": expires_at_us(session, lead_us),
         "expiry_interval_s": session.expiry_interval_s,
         "window": session.window_length,
-        "window_size": session.window_size,
+        "window_size": session.transmission.window_size,
         "queue": session.queue_length,
-        "queue_max": session.queue_length_max,
-        "queue_bytes": session.queue_bytes,
+        "queue_max": session.backlog.queue_length_max,
+        "queue_bytes": session.backlog.queue_bytes,
         "subscriptions": len(session.subscriptions),
         "dropped": sum(dropped.values()),
         "bridge": is_bridge(session),
@@ -117,7 +117,7 @@ def session_whole(server: Server, session: Session) -> Told:
         group = server.router.sharing.groups.get(topic_filter)
         if group is not None:
             line["queue"] = group.queue.queue_length
-            line["queue_max"] = group.queue.queue_length_max
+            line["queue_max"] = group.queue.backlog.queue_length_max
         filters.append(line)
     told["filters"] = filters
     drops: Told = {}

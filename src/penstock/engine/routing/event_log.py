@@ -116,9 +116,9 @@ class EventLog:
                 "client": client_id,
                 "connected": link is not None,
                 "window": session.window_length,
-                "window_size": session.window_size,
+                "window_size": session.transmission.window_size,
                 "queue": session.queue_length,
-                "queue_bytes": session.queue_bytes,
+                "queue_bytes": session.backlog.queue_bytes,
                 "unsent_bytes": 0 if link is None else link.pending_bytes + link.unwritten_bytes,
             }
             self._events.note(FLOW, event)

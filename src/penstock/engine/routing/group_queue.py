@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.effects import Effects, GroupSource
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import GROUP_KEY_PREFIX, Progress, SessionRecord
@@ -121,7 +122,7 @@ class Bounds:
 
 
 @final
-class GroupQueue(Backlog):
+class GroupQueue(StoredState):
     """The queue of one shared subscription.
 
     Args:
@@ -142,17 +143,41 @@ class GroupQueue(Backlog):
         drops: Drops,
         account: Account,
     ) -> None:
-        super().__init__(topic_filter, False, effects, limits, drops, account)
+        self.client_id = topic_filter  # as which its messages are told of
+        self.account = account
+        self.backlog = Backlog(topic_filter, False, effects, limits, drops, account)
+        self.backlog.away = False  # a member is connected: bodies stay in memory
         self.number = 0  # key of its stored state; 0 = there is none
         self.bounds = Bounds()
-        self.awake = True  # a member is connected: bodies stay in memory
         self.wanted: list[int] = []
         self._owner: GroupSource | None = owner
         self._asked: list[tuple[Lane, Delivery]] = []
         self._fetching_bytes = 0
         self._order: list[Lane] = []  # of all lanes, in which they are looked at
+        self._queue = self.backlog.queue
         self._found_in = self._queue.first_lane  # the lane of what ``find`` found
+        self._effects = effects
+        self._drops = drops
         account.count_group(1)
+        self.backlog.owner = self  # until ``end``
+
+    @property
+    def awake(self) -> bool:
+        """Return whether a member is connected."""
+        return not self.backlog.away
+
+    @property
+    def queue_length(self) -> int:
+        """Return the number of messages waiting."""
+        return len(self._queue)
+
+    def has_memory(self) -> bool:
+        """Return whether memory has a place for one more QoS 1 or 2 message."""
+        return self.backlog.has_memory()
+
+    def recheck_blocked_publishers(self) -> None:
+        """Ask every publisher blocked here: limits, subscriptions or permissions changed."""
+        self.backlog.recheck_blocked_publishers()
 
     # -- the group ---------------------------------------------------------------------
 
@@ -164,7 +189,7 @@ class GroupQueue(Backlog):
 
     def store(self) -> None:
         """Store what comes from now on, because a member has a stored session."""
-        if not self.stored:
+        if not self.backlog.stored:
             self._become_stored(self._effects.batch.new_number())
             self._effects.batch.put_session(
                 SessionRecord(
@@ -179,19 +204,19 @@ class GroupQueue(Backlog):
 
     def _become_stored(self, number: int) -> None:
         self.number = number
-        self.stored = True
+        self.backlog.stored = True
         self._queue.become_stored()
 
     def sleep(self) -> None:
         """Let bodies rest in the log: no member is connected any more."""
-        self.awake = False
+        self.backlog.away = True
         self._stop_fetching()
-        if self.stored:
+        if self.backlog.stored:
             self._queue.sleep()
 
     def wake_up(self) -> None:
         """Keep bodies in memory again: a member is connected."""
-        self.awake = True
+        self.backlog.away = False
         self._queue.wake()
 
     def end(self) -> None:
@@ -214,10 +239,11 @@ class GroupQueue(Backlog):
         self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, count)
         queue.ended()
         self.account.count_group(-1)
-        if self.stored:
+        if self.backlog.stored:
             self._effects.batch.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
-        self.stored = False
+        self.backlog.stored = False
         self.recheck_blocked_publishers()
+        self.backlog.owner = None
 
     # -- what waits --------------------------------------------------------------------
 
@@ -231,15 +257,15 @@ class GroupQueue(Backlog):
         before = len(self._queue)
         has_place = planned and message.qos > 0 and self._queue.rejects
         if has_place and self._queue.ever_fits(delivery.size_bytes):
-            self._append(delivery, slot << SLOT_SHIFT | self._priority(message))
+            self._append(delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message))
         else:
-            self._join(delivery, slot << SLOT_SHIFT | self._priority(message))
+            self.backlog.join(delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message))
         return len(self._queue) > before
 
     def put_back(self, delivery: Delivery, priority: int) -> None:
         """Let what a member had in flight wait before all others, whatever the bounds."""
         message = delivery.message
-        if message is not None and self.stored and delivery.qos > 0 and delivery.offset < 0:
+        if message is not None and self.backlog.stored and delivery.qos > 0 and delivery.offset < 0:
             if message.offset >= 0:
                 message = message.for_session()
             self._effects.batch.append(message)
@@ -291,7 +317,7 @@ class GroupQueue(Backlog):
                     self._leave(delivery, self._queue.take_out(lane, delivery))
                     self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
                     position = 0  # it may have been the head
-                elif self.stored:
+                elif self.backlog.stored:
                     delivery.label = label  # its body may rest in the log
             if found is not None or waits:
                 break
@@ -308,15 +334,15 @@ class GroupQueue(Backlog):
         at_head = self._queue.take_out(self._found_in, delivery)
         self._leave(delivery, at_head)
         self._effects.batch.adopted(delivery.offset)
-        self._made_room()
+        self.backlog.made_room()
 
     def _leave(self, delivery: Delivery, at_head: bool) -> None:
         delivery.gone = True  # a body that was asked for comes too late
         if at_head:
-            self._passed(delivery)
+            self.backlog.passed(delivery)
         elif delivery.sequence > 0:
-            self._stored_queue.taken_out(delivery.sequence)
-            self._touch()
+            self.backlog.stored_queue.taken_out(delivery.sequence)
+            self.backlog.touch()
 
     def place_of_first(self) -> tuple[int, int]:
         """Return the rank and the log offset of what is to be taken first; something must wait."""
@@ -343,7 +369,7 @@ class GroupQueue(Backlog):
             return len(queue) > 0
         if slot == 0 or len(queue) == 0:
             return False
-        priority = self._priority(message)
+        priority = self.backlog.priority_of(message)
         front = FRONT << SLOT_SHIFT | priority
         return queue.is_in(slot << SLOT_SHIFT | priority) or queue.is_in(front)
 
@@ -377,30 +403,18 @@ class GroupQueue(Backlog):
 
     def priority_of(self, message: Message) -> int:
         """Return the priority of ``message`` here."""
-        return self._priority(message)
+        return self.backlog.priority_of(message)
 
     def tell_of_room(self) -> None:
         """Wake blocked publishers: a member has room for what the queue has not."""
-        self._made_room()
+        self.backlog.made_room()
 
     # -- inside ------------------------------------------------------------------------
-
-    def _is_away(self) -> bool:
-        return not self.awake
-
-    def keeps_qos0(self) -> bool:
-        """Return whether a QoS 0 message may wait."""
-        return self.bounds.keeps_qos0 and self.account.has_room_for_qos0()
 
     def _append(self, delivery: Delivery, number: int) -> None:
         if self._effects.events is not None:
             self._effects.events.queued(self.client_id, delivery, len(self._queue) + 1)
-        self._push(delivery, number)
-
-    def _overflowed(self, dropped: list[Delivery]) -> None:
-        for delivery in dropped:
-            delivery.gone = True
-        super()._overflowed(dropped)
+        self.backlog.push(delivery, number)
 
     def _lanes(self) -> list[Lane]:
         """Return all lanes: the highest priority first, of one priority the front first."""
@@ -468,20 +482,20 @@ class GroupQueue(Backlog):
         if gone:
             count = len(gone)
             self._drops.count_known(reasons_to_drop.RETENTION, self.client_id, gone, count)
-            self._made_room()
+            self.backlog.made_room()
         if self._owner is not None:
             self._owner.offer(now)
-        if self.stored and not self.account.has_room_for_bodies():
+        if self.backlog.stored and not self.account.has_room_for_bodies():
             self._queue.evict_to_log()
 
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
         """The change since the last snapshot; see ``records``."""
-        self._changed = False
-        if not self.stored:
+        self.backlog.changed = False
+        if not self.backlog.stored:
             return None
-        stored = self._stored_queue
+        stored = self.backlog.stored_queue
         first = stored.first
         segments = stored.take_segments(self._queue)
         return Progress(
@@ -508,7 +522,7 @@ class GroupQueue(Backlog):
         """Take up what the store holds under ``record``; no member is connected."""
         self._become_stored(record.number)
         self.sleep()
-        stored = self._stored_queue
+        stored = self.backlog.stored_queue
         if progress is not None:
             stored.first.head = progress.queue_head
             stored.first.next_sequence = progress.next_sequence

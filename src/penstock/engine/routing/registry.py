@@ -24,9 +24,9 @@ from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimit
 from penstock.engine.memory.accounts import Account
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import SESSION_EXPIRED
+from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.routing.router import Router
 from penstock.engine.routing.wills import Wills
-from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.session.session_index import SessionIndex
 
@@ -43,7 +43,7 @@ class LowestOffset:
         effects: which notes what goes meanwhile from one not yet asked to one that was.
     """
 
-    def __init__(self, asked: list[Backlog], end: int, effects: Effects) -> None:
+    def __init__(self, asked: list[Session | GroupQueue], end: int, effects: Effects) -> None:
         self._lowest = end
         self._asked = asked
         self._effects = effects
@@ -209,7 +209,7 @@ class Registry:
     def ask_for_lowest(self, end: int) -> LowestOffset:
         """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
         self._effects.batch.lowest_adopted = end
-        asked: list[Backlog] = list(self.sessions.values())
+        asked: list[Session | GroupQueue] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
         return LowestOffset(asked, end, self._effects)
 
@@ -237,7 +237,7 @@ class Registry:
                 self._drops,
                 self._effects.accounts.named(record.account),
             )
-            session.stored = True
+            session.backlog.stored = True
             session.zone = record.zone
             session.username = record.username
             session.owned = record.owned

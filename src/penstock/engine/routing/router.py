@@ -307,13 +307,13 @@ class Router:
             session.stored,
             self._effects,
         )
-        session.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
+        session.outbound.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
         """Remove a subscription; whether there was one."""
         if session.subscriptions.pop(topic_filter, None) is None:
             return False
-        session.stop_retained(topic_filter)
+        session.outbound.stop_retained(topic_filter)
         self._count_subscription(session, topic_filter, -1)
         if is_shared(topic_filter):
             group = self.sharing.leave(session, topic_filter)

@@ -87,11 +87,11 @@ class Member(GroupMember):
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
             return False
-        if not self.session.has_room_on_its_way(size_bytes, qos, False):
+        if not self.session.outbound.has_room_on_its_way(size_bytes, qos, False):
             return False
         if self._group.by_hash:
             return self._group.home_of(label) is self
-        return self.session.may_receive_topic(label.topic)
+        return self.session.transmission.may_receive_topic(label.topic)
 
     def is_for_nobody(self, label: Label) -> bool:
         """Return whether no member may receive the message."""
@@ -263,7 +263,7 @@ class SharedGroup(GroupSource):
         """Return whether a connected member has room for any message of QoS 1 or 2."""
         self._effects.blocked_publishers.work += len(self._connected)
         for member in self._connected:
-            room = member.session.room_for_shared(None)
+            room = member.session.outbound.room_for_shared(None)
             if room == ANY_QOS or (room != NO_ROOM and member.qos_of(2) == 0):
                 return True
         return False
@@ -335,7 +335,7 @@ class SharedGroup(GroupSource):
         if member is None:
             return False
         queue = self.queue
-        room = member.room = taker.room_for_shared(self)
+        room = member.room = taker.outbound.room_for_shared(self)
         if room == NO_ROOM or not queue.has_any(room != ANY_QOS and member.qos_of(2) > 0):
             return False
         delivery = queue.find(member)
@@ -380,7 +380,7 @@ class SharedGroup(GroupSource):
             if entry.sequence == 0 and message is not None:
                 priority = queue.priority_of(message)
             queue.put_back(back, priority)
-        session.let_go(entries)
+        session.outbound.let_go(entries)
         self._effects.feeders[self.topic_filter] = self
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
@@ -440,10 +440,10 @@ class SharedGroup(GroupSource):
     def _can_take(self, member: Member, message: Message) -> bool:
         session = member.session
         qos = member.qos_of(message.qos)
-        room = session.room_for_shared(None)
+        room = session.outbound.room_for_shared(None)
         if room == NO_ROOM or (room != ANY_QOS and qos > 0):
             return False
-        return session.may_receive(message) and session.has_room_on_its_way(
+        return session.may_receive(message) and session.outbound.has_room_on_its_way(
             message.size_bytes(), qos, True
         )
 
@@ -488,7 +488,7 @@ class SharedGroup(GroupSource):
             first = number // len(self._all) % count
         for step in range(count):
             member = connected[(first + step) % count]
-            if member.session.may_receive_topic(label.topic):
+            if member.session.transmission.may_receive_topic(label.topic):
                 return member
         return None
 
@@ -507,15 +507,15 @@ class SharedGroup(GroupSource):
         if known is None:
             known = 0
             for member in self._all:
-                if member.session.may_receive_topic(topic):
+                if member.session.transmission.may_receive_topic(topic):
                     known = 1
                     break
             self._receivable.put(topic, known)
         return known == 1
 
     def _is_receivable_here(self, topic: str) -> bool:
-        for member in self._connected:  # noqa: SIM110 - compiled, a generator is dearer
-            if member.session.may_receive_topic(topic):
+        for member in self._connected:
+            if member.session.transmission.may_receive_topic(topic):
                 return True
         return False
 
@@ -559,7 +559,7 @@ class SharedGroup(GroupSource):
     ) -> None:
         subscription = member.entry.subscription
         identifier = member.entry.identifier
-        member.session.send_shared(
+        member.session.outbound.send_shared(
             message,
             offset,
             min(shared.qos, subscription.qos),

@@ -69,9 +69,9 @@ class SharedSubscriptions(MemberConnections):
             if record is not None and self._recovered is not None:
                 group.restore(record, self._recovered)
         group.put(session, entry)
-        if session.shared_filters is None:
-            session.shared_filters = {}
-        session.shared_filters[topic_filter] = None
+        if session.outbound.shared_filters is None:
+            session.outbound.shared_filters = {}
+        session.outbound.shared_filters[topic_filter] = None
         return group if is_new else None
 
     def leave(self, session: Session, topic_filter: str) -> SharedGroup | None:
@@ -82,8 +82,8 @@ class SharedSubscriptions(MemberConnections):
         group = self.groups.get(topic_filter)
         if group is None:
             return None
-        if session.shared_filters is not None:
-            session.shared_filters.pop(topic_filter, None)
+        if session.outbound.shared_filters is not None:
+            session.outbound.shared_filters.pop(topic_filter, None)
         group.remove(session)
         if group.members:
             return None
@@ -94,9 +94,9 @@ class SharedSubscriptions(MemberConnections):
     def came(self, session: StoredState, now: Now) -> None:
         """Let ``session``, which is connected now, take what waits."""
         assert isinstance(session, Session)
-        if session.shared_filters is None:
+        if session.outbound.shared_filters is None:
             return
-        for topic_filter in session.shared_filters:
+        for topic_filter in session.outbound.shared_filters:
             self.groups[topic_filter].came(session)
         if self._effects.feeders:
             session.refill(now)
@@ -104,14 +104,14 @@ class SharedSubscriptions(MemberConnections):
     def left(self, session: StoredState, now: Now) -> None:
         """Take back what a member whose connection is gone has in flight at QoS 1."""
         assert isinstance(session, Session)
-        if session.shared_filters is not None:
-            for topic_filter in session.shared_filters:
+        if session.outbound.shared_filters is not None:
+            for topic_filter in session.outbound.shared_filters:
                 self.groups[topic_filter].left(session)
         self._take_back(session, now)
 
     def _take_back(self, session: Session, now: Now) -> None:
         by_group: dict[str, list[Delivery]] = {}
-        for entry in session.shared_in_flight():
+        for entry in session.outbound.shared_in_flight():
             assert entry.shared is not None
             by_group.setdefault(entry.shared.topic_filter, []).append(entry)
         for topic_filter, entries in by_group.items():
@@ -141,7 +141,7 @@ class SharedSubscriptions(MemberConnections):
     def lose_qos0(self) -> None:
         """Drop the QoS 0 messages that wait: the server shuts down, and they are not stored."""
         for group in self.groups.values():
-            group.queue.lose_qos0()
+            group.queue.backlog.lose_qos0()
 
     def _feeding(self) -> list[SharedGroup]:
         """Return the groups in whose queues something waits."""

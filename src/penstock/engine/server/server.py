@@ -197,7 +197,7 @@ class Server:
         for connection in list(self.connections.values()):
             connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
-            session.lose_qos0()
+            session.backlog.lose_qos0()
         self.router.sharing.lose_qos0()
         if self.effects.events is not None:
             self.effects.events.note(STOPPED, {"reason": because})
@@ -220,7 +220,7 @@ class Server:
         self.authorize = authorize
         self.wills.authorize = authorize
         for session in list(self.registry.sessions.values()):
-            if not session.identified or session.forwarding is not None:
+            if not session.identified or session.transmission.forwarding is not None:
                 continue  # a bridge may do what its settings say
             session.identify(
                 session.username, authorize.permissions(session.username, session.client_id)

@@ -104,7 +104,7 @@ class ServerConnection(OpeningConnection):
         assert session is not None
         if packet_type == PUBREL:
             self._publishing.release(packet_id, session, now)
-        elif session.acknowledge(packet_type, packet_id, reason_code, now):
+        elif session.transmission.acknowledge(packet_type, packet_id, reason_code, now):
             self.refill_due = True
 
     def refill(self, now: Now) -> None:
@@ -112,7 +112,7 @@ class ServerConnection(OpeningConnection):
         session = self._session
         if session is None or session.link is not self.link:
             return
-        session.refill(now)
+        session.outbound.refill(now)
 
     def _go_on_with_request(self, now: Now) -> None:
         """Take steps of a SUBSCRIBE or UNSUBSCRIBE, no more than one turn's share."""
@@ -132,7 +132,7 @@ class ServerConnection(OpeningConnection):
         self._request = None
         joined = isinstance(request, SubscribeHandler) and len(self._server.effects.feeders) > 0
         if joined and self._session is not None:
-            self._session.refill(now)  # groups that it joined may have something
+            self._session.outbound.refill(now)  # groups that it joined may have something
 
     # -- when packets must wait ----------------------------------------------------------
 
@@ -257,7 +257,7 @@ class ServerConnection(OpeningConnection):
             return True
         if session.window_length == 0:
             return False
-        return not (self._held_back.at_hard_limit() and session.has_place(0))
+        return not (self._held_back.at_hard_limit() and session.outbound.has_place(0))
 
     def wait_for_turn(self) -> None:
         """See to it that ``resume`` is called in the next turn."""
@@ -279,7 +279,7 @@ class ServerConnection(OpeningConnection):
     def _go_on(self, now: Now) -> None:
         """Handle what waits here, and then what was left undecoded."""
         if self._session is not None:
-            self._session.refill(now)
+            self._session.outbound.refill(now)
             if self._held_back.count > 0 or self._session.released_count > 0:
                 self._publishing.try_again(self._session, now)
                 if self.work >= self._share.left():

@@ -22,7 +22,7 @@ What it publishes, and the session itself::
 
     inbound             QoS 2 messages that were received and not released
     awaiting_release    those of MQTT 3.1, which nobody gets before their PUBREL
-    session             outbound, inbound and subscriptions
+    session             the parts above put together, subscriptions, durable form
     session_index       sessions by number, so that a walk may begin anywhere
     consumer_lag        how far the other end of a bridge is behind
 """

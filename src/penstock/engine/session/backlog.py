@@ -11,32 +11,31 @@
 
 from __future__ import annotations
 
-from penstock.engine.access.access import Permissions
+from typing import final
+
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.effects import Effects
-from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.limit_usage import LimitUsage
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.session.congestion import Congestion
 from penstock.engine.session.lane import HEAD_LEN_MAX
 from penstock.engine.session.queue import PRIORITY_MASK, MessageQueue
 from penstock.engine.session.stored_queue import StoredQueue
-from penstock.engine.wire.link import Link
 
 
-class Backlog(StoredState):
-    """The queue of one client at work: messages wait in it, or are dropped.
+@final
+class Backlog:
+    """The queue of one client or group at work: messages wait in it, or are dropped.
 
     Args:
-        client_id: the client identifier.
+        client_id: the client identifier, or the filter of a group.
         stored: whether it outlives its connection.
         effects: where what it does is collected.
         limits: bounds.
         drops: where dropped messages are counted.
+        account: the account in which its messages count.
     """
 
     def __init__(
@@ -46,144 +45,112 @@ class Backlog(StoredState):
         effects: Effects,
         limits: EngineLimits,
         drops: Drops,
-        account: Account | None = None,
+        account: Account,
     ) -> None:
+        # Whose queue this is: a session or a group's queue, to be marked as changed. It sets this
+        # itself, and None when it ends, because the two would keep each other in memory.
+        self.owner: StoredState | None = None
         self.client_id = client_id
         self.stored = stored
-        self.account = account or effects.accounts.common
-        self.link: Link | None = None  # None while it is away
-        self.permissions: Permissions | None = None  # None = everything
-        self.forwarding: Forwarding | None = None  # a bridge's: under other topics
-        self._queue = MessageQueue(limits, stored, self.account)
-        self._stored_queue = StoredQueue()
+        self.account = account
+        self.limits = limits
+        self.queue = MessageQueue(limits, stored, account)
+        self.stored_queue = StoredQueue()
+        self.away = True  # nobody takes from the queue for now: bodies rest in the log
+        self.changed = False  # the durable form did, since the last snapshot
         self._priorities = limits.priorities
         self._effects = effects
-        self._limits = limits
         self._drops = drops
-        self._changed = False
-        self._congestion = Congestion(client_id, effects)
-        self.shared_filters: dict[str, None] | None = None  # its shared subscriptions
-
-    def may_receive(self, message: Message) -> bool:
-        """Return whether this client may have ``message``."""
-        permissions = self.permissions
-        return permissions is None or permissions.may_receive(message.topic)
-
-    def may_receive_topic(self, topic: str) -> bool:
-        """Return whether this client may have messages with this topic."""
-        permissions = self.permissions
-        return permissions is None or permissions.may_receive(topic)
 
     def lose_qos0(self) -> None:
-        """The server shuts down: QoS 0 messages that wait for the client are not stored."""
-        lost = self._queue.qos0_count
+        """Count the QoS 0 messages that wait as dropped: the server shuts down and stores none."""
+        lost = self.queue.qos0_count
         self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, "", lost)
 
     @property
-    def queue_length(self) -> int:
-        """Messages waiting."""
-        return len(self._queue)
-
-    @property
     def queue_bytes(self) -> int:
-        """Of the messages waiting."""
-        return self._queue.size_bytes
+        """Return the size of the messages waiting."""
+        return self.queue.size_bytes
 
     @property
     def queue_length_max(self) -> int:
-        """Messages that may wait; 0 = no limit."""
-        return self._queue.max_len
+        """Return how many messages may wait; 0 = no limit."""
+        return self.queue.max_len
 
     @property
     def queue_bytes_max(self) -> int:
-        """Bytes of messages that may wait; 0 = no limit."""
-        return self._queue.max_bytes
+        """Return how many bytes of messages may wait; 0 = no limit."""
+        return self.queue.max_bytes
 
-    @property
-    def rejects(self) -> bool:
-        """Return whether messages are refused while the queue is full."""
-        return self._queue.rejects
-
-    def at_limit(self, limit: int) -> LimitUsage | None:
-        """Return how often and how long a limit was reached; None while none ever was."""
-        return self._congestion.use(limit)
-
-    def lowest_offset(self) -> int:
-        """Return the lowest log offset that is still needed, or -1."""
-        return self._queue.lowest_offset(False)
-
-    # -- inside ------------------------------------------------------------------------
-
-    def _is_away(self) -> bool:
-        """Whether nobody takes from the queue for now: bodies rest in the log."""
-        return self.link is None
-
-    def _bound(self, limits: EngineLimits) -> None:
-        """Other bounds hold: drop what has no room any more."""
-        self._limits = limits
+    def bound(self, limits: EngineLimits) -> None:
+        """Set other bounds, and drop what has no room any more."""
+        self.limits = limits
         self._priorities = limits.priorities
-        self._queue.bound(limits)
-        self._trim()
+        self.queue.bound(limits)
+        dropped: list[Delivery] = []
+        self.queue.trim(dropped)
+        self._overflowed(dropped)
 
-    def _touch(self) -> None:
-        """The durable form changed in this turn."""
-        if self.stored and not self._changed:
-            self._changed = True
-            self._effects.batch.changed.append(self)
+    def touch(self) -> None:
+        """Note that the durable form of the owner changed in this turn."""
+        if self.stored and not self.changed and self.owner is not None:
+            self.changed = True
+            self._effects.batch.changed.append(self.owner)
 
-    def _priority(self, message: Message) -> int:
+    def priority_of(self, message: Message) -> int:
+        """Return the priority of ``message`` here."""
         return 0 if self._priorities is None else self._priorities.of(message.topic)
 
-    def _enqueue(self, delivery: Delivery, message: Message, planned: bool) -> None:
-        """Queue what was published now."""
+    def enqueue(self, delivery: Delivery, message: Message, planned: bool) -> None:
+        """Queue what was published now; see ``join``."""
         delivery.size_bytes = message.size_bytes()
-        self._join(delivery, self._priority(message), planned)
+        self.join(delivery, self.priority_of(message), planned)
 
-    def _join(self, delivery: Delivery, number: int, planned: bool = False) -> None:
+    def join(self, delivery: Delivery, number: int, planned: bool = False) -> None:
         """Queue ``delivery`` in this lane, or drop it or another, as the overflow policy says.
 
         What is ``planned`` was not refused: it waits also where other copies of it took the memory.
         """
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
-            self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
+            self.lose_delivery(reasons_to_drop.MEMORY_FULL, delivery)
             return
         is_short = not self.account.has_room_for_bodies()
         if (
             delivery.qos > 0
-            and (is_short or self._is_away() or len(self._queue) >= HEAD_LEN_MAX)
+            and (is_short or self.away or len(self.queue) >= HEAD_LEN_MAX)
             and not self.has_memory()
-            and not (planned and self._queue.rejects)
+            and not (planned and self.queue.rejects)
         ):
-            self._drops.lose(reasons_to_drop.MEMORY_FULL, self.client_id, delivery)
+            self.lose_delivery(reasons_to_drop.MEMORY_FULL, delivery)
             return
         if not self._make_room(delivery.qos, delivery.size_bytes, number & PRIORITY_MASK):
-            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
+            self.lose_delivery(reasons_to_drop.QUEUE_FULL, delivery)
             return
         if self._effects.events is not None:
-            self._effects.events.queued(self.client_id, delivery, len(self._queue) + 1)
-        self._push(delivery, number)
+            self._effects.events.queued(self.client_id, delivery, len(self.queue) + 1)
+        self.push(delivery, number)
 
-    def _push(self, delivery: Delivery, number: int) -> None:
+    def push(self, delivery: Delivery, number: int) -> None:
         """Let ``delivery`` wait in this lane."""
         if self.stored:
             if delivery.qos > 0 and delivery.offset >= 0:
-                lane = self._stored_queue.lane(number)
+                lane = self.stored_queue.lane(number)
                 delivery.sequence = lane.number()
                 lane.joined(delivery)
-                self._touch()
-            if self._is_away() or not self.account.has_room_for_bodies():
+                self.touch()
+            if self.away or not self.account.has_room_for_bodies():
                 delivery.evict_to_log()
-        self._queue.push(delivery, number)
+        self.queue.push(delivery, number)
 
     def has_memory(self) -> bool:
         """Return whether memory has a place for one more QoS 1 or 2 message, packed or not."""
-        if self.stored and (self._is_away() or len(self._queue) >= HEAD_LEN_MAX):
+        if self.stored and (self.away or len(self.queue) >= HEAD_LEN_MAX):
             return self.account.has_room_to_pack()
         return self.account.has_room_to_wait()
 
     def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
         """Whether a new message is queued; what has to go for it is gone then."""
-        queue = self._queue
+        queue = self.queue
         if queue.has_room(size_bytes):
             return True
         dropped: list[Delivery] = []
@@ -193,52 +160,39 @@ class Backlog(StoredState):
 
     def _overflowed(self, dropped: list[Delivery]) -> None:
         if dropped:
-            self._made_room()
+            self.made_room()
         for delivery in dropped:
-            self._dropped(delivery)
-            self._drops.lose(reasons_to_drop.QUEUE_FULL, self.client_id, delivery)
+            delivery.gone = True  # a body that was asked for comes too late
+            self.dropped(delivery)
+            self.lose_delivery(reasons_to_drop.QUEUE_FULL, delivery)
 
-    def _made_room(self) -> None:
-        """There may be room: ask the publishers that wait for it."""
+    def made_room(self) -> None:
+        """Ask the publishers that wait for room: there may be some."""
         blocked = self._effects.blocked_publishers
-        if blocked.count > 0:
-            blocked.wake(self)
+        if blocked.count > 0 and self.owner is not None:
+            blocked.wake(self.owner)
 
     def recheck_blocked_publishers(self) -> None:
-        """Limits, subscriptions or permissions changed: ask every publisher blocked here."""
-        self._effects.blocked_publishers.wake(self, True)
+        """Ask every publisher blocked here: limits, subscriptions or permissions changed."""
+        if self.owner is not None:
+            self._effects.blocked_publishers.wake(self.owner, True)
 
-    def watch_links(self) -> None:
-        """Have the client resumed when it reads again, if it does not read now."""
-        link = self.link
-        if link is not None and not link.has_room():
-            link.resume_when_room()
-
-    def _trim(self) -> None:
-        dropped: list[Delivery] = []
-        self._queue.trim(dropped)
-        self._overflowed(dropped)
-
-    def _passed(self, delivery: Delivery) -> None:
-        """``delivery`` left the queue."""
+    def passed(self, delivery: Delivery) -> None:
+        """Note that ``delivery`` left the queue."""
         if delivery.sequence > 0:
-            self._stored_queue.passed(delivery.sequence)
-            self._touch()
+            self.stored_queue.passed(delivery.sequence)
+            self.touch()
 
-    def _dropped(self, delivery: Delivery) -> None:
-        """``delivery`` left the queue for good, and nothing overtakes it meanwhile."""
+    def dropped(self, delivery: Delivery) -> None:
+        """Note that ``delivery`` left the queue for good, and nothing overtakes it meanwhile."""
         if delivery.sequence > 0:
-            self._passed(delivery)
-            self._stored_queue.first.dropped(self._effects.batch.sealed + 1)
+            self.passed(delivery)
+            self.stored_queue.first.dropped(self._effects.batch.sealed + 1)
 
-    def _lose(self, reason: int, message: Message, qos: int) -> None:
-        """A message is dropped that waited nowhere."""
-        self._drops.lose(reason, self.client_id, Delivery(message, message.offset, qos))
+    def lose(self, reason: int, message: Message, qos: int) -> None:
+        """Count a message as dropped that waited nowhere."""
+        self.lose_delivery(reason, Delivery(message, message.offset, qos))
 
-    def _permitted(self, message: Message) -> bool:
-        """Whether this client may have ``message``; if not, it is counted."""
-        if self.may_receive(message):
-            return True
-        refused = Delivery(message, message.offset, 0)
-        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, refused)
-        return False
+    def lose_delivery(self, reason: int, delivery: Delivery) -> None:
+        """Count ``delivery`` as dropped."""
+        self._drops.lose(reason, self.client_id, delivery)

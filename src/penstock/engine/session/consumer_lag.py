@@ -44,7 +44,7 @@ class ConsumerLag(StoredState):
 
         ``UNKNOWN`` means that its body is being read; the caller must end the turn for that.
         """
-        oldest = self._session.oldest()
+        oldest = self._session.outbound.oldest()
         if oldest is None:
             return 0.0
         if oldest.message is not None:

@@ -9,7 +9,7 @@
 Invariants:
 
 1. From a stored session a QoS 2 message leaves only after the commit that holds its packet
-   identifier; so does PUBREL (``Link.hold``). A QoS 1 message leaves only when it is on disk,
+   identifier; so does PUBREL. A QoS 1 message leaves only when it is on disk,
    and with it that it may have been sent (``stored_queue``). What is not stored promises no
    more than that the message is on disk.
 2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 passes what waits for the
@@ -22,21 +22,20 @@ How the window works is ``transmission``, how the queue does ``backlog``.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from penstock.engine.batch.effects import Effects, GroupSource
 from penstock.engine.clock import Now
 from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
-from penstock.engine.memory.accounts import Account
 from penstock.engine.memory.limit_usage import WINDOW, WRITE_BUFFER
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.reporting import drop_counts as reasons_to_drop
-from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import MOVED
+from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.queue import SLOT_SHIFT
 from penstock.engine.session.retained_delivery import PORTION, RetainedDelivery
-from penstock.engine.session.transmission import Transmission
+from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.wire.link import Link
 
 NO_ROOM: Final = 0
@@ -47,28 +46,24 @@ SHARED_SLOT: Final = 1  # of sequences of what came through shared subscriptions
 _RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
 
 
-class Outbound(Transmission):
+@final
+class Outbound:
     """The way of messages to one client: into the window, or the queue, and refill.
 
     Args:
-        client_id: the client identifier.
-        stored: whether it outlives its connection.
+        backlog: what waits.
+        transmission: what is on its way.
         effects: where what it does is collected.
-        limits: bounds.
-        drops: where dropped messages are counted.
     """
 
-    def __init__(
-        self,
-        client_id: str,
-        stored: bool,
-        effects: Effects,
-        limits: EngineLimits,
-        drops: Drops,
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(client_id, stored, effects, limits, drops, account)
+    def __init__(self, backlog: Backlog, transmission: Transmission, effects: Effects) -> None:
         self.age_us = 0  # what waits for so long is given up; 0 = however long
+        self.shared_filters: dict[str, None] | None = None  # the client's shared subscriptions
+        self._backlog = backlog
+        self._transmission = transmission
+        self._window = transmission.window
+        self._queue = backlog.queue
+        self._effects = effects
         self._retained: dict[str, RetainedDelivery] | None = None  # not delivered yet, by filter
 
     # -- connections -------------------------------------------------------------------
@@ -76,23 +71,23 @@ class Outbound(Transmission):
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """A connection was attached: send again, then refill."""
         self._queue.wake()
-        self._bound(limits)
-        self._stop_fetching()
+        self._backlog.bound(limits)
+        self._transmission.stop_fetching()
         capacity = limits.window(receive_maximum)
-        if self.stumbling is not None:
-            capacity = self.stumbling.begin(capacity)
+        if self._transmission.stumbling is not None:
+            capacity = self._transmission.stumbling.begin(capacity)
         self._window.reconnected(capacity)
-        self.recheck_blocked_publishers()
+        self._backlog.recheck_blocked_publishers()
         self.refill(now)
 
     def rest(self) -> None:
         """The connection is gone; bodies that the log has leave memory."""
-        self._stop_fetching()
-        self.wanted = []
+        self._transmission.stop_fetching()
+        self._transmission.wanted = NO_BODIES
         self._window.disconnected()
-        if self.permissions is not None:
-            self.permissions.forget_answers()
-        if self.stored:
+        if self._transmission.permissions is not None:
+            self._transmission.permissions.forget_answers()
+        if self._backlog.stored:
             self._queue.sleep()
             self._window.sleep()
 
@@ -119,13 +114,15 @@ class Outbound(Transmission):
             now: when.
             planned: nothing refused it (``Router.plan``), so it has a place here.
         """
-        if self.permissions is not None and not self._permitted(message):
+        transmission = self._transmission
+        if transmission.permissions is not None and not transmission.is_permitted(message):
             return
-        if self.forwarding is not None:
-            rule = self.forwarding.rule_for(message.topic)
+        forwarding = transmission.forwarding
+        if forwarding is not None:
+            rule = forwarding.rule_for(message.topic)
             if rule is None:
                 return
-            if not self.forwarding.passes(rule, message.topic, message.properties):
+            if not forwarding.passes(rule, message.topic, message.properties):
                 return
             qos = min(qos, rule.qos_max)  # that of the subscriptions is the largest of all
             retain = retain and rule.keeps_retain
@@ -143,7 +140,7 @@ class Outbound(Transmission):
         at_once: bool,
         now: Now,
     ) -> None:
-        link = self.link
+        link = self._transmission.link
         overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
         if link is not None and (
             link.congested
@@ -155,13 +152,13 @@ class Outbound(Transmission):
                 )
             )
         ):
-            self._send_qos0(link, message, retain, subscription_ids, at_once, now)
-        elif link is not None or self._limits.mqueue_store_qos0:
+            self._transmission.send_qos0(link, message, retain, subscription_ids, at_once, now)
+        elif link is not None or self._backlog.limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
-            self._enqueue(waiting, message, False)
-            self._congestion.watch(self._queue, now)
+            self._backlog.enqueue(waiting, message, False)
+            self._transmission.congestion.watch(self._queue, now)
         else:
-            self._lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
+            self._backlog.lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
     def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
         """Whether memory has room for a packet of this size; if not, it waits in the queue.
@@ -180,15 +177,17 @@ class Outbound(Transmission):
         """Whether memory has room for ``message`` in the window, and for its packet."""
         if len(message.payload) >= LARGE_BYTES and not link.has_room_for(message.size_bytes()):
             return False
-        return self.account.has_room_to_wait()
+        return self._backlog.account.has_room_to_wait()
 
     def _deliver_acknowledged(
         self, delivery: Delivery, message: Message, planned: bool, now: Now
     ) -> None:
-        link = self.link
+        transmission = self._transmission
+        backlog = self._backlog
+        link = transmission.link
         if link is None:
-            self._enqueue(delivery, message, planned)
-            self._congestion.watch(self._queue, now)
+            backlog.enqueue(delivery, message, planned)
+            transmission.congestion.watch(self._queue, now)
         elif (
             len(self._queue) == 0
             and self._window.has_room()
@@ -198,34 +197,36 @@ class Outbound(Transmission):
                 or self._has_memory_for(link, message)
             )
         ):
-            if self.stored and message.offset >= 0:
-                delivery.sequence = self._stored_queue.lane(self._priority(message)).number()
-                self._passed(delivery)
-            self._send_new(link, delivery, message, now)
+            if backlog.stored and message.offset >= 0:
+                delivery.sequence = backlog.stored_queue.lane(backlog.priority_of(message)).number()
+                backlog.passed(delivery)
+            transmission.send_new(link, delivery, message, now)
         else:
-            self._enqueue(delivery, message, planned)
-            self._must_wait_for_room(link, delivery.size_bytes)
-            self._congestion.watch(self._queue, now)
+            backlog.enqueue(delivery, message, planned)
+            transmission.must_wait_for_room(link, delivery.size_bytes)
+            transmission.congestion.watch(self._queue, now)
             if link.congested:
-                self._congestion.by(WRITE_BUFFER, now)
+                transmission.congestion.by(WRITE_BUFFER, now)
             elif not self._window.has_room():
-                self._congestion.by(WINDOW, now)
-            elif link.user is not None and not self.account.has_room_to_wait():
+                transmission.congestion.by(WINDOW, now)
+            elif link.user is not None and not backlog.account.has_room_to_wait():
                 self._effects.turn.resume_in_tick(link.user)  # no acknowledgement need come
 
     def refill(self, now: Now) -> None:
         """Send what the window has room for: first again, then from the queue and those of its
         groups, in the order of the log."""
-        link = self.link
-        self._made_room()
-        if link is None or self._fetching:
+        transmission = self._transmission
+        backlog = self._backlog
+        link = transmission.link
+        backlog.made_room()
+        if link is None or transmission.fetching:
             return
         if not link.has_room():
             link.resume_when_room()
             if link.congested and len(self._queue) > 0:
-                self._congestion.by(WRITE_BUFFER, now)
+                transmission.congestion.by(WRITE_BUFFER, now)
             return
-        if not self._resend(link, now):
+        if not transmission.resend(link, now):
             return
         queue = self._queue
         feeders = self._feeders()
@@ -241,29 +242,29 @@ class Outbound(Transmission):
                 while self._was_fed(feeders, None, now):
                     pass  # QoS 0
                 break
-            if (not link.has_room() or head.size_bytes >= LARGE_BYTES) and self._must_wait_for_room(
-                link, head.size_bytes
-            ):
+            if (
+                not link.has_room() or head.size_bytes >= LARGE_BYTES
+            ) and transmission.must_wait_for_room(link, head.size_bytes):
                 return
             message = head.message
             if message is None:
-                offsets = queue.without_body(self._bodies_at_once())
-                self._want(offsets, head.size_bytes)
+                offsets = queue.without_body(transmission.bodies_at_once())
+                transmission.want(offsets, head.size_bytes)
                 return
-            if link.releases_publishes() and link.opened and self._is_on_disk(head):
+            if link.releases_publishes() and link.opened and transmission.is_on_disk(head):
                 link.resume_when_room()  # behind those it leaves at once
                 return
             queue.pop()
-            self._passed(head)
+            backlog.passed(head)
             if self._is_late(message, now):
-                self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
+                self._backlog.lose_delivery(reasons_to_drop.EXPIRED, head)
             elif head.qos == 0:
                 self._send_waiting_qos0(link, head, message, now)
             else:
-                self._send_new(link, head, message, now)
+                transmission.send_new(link, head, message, now)
             head = queue.head()
-        self._congestion.watch(self._queue, now)
-        self._congestion.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
+        transmission.congestion.watch(self._queue, now)
+        transmission.congestion.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained is not None:
             self._go_on_with_retained(link, now)
 
@@ -276,8 +277,8 @@ class Outbound(Transmission):
             if not is_late and not 0 <= head.offset < offset:
                 return
             self._queue.pop()
-            self._dropped(head)
-            self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, head)
+            self._backlog.dropped(head)
+            self._backlog.lose_delivery(reasons_to_drop.EXPIRED, head)
             head = self._queue.head()
 
     def _is_late(self, message: Message, now: Now) -> bool:
@@ -295,16 +296,16 @@ class Outbound(Transmission):
         queue = self._queue
         delivery = queue.first_qos0()
         while delivery is not None:
-            if self._must_wait_for_room(link, delivery.size_bytes):
+            if self._transmission.must_wait_for_room(link, delivery.size_bytes):
                 return False
             message = delivery.message
             if message is None:
-                offsets = queue.qos0_without_body(self._bodies_at_once())
-                self._want(offsets, delivery.size_bytes)
+                offsets = queue.qos0_without_body(self._transmission.bodies_at_once())
+                self._transmission.want(offsets, delivery.size_bytes)
                 return False
             queue.take_qos0()
             if self._is_late(message, now):
-                self._drops.lose(reasons_to_drop.EXPIRED, self.client_id, delivery)
+                self._backlog.lose_delivery(reasons_to_drop.EXPIRED, delivery)
             else:
                 self._send_waiting_qos0(link, delivery, message, now)
             delivery = queue.first_qos0()
@@ -313,9 +314,9 @@ class Outbound(Transmission):
     def _send_waiting_qos0(
         self, link: Link, delivery: Delivery, message: Message, now: Now
     ) -> None:
-        if self.permissions is None or self._may_have(delivery, message):
+        if self._transmission.permissions is None or self._transmission.may_have(delivery, message):
             ids = delivery.subscription_ids
-            self._send_qos0(link, message, delivery.retain, ids, False, now)
+            self._transmission.send_qos0(link, message, delivery.retain, ids, False, now)
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver what a subscription finds retained, as there is room for it."""
@@ -359,19 +360,53 @@ class Outbound(Transmission):
             return self._queue.qos0_count == 0
         if waiting == 0 and self._window.has_room():
             return True
-        return self.stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
+        return self._backlog.stored and not self._queue.is_half_full(_RETAINED_QUEUED_MAX)
+
+    # -- bodies from the log -------------------------------------------------------------
+
+    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Bodies from the log, by offset, for what ``wanted`` asked for.
+
+        One that was asked for and is missing is gone (retention), and counted. What an
+        earlier connection asked for is not taken: ``wanted`` is another list by now.
+        """
+        transmission = self._transmission
+        backlog = self._backlog
+        queue = self._queue
+        if asked is not transmission.wanted:
+            return
+        transmission.stop_fetching()
+        missing = {offset for offset in asked if offset not in bodies}
+        gone = self._window.supply(bodies, missing)
+        queue.supply(bodies)
+        while True:
+            head = queue.head()
+            if head is None or head.message is not None or head.offset not in missing:
+                break
+            queue.pop()
+            backlog.passed(head)
+            gone.append(head)
+        waiting = queue.first_qos0()
+        while waiting is not None and waiting.message is None and waiting.offset in missing:
+            queue.take_qos0()
+            gone.append(waiting)
+            waiting = queue.first_qos0()
+        transmission.lost_by_log(gone)
+        self.refill(now)
+        if backlog.stored and not backlog.account.has_room_for_bodies():
+            queue.evict_to_log()
 
     # -- room --------------------------------------------------------------------------
 
     def has_place(self, size_bytes: int) -> bool:
         """Return whether a message of this size, QoS 1 or 2, finds a place in the window or the
         queue."""
-        if not self.has_memory():
+        if not self._backlog.has_memory():
             return False
         queue = self._queue
         if queue.has_room(size_bytes):
             return True
-        link = self.link
+        link = self._transmission.link
         if link is None or len(queue) > 0 or not link.has_room():
             return False
         return self._window.free > 0
@@ -393,8 +428,8 @@ class Outbound(Transmission):
         Args:
             feeder: the group, for what waits there; None for what is published now.
         """
-        link = self.link
-        if link is None or self._fetching or not link.has_room():
+        link = self._transmission.link
+        if link is None or self._transmission.fetching or not link.has_room():
             return NO_ROOM
         queue = self._queue
         is_next = len(queue) == 0 or (feeder is not None and self._goes_behind(feeder))
@@ -410,7 +445,7 @@ class Outbound(Transmission):
             qos: of the packet.
             is_new: it does not count as waiting yet.
         """
-        link = self.link
+        link = self._transmission.link
         if link is None:
             return False
         if qos == 0:
@@ -419,7 +454,7 @@ class Outbound(Transmission):
             return False
         if not is_new or (size_bytes <= SMALL_BYTES and not self._window.is_long):
             return True
-        return self.account.has_room_to_wait()
+        return self._backlog.account.has_room_to_wait()
 
     def send_shared(
         self,
@@ -436,26 +471,27 @@ class Outbound(Transmission):
 
         Its sequence is of a lane of its own, in which nothing ever waits.
         """
-        link = self.link
+        link = self._transmission.link
         assert link is not None
-        if self.forwarding is not None:
-            rule = self.forwarding.rule_for(message.topic)
+        forwarding = self._transmission.forwarding
+        if forwarding is not None:
+            rule = forwarding.rule_for(message.topic)
             if rule is None:
                 return
-            if not self.forwarding.passes(rule, message.topic, message.properties):
+            if not forwarding.passes(rule, message.topic, message.properties):
                 return
             qos = min(qos, rule.qos_max)
         if qos == 0:
-            self._send_qos0(link, message, retain, subscription_ids, at_once, now)
+            self._transmission.send_qos0(link, message, retain, subscription_ids, at_once, now)
             return
         delivery = Delivery(message, offset, qos, retain, subscription_ids)
         delivery.shared = shared
         delivery.size_bytes = message.size_bytes()
-        if self.stored and offset >= 0:
-            number = SHARED_SLOT << SLOT_SHIFT | self._priority(message)
-            delivery.sequence = self._stored_queue.lane(number).number()
-            self._passed(delivery)
-        self._send_new(link, delivery, message, now)
+        if self._backlog.stored and offset >= 0:
+            number = SHARED_SLOT << SLOT_SHIFT | self._backlog.priority_of(message)
+            delivery.sequence = self._backlog.stored_queue.lane(number).number()
+            self._backlog.passed(delivery)
+        self._transmission.send_new(link, delivery, message, now)
 
     def _feeders(self) -> list[GroupSource]:
         """The groups of this session in whose queues something waits."""
@@ -470,6 +506,9 @@ class Outbound(Transmission):
     def _was_fed(self, feeders: list[GroupSource], head: Delivery | None, now: Now) -> bool:
         """Whether a group gave something that goes before ``head``; who has none leaves
         ``feeders``."""
+        owner = self._backlog.owner
+        if owner is None:
+            return False
         place = 0
         while place < len(feeders):
             feeder = feeders[place]
@@ -477,7 +516,7 @@ class Outbound(Transmission):
                 place += 1
                 continue
             del feeders[place]
-            if feeder.feed(self, now):
+            if feeder.feed(owner, now):
                 feeders.append(feeder)  # the others have their turns first
                 return True
         return False
@@ -496,10 +535,10 @@ class Outbound(Transmission):
         events = self._effects.events
         if events is not None:
             for delivery in taken:
-                events.tell(MOVED, self.client_id, delivery)
+                events.tell(MOVED, self._backlog.client_id, delivery)
         self._window.let_go(set(taken))
-        self._touch()
-        self._made_room()
+        self._backlog.touch()
+        self._backlog.made_room()
 
     # -- lag ---------------------------------------------------------------------------
 

@@ -2,16 +2,22 @@
 
 Broker, client and bridge run this one machine::
 
-      Session ─┬─ Outbound ── what it is sent, in three layers, each standing on the next:
-               │    Outbound       a message goes to the window or waits; refill
-               │    Transmission   the in-flight window: sent, acknowledged, sent again
-               │    Backlog        the message queue: what waits, what is dropped of it
-               ├─ Inbound ─── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
-               │              the messages too (``HeldMessages``)
+      Session ─┬─ outbound ────── a message goes to the window or waits; refill
+               │     │ │
+               │     │ ▼
+               ├─ transmission ── the in-flight window: sent, acknowledged, sent again
+               │     │ │
+               │     ▼ ▼
+               ├─ backlog ─────── the message queue: what waits, what is dropped of it
+               ├─ inbound ─────── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
+               │                  the messages too (``UnreleasedMessages``)
                ╰─ its subscriptions, its expiry, its durable form
 
+Each part knows those below it. The backlog alone knows the session, to mark it as changed, until
+the session ends.
+
 It writes packets to the ``Link`` of the connection it is attached to, if any. What
-promises something leaves only after the commit that holds it (``Link.hold``).
+promises something leaves only after the commit that holds it (``Link.send_after_commit``).
 """
 
 from __future__ import annotations
@@ -19,6 +25,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.access.access import Permissions
+from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.effects import Effects
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import Progress, WindowEntry
@@ -29,10 +36,12 @@ from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import DropHandler, Drops
 from penstock.engine.session.awaiting_release import UnreleasedMessage
+from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.inbound import Inbound
 from penstock.engine.session.outbound import Outbound
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
@@ -50,7 +59,7 @@ class SessionSubscription:
 
 
 @final
-class Session(Outbound):
+class Session(StoredState):
     """State of one client identifier.
 
     Args:
@@ -73,7 +82,13 @@ class Session(Outbound):
         drops: Drops,
         account: Account | None = None,
     ) -> None:
-        super().__init__(client_id, expiry_interval_s > 0, effects, limits, drops, account)
+        self.client_id = client_id
+        self.account = account or effects.accounts.common
+        stored = expiry_interval_s > 0
+        self.backlog = Backlog(client_id, stored, effects, limits, drops, self.account)
+        self.transmission = Transmission(self.backlog, effects, drops)
+        self.outbound = Outbound(self.backlog, self.transmission, effects)
+        self.inbound = Inbound(self.account, stored)
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.ended = False
@@ -83,13 +98,81 @@ class Session(Outbound):
         self.identified = False  # since this start of the broker: what it may do is known
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
-        self._inbound = Inbound(self.account, self.stored)
+        self._effects = effects
+        self._drops = drops
         self._former: list[FormerRun] | None = None  # in an earlier store, until a group has it
+        self.backlog.owner = self  # until ``end``
 
     @property
     def limits(self) -> EngineLimits:
         """Return the bounds that hold for it."""
-        return self._limits
+        return self.backlog.limits
+
+    @property
+    def stored(self) -> bool:
+        """Return whether it outlives its connection."""
+        return self.backlog.stored
+
+    @property
+    def link(self) -> Link | None:
+        """Return the link of its connection; None while the client is away."""
+        return self.transmission.link
+
+    @property
+    def permissions(self) -> Permissions | None:
+        """Return what its client may do; None = everything."""
+        return self.transmission.permissions
+
+    @property
+    def queue_length(self) -> int:
+        """Return the number of messages waiting."""
+        return len(self.backlog.queue)
+
+    @property
+    def window_length(self) -> int:
+        """Return the number of messages in flight."""
+        return len(self.transmission.window)
+
+    # -- messages for the client ---------------------------------------------------------
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        at_once: bool,
+        now: Now,
+        planned: bool = False,
+    ) -> None:
+        """Take one message for this client: see ``Outbound.deliver``."""
+        self.outbound.deliver(message, qos, retain, subscription_ids, at_once, now, planned)
+
+    def refill(self, now: Now) -> None:
+        """Send what the window has room for."""
+        self.outbound.refill(now)
+
+    def may_receive(self, message: Message) -> bool:
+        """Return whether this client may have ``message``."""
+        return self.transmission.may_receive(message)
+
+    def refuses(self, size_bytes: int) -> bool:
+        """Return whether a message of this size must be refused: see ``Outbound.refuses``."""
+        return self.outbound.refuses(size_bytes)
+
+    def has_memory(self) -> bool:
+        """Return whether memory has a place for one more QoS 1 or 2 message."""
+        return self.backlog.has_memory()
+
+    def recheck_blocked_publishers(self) -> None:
+        """Ask every publisher blocked here: limits, subscriptions or permissions changed."""
+        self.backlog.recheck_blocked_publishers()
+
+    def watch_links(self) -> None:
+        """Have the client resumed when it reads again, if it does not read now."""
+        link = self.link
+        if link is not None and not link.has_room():
+            link.resume_when_room()
 
     # -- connections -------------------------------------------------------------------
 
@@ -102,16 +185,21 @@ class Session(Outbound):
         PUBLISH with DUP and PUBREL, with their packet identifiers and in their order
         [MQTT-4.4.0-1], then the queue, as far as the window allows.
         """
-        self.link = link
+        self._use(link)
         link.belongs_to(self.account)
         self.disconnected_at_us = 0
-        self._inbound.reconnected(now)
-        held = self._inbound.held
+        self.inbound.reconnected(now)
+        held = self.inbound.held
         if held is not None:
             held.bytes_max = limits.max_awaiting_rel_bytes
-        self.resume(limits, receive_maximum, now)
+        self.outbound.resume(limits, receive_maximum, now)
         self._watch_releases()
         self._effects.presence.came(self, now)
+
+    def _use(self, link: Link | None) -> None:
+        """Send through ``link`` from now on; None: the client is away."""
+        self.transmission.link = link
+        self.backlog.away = link is None
 
     def session_lost(self) -> None:
         """The server has no session for us, although we have one [MQTT-3.2.2-5].
@@ -121,23 +209,24 @@ class Session(Outbound):
         whose PUBREC got lost may arrive twice: nobody knows any more. What it sent us and will
         not release is forgotten.
         """
-        if self.sender is not None:
-            for delivery in self._window.delivered():
-                self.sender.acknowledged(delivery, reasons.SUCCESS)
-        self._window.session_lost()
-        self._stored_queue.first.sent_below = 0  # whatever was sent, this server does not know
-        self._inbound.session_lost()
-        self._touch()
+        if self.transmission.sender is not None:
+            for delivery in self.transmission.window.delivered():
+                self.transmission.sender.acknowledged(delivery, reasons.SUCCESS)
+        self.transmission.window.session_lost()
+        # whatever was sent, this server does not know
+        self.backlog.stored_queue.first.sent_below = 0
+        self.inbound.session_lost()
+        self.backlog.touch()
 
     def inherit(self, last_id: int) -> None:
         """Take up a session whose former client nothing is known of, see ``ClientConnection``."""
-        self._window.use_only(last_id)
+        self.transmission.window.use_only(last_id)
 
     def identify(self, username: str | None, permissions: Permissions | None) -> None:
         """Set who uses this session from now on, and what they may do."""
         self.username = username
         self.identified = True
-        self.permissions = permissions
+        self.transmission.permissions = permissions
         self.recheck_blocked_publishers()
         if self.link is not None:  # what it may publish now may wait for nothing
             self._effects.turn.resume_later(self.link.user)
@@ -145,43 +234,44 @@ class Session(Outbound):
     def detach(self, now: Now) -> None:
         """The connection is gone; bodies that the log has leave memory."""
         self._effects.presence.left(self, now)
-        self.link = None
-        if self._stored_queue.first.lets_leave():
-            self._touch()  # it may not any more
+        self._use(None)
+        if self.backlog.stored_queue.first.lets_leave():
+            self.backlog.touch()  # it may not any more
         self.disconnected_at_us = now.steady_us
-        self._congestion.by(NOTHING, now)
-        if self._inbound.held is not None:
-            self._inbound.held.rest()
-        self.rest()
-        if self._inbound.held is not None:
+        self.transmission.congestion.by(NOTHING, now)
+        if self.inbound.held is not None:
+            self.inbound.held.rest()
+        self.outbound.rest()
+        if self.inbound.held is not None:
             self._watch_releases()
 
     def end(self) -> None:
         """The session is over; what it still held is dropped and counted."""
         self.ended = True
-        self.link = None
-        self.wanted = []
+        self._use(None)
+        self.transmission.wanted = NO_BODIES
         self.recheck_blocked_publishers()
-        in_flight = self._window.undelivered()
-        unfinished = len(in_flight) + len(self._queue)
+        in_flight = self.transmission.window.undelivered()
+        unfinished = len(in_flight) + len(self.backlog.queue)
         if self._drops.drop_handler is not None:
             self._bequeath(in_flight, self._drops.drop_handler)
         known: list[Delivery] = []
         if self._drops.events is not None:
-            known = in_flight + self._queue.waiting(_DEAD_LETTERS_MAX)
+            known = in_flight + self.backlog.queue.waiting(_DEAD_LETTERS_MAX)
         self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, unfinished)
-        if self._inbound.held is not None:
-            unreleased = len(self._inbound.held)
-            self._inbound.held.ended()
+        if self.inbound.held is not None:
+            unreleased = len(self.inbound.held)
+            self.inbound.held.ended()
             self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
-        self._queue.ended()
-        self._window.ended()
-        self._inbound.ended()
-        self._stop_fetching()
+        self.backlog.queue.ended()
+        self.transmission.window.ended()
+        self.inbound.ended()
+        self.transmission.stop_fetching()
+        self.backlog.owner = None
 
     def _bequeath(self, in_flight: list[Delivery], drop_handler: DropHandler) -> None:
         """Leave to the heir what is dropped: first what was on its way, then what waited."""
-        queue = self._queue
+        queue = self.backlog.queue
         qos0_left = queue.qos0_count
         waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
         for delivery in in_flight:
@@ -198,9 +288,9 @@ class Session(Outbound):
         """A PUBLISH from the peer; whether it is new and must be routed."""
         if publish.qos < 2:
             return True
-        is_new = self._inbound.receive(publish.packet_id, now)
+        is_new = self.inbound.receive(publish.packet_id, now)
         if is_new:
-            self._touch()
+            self.backlog.touch()
             if self.due_us == 0:
                 self._watch_releases()
         return is_new
@@ -208,24 +298,26 @@ class Session(Outbound):
     def awaits_release(self, packet_id: int) -> bool:
         """Return whether a QoS 2 message with this packet identifier was received and not
         released."""
-        return self._inbound.waits(packet_id)
+        return self.inbound.waits(packet_id)
 
     def came_here(self, packet_id: int) -> bool:
         """Return whether such a message came on this connection, and not on an earlier one."""
-        return self._inbound.came_here(packet_id)
+        return self.inbound.came_here(packet_id)
 
     def release(self, packet_id: int) -> int:
         """PUBREL from the peer; the reason code for PUBCOMP."""
-        code = self._inbound.release(packet_id)
+        code = self.inbound.release(packet_id)
         if code == reasons.SUCCESS:
-            self._touch()
+            self.backlog.touch()
         return code
 
     # -- held until PUBREL (v3.1 §3.3) -----------------------------------------------------
 
     def keep_until_release(self, packet_id: int, message: Message) -> None:
         """``message``, just received, is not routed before its PUBREL; see ``awaiting_release``."""
-        held = self._inbound.messages_for_v31(self._limits.max_awaiting_rel_bytes, self.account)
+        held = self.inbound.messages_for_v31(
+            self.backlog.limits.max_awaiting_rel_bytes, self.account
+        )
         if self.stored or not held.has_room(message.size_bytes()):
             message.internal = True
             self._effects.batch.append(message)
@@ -233,29 +325,29 @@ class Session(Outbound):
 
     def holds(self, packet_id: int) -> bool:
         """Return whether the message with this packet identifier is not routed yet."""
-        held = self._inbound.held
+        held = self.inbound.held
         return held is not None and held.get(packet_id) is not None
 
     def release_in_order(self, packet_id: int) -> bool:
         """PUBREL for a message that it ``holds`` came; whether it is its turn."""
-        held = self._inbound.held
+        held = self.inbound.held
         return held is not None and held.release_in_order(packet_id)
 
     @property
     def released_count(self) -> int:
         """Held messages whose PUBREL came, and that wait for us."""
-        held = self._inbound.held
+        held = self.inbound.held
         return 0 if held is None else len(held.line)
 
     def first_released(self) -> int:
         """The packet identifier of the first of them; there must be one."""
-        held = self._inbound.held
+        held = self.inbound.held
         assert held is not None
         return held.line.first()
 
     def next_released(self) -> UnreleasedMessage | None:
         """The first of them, with its body unless that is gone; None until it is here."""
-        messages = self._inbound.held
+        messages = self.inbound.held
         if messages is None:
             return None
         held = messages.get(messages.line.first())
@@ -268,14 +360,14 @@ class Session(Outbound):
 
     def wants(self, asked: list[int]) -> bool:
         """Return whether the bodies asked for are still needed, on either way."""
-        held = self._inbound.held
-        return (held is not None and asked is held.wanted) or super().wants(asked)
+        held = self.inbound.held
+        return (held is not None and asked is held.wanted) or asked is self.transmission.wanted
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Bodies from the log, by offset: of messages to send, or of held ones."""
-        held = self._inbound.held
+        held = self.inbound.held
         if held is None or asked is not held.wanted:
-            super().supply(asked, bodies, now)
+            self.outbound.supply(asked, bodies, now)
             return
         gone = held.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
@@ -284,10 +376,10 @@ class Session(Outbound):
 
     def lowest_offset(self) -> int:
         """The lowest log offset this session still needs, or -1."""
-        sending = super().lowest_offset()
-        if self._inbound.held is None:
+        sending = self.outbound.lowest_offset()
+        if self.inbound.held is None:
             return sending
-        held = self._inbound.held.lowest_offset()
+        held = self.inbound.held.lowest_offset()
         return held if sending < 0 or 0 <= held < sending else sending
 
     def has_room_to_receive(self) -> bool:
@@ -296,15 +388,11 @@ class Session(Outbound):
         Where messages are held, and there is no room for more of them, one that the client owes
         a PUBREL for must go first.
         """
-        if (
-            self._inbound.held is not None
-            and self.awaits_own_pubrel
-            and not self.has_room_to_hold()
-        ):
+        if self.inbound.held is not None and self.awaits_own_pubrel and not self.has_room_to_hold():
             return False
         if self.awaits_own_pubrel and not self.account.has_room_to_block():
             return False
-        return not 0 < self._limits.max_awaiting_rel <= len(self._inbound)
+        return not 0 < self.backlog.limits.max_awaiting_rel <= len(self.inbound)
 
     def has_room_to_hold(self) -> bool:
         """Return whether one more message may be held until its PUBREL."""
@@ -312,15 +400,15 @@ class Session(Outbound):
 
     def watch_release_timeout(self, now: Now) -> None:
         """The broker started and took the session up: what is held waits from now on."""
-        if self._inbound.held is not None:
-            self._inbound.restarted(now)
+        if self.inbound.held is not None:
+            self.inbound.restarted(now)
             self._watch_releases()
 
     def _watch_releases(self) -> None:
-        timeout_s = self._limits.await_rel_timeout_s
+        timeout_s = self.backlog.limits.await_rel_timeout_s
         if timeout_s <= 0.0:
             return
-        inbound = self._inbound
+        inbound = self.inbound
         oldest_us = inbound.oldest_held_us() if self.link is None else inbound.oldest_us()
         if oldest_us > 0:
             self._effects.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
@@ -328,22 +416,22 @@ class Session(Outbound):
     @property
     def waits_for_releases(self) -> bool:
         """Return whether a QoS 2 message waits for its PUBREL, or was released and waits for us."""
-        return len(self._inbound) > 0
+        return len(self.inbound) > 0
 
     @property
     def awaits_own_pubrel(self) -> bool:
         """Return whether the client still has to send a PUBREL."""
-        return len(self._inbound) > self.released_count
+        return len(self.inbound) > self.released_count
 
     @property
     def was_resumed(self) -> bool:
         """Return whether the client may have left QoS 2 messages open on an earlier connection."""
-        return self._inbound.resumed
+        return self.inbound.resumed
 
     @property
     def inbound_count(self) -> int:
         """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
-        return self._inbound.here
+        return self.inbound.here
 
     # -- timers ------------------------------------------------------------------------
 
@@ -352,55 +440,55 @@ class Session(Outbound):
         if self.ended:
             return
         link = self.link
-        timeout_us = int(self._limits.await_rel_timeout_s * MICROSECONDS)
+        timeout_us = int(self.backlog.limits.await_rel_timeout_s * MICROSECONDS)
         if timeout_us > 0:
-            forgotten = self._inbound.forget(now.steady_us - timeout_us, now, link is None)
+            forgotten = self.inbound.forget(now.steady_us - timeout_us, now, link is None)
             if forgotten:
-                self._touch()
+                self.backlog.touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
                 if link is not None:
                     self._effects.turn.resume_later(link.user)  # there is room to receive
             self._watch_releases()
-        if link is not None:
-            self.retry(now)
+        if link is not None and self.transmission.retry(now):
+            self.outbound.refill(now)
 
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
         """The change since the last snapshot; see ``records``."""
-        self._changed = False
+        self.backlog.changed = False
         if self.ended:
             return None
-        queue = self._stored_queue
+        queue = self.backlog.stored_queue
         effects = self._effects
         is_connected = self.link is not None and effects.store.waits_for_disk
         first = queue.first
         free_below = 0
-        if is_connected and self._acknowledges:
+        if is_connected and self.transmission.acknowledges:
             begin, end = first.unsealed()
-            free_below = self._window.free_below(begin, end)
+            free_below = self.transmission.window.free_below(begin, end)
         sent_below = first.seal(
             effects.batch.sealed, effects.store.durable, is_connected, free_below
         )
-        self._window.reserved_ids.keep(first.head, first.leaving_end())
-        self._acknowledges = False
-        segments = queue.take_segments(self._queue)
+        self.transmission.window.reserved_ids.keep(first.head, first.leaving_end())
+        self.transmission.acknowledges = False
+        segments = queue.take_segments(self.backlog.queue)
         return Progress(
             self.number,
             first.head,
             first.next_sequence,
-            self._window.take_pages(),
-            self._inbound.take_pages(),
+            self.transmission.window.take_pages(),
+            self.inbound.take_pages(),
             segments,
             queue.take_finished(),
             queue.entries(),
-            [] if self._inbound.held is None else self._inbound.held.snapshot(),
+            [] if self.inbound.held is None else self.inbound.held.snapshot(),
             sent_below,
-            self._window.stored_len,
-            self._window.next_place,
-            self._window.stored_squares,
-            len(self._inbound),
-            self._inbound.squares,
+            self.transmission.window.stored_len,
+            self.transmission.window.next_place,
+            self.transmission.window.stored_squares,
+            len(self.inbound),
+            self.inbound.squares,
         )
 
     def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:
@@ -413,12 +501,12 @@ class Session(Outbound):
             queue: what waits, ascending.
             segments: first sequences of the stored segments, ascending.
         """
-        stored_queue = self._stored_queue
+        stored_queue = self.backlog.stored_queue
         first = stored_queue.first
         first.head = progress.queue_head
         first.next_sequence = progress.next_sequence
         first.sent_below = progress.sent_below
-        self._window.reserved_ids.keep(first.head, first.leaving_end())
+        self.transmission.window.reserved_ids.keep(first.head, first.leaving_end())
         for number, head, next_sequence in progress.lanes:
             lane = stored_queue.lane(number)
             lane.head = head
@@ -432,19 +520,19 @@ class Session(Outbound):
             if run.end > head and run.is_shared():
                 former.append(FormerRun(self, run, head))
             if number >> SLOT_SHIFT == 0:
-                self._queue.restore(run, head)
+                self.backlog.queue.restore(run, head)
         self._former = former or None
         for begin in segments:
             number = begin >> PRIORITY_SHIFT
             stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
-        self._window.next_place = progress.next_place
+        self.transmission.window.next_place = progress.next_place
         for page in progress.pages:
             for entry in page.entries:
                 self._restore_in_flight(entry, page.number)
-        self._inbound.restore(progress.inbound)
+        self.inbound.restore(progress.inbound)
         if progress.held:
-            bytes_max = self._limits.max_awaiting_rel_bytes
-            self._inbound.messages_for_v31(bytes_max, self.account).restore(progress.held)
+            bytes_max = self.backlog.limits.max_awaiting_rel_bytes
+            self.inbound.messages_for_v31(bytes_max, self.account).restore(progress.held)
 
     def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
         packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
@@ -452,7 +540,7 @@ class Session(Outbound):
         delivery.size_bytes = size_bytes
         if shared is not None:
             delivery.shared = Shared(shared[0], shared[1], shared[2])
-        self._window.restore(packet_id, state, delivery, page)
+        self.transmission.window.restore(packet_id, state, delivery, page)
 
     # -- what an earlier store has here of shared subscriptions ------------------------------
 
@@ -468,7 +556,7 @@ class Session(Outbound):
                 None, delivery.offset, delivery.qos, delivery.retain, delivery.subscription_ids
             )
             own.size_bytes = delivery.size_bytes
-            self._push(own, priority)
+            self.backlog.push(own, priority)
 
     def give_up_former(self) -> None:
         """All of it is elsewhere: lanes of slots are empty, and what was mixed in leaves."""
@@ -476,17 +564,17 @@ class Session(Outbound):
         if former is None:
             return
         self._former = None
-        self._touch()
+        self.backlog.touch()
         mixed: dict[int, set[int]] = {}
         for run in former:
             if run.lane >> SLOT_SHIFT > 0:
-                lane = self._stored_queue.lane(run.lane)
+                lane = self.backlog.stored_queue.lane(run.lane)
                 lane.head = lane.next_sequence
             else:
                 mixed.setdefault(run.lane, set()).update(run.moved)
         for number, sequences in mixed.items():
-            for delivery in self._queue.take_out_shared(number, sequences):
-                self._stored_queue.taken_out(delivery.sequence)
+            for delivery in self.backlog.queue.take_out_shared(number, sequences):
+                self.backlog.stored_queue.taken_out(delivery.sequence)
 
 
 @final

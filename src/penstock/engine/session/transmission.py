@@ -14,25 +14,26 @@ is needed, in the window as in the queue, and supplied later; order waits for it
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
+from penstock.engine.access.access import Permissions
 from penstock.engine.batch.effects import Effects
 from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import (
     FETCHED_BYTES_MAX,
     LARGE_BYTES,
     PACKET_IDENTIFIERS,
     SMALL_BYTES,
-    EngineLimits,
 )
-from penstock.engine.memory.accounts import Account
-from penstock.engine.memory.limit_usage import WRITE_BUFFER
+from penstock.engine.memory.limit_usage import WRITE_BUFFER, LimitUsage
 from penstock.engine.message import Delivery, Message
 from penstock.engine.mount_point import sees
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import ACKNOWLEDGED, BRIDGED, COMPLETED, RESENT, SENT
 from penstock.engine.session.backlog import Backlog
+from penstock.engine.session.congestion import Congestion
 from penstock.engine.session.outcome import DeliveryOutcomes
 from penstock.engine.session.packet_ids import packet_id_of
 from penstock.engine.session.poison_message import PoisonMessageDetector
@@ -52,92 +53,106 @@ from penstock.protocol.encode import encode, encode_ack
 from penstock.protocol.kinds import PUBCOMP, PUBREC, PUBREL, V31
 from penstock.protocol.packets import Pubrel
 
+NO_BODIES: Final[list[int]] = []  # what a session wants that waits for no body
 _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
-class Transmission(Backlog):
+@final
+class Transmission:
     """The window of one client at work: messages sent, acknowledged and sent again.
 
     Args:
-        client_id: the client identifier.
-        stored: whether it outlives its connection.
+        backlog: where messages wait for a place in the window.
         effects: where what it does is collected.
-        limits: bounds.
         drops: where dropped messages are counted.
     """
 
-    def __init__(
-        self,
-        client_id: str,
-        stored: bool,
-        effects: Effects,
-        limits: EngineLimits,
-        drops: Drops,
-        account: Account | None = None,
-    ) -> None:
-        super().__init__(client_id, stored, effects, limits, drops, account)
-        self.wanted: list[int] = []  # log offsets of bodies needed next
+    def __init__(self, backlog: Backlog, effects: Effects, drops: Drops) -> None:
+        self.link: Link | None = None  # None while the client is away
+        self.permissions: Permissions | None = None  # None = everything
+        self.forwarding: Forwarding | None = None  # a bridge's: under other topics
         self.sender: DeliveryOutcomes | None = None  # told what became of each message
-        self._window = InFlightWindow(limits.window(PACKET_IDENTIFIERS), stored, self.account)
         self.stumbling: PoisonMessageDetector | None = None  # of a bridge
-        self._fetching = False
-        self._fetching_bytes = 0
-        self._acknowledges = False  # has done so since the last snapshot
+        capacity = backlog.limits.window(PACKET_IDENTIFIERS)
+        self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
+        self.congestion = Congestion(backlog.client_id, effects)
+        self.wanted = NO_BODIES  # log offsets of bodies needed next
+        self.fetching = False  # they were asked for
+        self.acknowledges = False  # the client has done so since the last snapshot
+        self.fetching_bytes = 0
+        self._backlog = backlog
+        self._effects = effects
+        self._drops = drops
 
-    def refill(self, now: Now) -> None:
-        """There may be room in the window: see ``Outbound.refill``."""
+    def may_receive(self, message: Message) -> bool:
+        """Return whether this client may have ``message``."""
+        permissions = self.permissions
+        return permissions is None or permissions.may_receive(message.topic)
 
-    @property
-    def window_length(self) -> int:
-        """Messages in flight."""
-        return len(self._window)
+    def may_receive_topic(self, topic: str) -> bool:
+        """Return whether this client may have messages with this topic."""
+        permissions = self.permissions
+        return permissions is None or permissions.may_receive(topic)
+
+    def is_permitted(self, message: Message) -> bool:
+        """Return whether this client may have ``message``; if not, it is counted."""
+        if self.may_receive(message):
+            return True
+        refused = Delivery(message, message.offset, 0)
+        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
+        return False
+
+    def at_limit(self, limit: int) -> LimitUsage | None:
+        """Return how often and how long a limit was reached; None while none ever was."""
+        return self.congestion.use(limit)
 
     @property
     def window_size(self) -> int:
-        """Places in the window."""
-        return self._window.capacity
+        """Return the number of places in the window."""
+        return self.window.capacity
 
     # -- sending -----------------------------------------------------------------------
 
-    def _send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
+    def send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
+        """Give ``delivery``, with the body ``message``, a place in the window, and send it."""
         is_lowered = delivery.qos > link.qos_max
         if is_lowered:  # [MQTT-3.2.2-11]
             delivery.qos = link.qos_max
             if delivery.qos == 0:
                 ids = delivery.subscription_ids
-                self._send_qos0(link, message, delivery.retain, ids, False, now)
+                self.send_qos0(link, message, delivery.retain, ids, False, now)
                 self._acknowledged(delivery)
                 return
-        self._window.add(delivery)
-        self._touch()
+        self.window.add(delivery)
+        self._backlog.touch()
         at_once = (
             link.unreleased_publishes == 0
             and not is_lowered  # the queue has it with its own QoS
             and self._leaves_at_once(link, delivery)
         )
         if not self._send(link, delivery, message, self._may_have_left(delivery), at_once, now):
-            self._window.drop(delivery.packet_id)
+            self.window.drop(delivery.packet_id)
             return
         events = self._effects.events
         if events is not None:
-            events.sent(SENT, self.client_id, delivery, None if at_once else link)
+            events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
         if link.version == V31:
             self._sent(link, delivery, now)
         elif (
             len(message.payload) > SMALL_BYTES
-            and self.stored
-            and not self.account.has_room_for_bodies()
+            and self._backlog.stored
+            and not self._backlog.account.has_room_for_bodies()
         ):
-            self._window.evict_to_log(delivery)
+            self.window.evict_to_log(delivery)
 
     def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
         """Whether ``delivery``, which is in the window, need not wait for a commit."""
-        if not link.opened or not self._is_on_disk(delivery):
+        if not link.opened or not self.is_on_disk(delivery):
             return False
-        return not self.stored or delivery.packet_id == packet_id_of(delivery.sequence)
+        return not self._backlog.stored or delivery.packet_id == packet_id_of(delivery.sequence)
 
-    def _is_on_disk(self, delivery: Delivery) -> bool:
-        """Whether all that sending ``delivery`` promises is, where that takes time.
+    def is_on_disk(self, delivery: Delivery) -> bool:
+        """Return whether all that sending ``delivery`` promises is on disk, where that takes time.
 
         For a session that is not stored that is the message. Of another one it is also that it
         may have been sent: after a crash it is found in the queue, and sent again as the same
@@ -150,18 +165,18 @@ class Transmission(Backlog):
             return False
         if delivery.shared is not None or delivery.retain:
             return False
-        if not self.stored:
+        if not self._backlog.stored:
             return 0 <= delivery.offset < effects.store.durable_end
         sequence = delivery.sequence
         if delivery.qos != 1 or sequence == 0:
             return False
-        return self._stored_queue.first.may_leave(sequence, effects.store.durable)
+        return self._backlog.stored_queue.first.may_leave(sequence, effects.store.durable)
 
     def _may_have_left(self, delivery: Delivery) -> bool:
         """Whether an earlier start of this program may have sent it."""
         if delivery.qos != 1 or delivery.shared is not None or delivery.retain:
             return False
-        return 0 < delivery.sequence < self._stored_queue.first.sent_below
+        return 0 < delivery.sequence < self._backlog.stored_queue.first.sent_below
 
     def _send(
         self,
@@ -173,7 +188,7 @@ class Transmission(Backlog):
         now: Now,
     ) -> bool:
         """Send ``entry``; whether it left."""
-        if self.permissions is not None and not self._may_have(entry, message):
+        if self.permissions is not None and not self.may_have(entry, message):
             return False
         place = link.place_of_publish(at_once)
         size_bytes = add_publish(
@@ -195,16 +210,15 @@ class Transmission(Backlog):
         link.wrote_publish(place, size_bytes)
         return True
 
-    def _may_have(self, delivery: Delivery, message: Message) -> bool:
-        """Whether the client may have what waited: that may have changed meanwhile. If not, it is
-        counted."""
+    def may_have(self, delivery: Delivery, message: Message) -> bool:
+        """Return whether the client may have what waited; if not any more, count it as dropped."""
         if self.may_receive(message):
             return True
-        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
-        self._dropped(delivery)
+        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
+        self._backlog.dropped(delivery)
         return False
 
-    def _send_qos0(
+    def send_qos0(
         self,
         link: Link,
         message: Message,
@@ -213,9 +227,10 @@ class Transmission(Backlog):
         at_once: bool,
         now: Now,
     ) -> None:
+        """Send ``message`` with QoS 0, or lose it: the client does not read."""
         if link.congested:
-            self._congestion.by(WRITE_BUFFER, now)
-            self._lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
+            self.congestion.by(WRITE_BUFFER, now)
+            self._backlog.lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
         if not at_once and self._effects.store.fails and link.opened and not link.waits:
             at_once = True
@@ -233,29 +248,30 @@ class Transmission(Backlog):
         events = self._effects.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
-            events.sent(SENT, self.client_id, delivery, None if at_once else link)
+            events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
 
     def _unsent(self, link: Link, message: Message, qos: int) -> None:
         """Count ``message``, of which there is no packet for this peer."""
         if sees(message.topic, link.mount_point):
-            self._lose(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
+            self._backlog.lose(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
         else:
             refused = Delivery(message, message.offset, qos)
-            self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, refused)
+            self._drops.refuse(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
 
     def reserve_packet_id(self) -> int:
-        """A packet identifier for SUBSCRIBE or UNSUBSCRIBE, until ``answered``; 0: none is free."""
-        return self._window.reserve()
+        """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until ``answered``; 0 if
+        none is free."""
+        return self.window.reserve()
 
     def answered(self, packet_id: int) -> bool:
-        """SUBACK or UNSUBACK; whether anything waited for it."""
-        if not self._window.is_reserved(packet_id):
+        """Free the packet identifier of a SUBACK or UNSUBACK; return whether it was in use."""
+        if not self.window.is_reserved(packet_id):
             return False
-        self._window.let_go_of_reserved(packet_id)
+        self.window.let_go_of_reserved(packet_id)
         return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:
-        """PUBACK, PUBREC or PUBCOMP from the peer.
+        """Apply a PUBACK, PUBREC or PUBCOMP from the peer.
 
         Returns:
             Whether a place is free: ``refill`` is due, once for all that came together.
@@ -266,11 +282,11 @@ class Transmission(Backlog):
         sender = self.sender
         events = self._effects.events
         wanted = reason_code >= 0x80 or sender is not None or events is not None
-        entry = self._window.get(packet_id) if wanted else None
+        entry = self.window.get(packet_id) if wanted else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
         if events is not None and entry is not None:
             events.follows(entry)  # before the window lets go of its body
-        verdict = self._window.acknowledge(packet_type, packet_id, reason_code)
+        verdict = self.window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
             raise RemoteProtocolError(
@@ -282,25 +298,25 @@ class Transmission(Backlog):
                 code = reasons.PACKET_IDENTIFIER_NOT_FOUND
                 link.send_after_commit(encode_ack(PUBREL, packet_id, code, link.version))
             return False
-        self._touch()
-        self._acknowledges = True
+        self._backlog.touch()
+        self.acknowledges = True
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
-                events.answered(kind, self.client_id, entry)
+                events.answered(kind, self._backlog.client_id, entry)
             if packet_type == PUBCOMP:
-                events.answered(COMPLETED, self.client_id, entry)
+                events.answered(COMPLETED, self._backlog.client_id, entry)
         if verdict == RELEASE:
             if link is not None:
                 link.send_plain_after_commit(PUBREL, packet_id)
-                entry = self._window.get(packet_id)
+                entry = self.window.get(packet_id)
                 if entry is not None:
                     self._sent(link, entry, now)
             return False
         if verdict == REJECTED and entry is not None:
             if sender is not None:
                 sender.refused(entry, reason_code)
-            self._drops.lose(reasons_to_drop.REJECTED, self.client_id, entry)
+            self._backlog.lose_delivery(reasons_to_drop.REJECTED, entry)
         elif sender is not None and entry is not None:
             if packet_type == PUBCOMP:  # 0x92 where PUBREL came before: it is there all the same
                 reason_code = reasons.SUCCESS
@@ -308,23 +324,23 @@ class Transmission(Backlog):
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
         if self.stumbling is not None:
-            self._window.capacity = self.stumbling.widen(self._window.capacity)
+            self.window.capacity = self.stumbling.widen(self.window.capacity)
         return True
 
     def peer_ended(self) -> None:
-        """The peer ended the connection: perhaps at a message that it will not take.
+        """Suspect the first message in flight: the peer ended the connection, maybe because of it.
 
         One at which it ends every connection is dropped, counted, and leaves a dead letter.
         """
         stumbling = self.stumbling
         if stumbling is None:
             return
-        waiting = self._window.undelivered()
+        waiting = self.window.undelivered()
         first = waiting[0] if waiting and waiting[0].sent else None
         if stumbling.ended_at(first) and first is not None:
-            self._drops.lose(reasons_to_drop.ENDED_AT, self.client_id, first)
-            self._window.give_up(first)
-            self._touch()
+            self._backlog.lose_delivery(reasons_to_drop.ENDED_AT, first)
+            self.window.give_up(first)
+            self._backlog.touch()
 
     def _acknowledged(self, delivery: Delivery) -> None:
         """Nothing more will be heard of ``delivery``, which was sent."""
@@ -333,30 +349,30 @@ class Transmission(Backlog):
 
     # -- sending again -----------------------------------------------------------------
 
-    def _resend(self, link: Link, now: Now) -> bool:
-        """Send again what the last connection left; False when some of it must wait."""
-        entry = self._window.next_unsent()
+    def resend(self, link: Link, now: Now) -> bool:
+        """Send again what the last connection left; return False when some of it must wait."""
+        entry = self.window.next_unsent()
         while entry is not None:
-            if self._must_wait_for_room(link, entry.size_bytes):
+            if self.must_wait_for_room(link, entry.size_bytes):
                 return False
             if entry.state == AWAIT_PUBCOMP:
                 if link.version == V31:  # v3.1 §4.1: each part is sent again with DUP
                     link.send_after_commit(encode(Pubrel(entry.packet_id, dup=True), V31))
                 else:
                     link.send_plain_after_commit(PUBREL, entry.packet_id)
-                self._window.mark_sent(entry)
+                self.window.mark_sent(entry)
                 self._sent(link, entry, now)
             else:
                 message = entry.message
                 if message is None:
-                    limit = self._bodies_at_once()
-                    unsent = self._window.unsent_without_body(limit)
-                    self._want(unsent, entry.size_bytes)
+                    limit = self.bodies_at_once()
+                    unsent = self.window.unsent_without_body(limit)
+                    self.want(unsent, entry.size_bytes)
                     return False
                 if self._send_again(link, entry, message, now):
-                    self._window.mark_sent(entry)
+                    self.window.mark_sent(entry)
                     self._sent(link, entry, now)
-            entry = self._window.next_unsent()
+            entry = self.window.next_unsent()
         return True
 
     def _send_again(self, link: Link, entry: Delivery, message: Message, now: Now) -> bool:
@@ -364,38 +380,39 @@ class Transmission(Backlog):
         if entry.qos > link.qos_max:
             if link.qos_max == 0:
                 retain, ids = entry.retain, entry.subscription_ids
-                self._send_qos0(link, message, retain, ids, False, now)
-                self._window.drop(entry.packet_id)
-                self._touch()
+                self.send_qos0(link, message, retain, ids, False, now)
+                self.window.drop(entry.packet_id)
+                self._backlog.touch()
                 self._acknowledged(entry)
                 return False
-            self._window.lower(entry, link.qos_max)
-            self._touch()
+            self.window.lower(entry, link.qos_max)
+            self._backlog.touch()
         is_new = entry.is_new
         entry.is_new = False
         if self._send(link, entry, message, not is_new, False, now):
             if self.forwarding is not None:
                 self.forwarding.resent += 1
             if self._effects.events is not None:
-                self._effects.events.sent(RESENT, self.client_id, entry, link)
+                self._effects.events.sent(RESENT, self._backlog.client_id, entry, link)
             return True
-        self._window.give_up(entry)
-        self._touch()
+        self.window.give_up(entry)
+        self._backlog.touch()
         return False
 
-    def retry(self, now: Now) -> None:
-        """Send again, with DUP, what was not acknowledged for ``retry_interval_s``.
+    def retry(self, now: Now) -> bool:
+        """Send again, with DUP, what was not acknowledged for ``retry_interval_s``; return whether
+        a place in the window became free.
 
         MQTT 3.1 only: later versions forbid it [MQTT-4.4.0-1]. A client that does not read
         gets nothing more.
         """
         link = self.link
-        interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
+        interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
         if link is None or link.version != V31 or interval_us <= 0:
-            return
+            return False
         next_us = 0
         freed = False
-        for entry in self._window.entries():
+        for entry in self.window.entries():
             if not entry.sent:
                 continue
             if entry.sent_us + interval_us <= now.steady_us and link.has_room():
@@ -411,75 +428,50 @@ class Transmission(Backlog):
             if next_us == 0 or due_us < next_us:
                 next_us = due_us
         if next_us > 0:
-            self._effects.timers.wake_at(self, next_us)
-        if freed:
-            self.refill(now)
+            self._wake_at(next_us)
+        return freed
 
     def _sent(self, link: Link, entry: Delivery, now: Now) -> None:
         """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
-        if link.version == V31 and self._limits.retry_interval_s > 0:
+        if link.version == V31 and self._backlog.limits.retry_interval_s > 0:
             entry.sent_us = now.steady_us
-            interval_us = int(self._limits.retry_interval_s * MICROSECONDS)
-            self._effects.timers.wake_at(self, now.steady_us + interval_us)
+            interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
+            self._wake_at(now.steady_us + interval_us)
+
+    def _wake_at(self, due_us: int) -> None:
+        """Have ``retry`` called then, by the owner."""
+        owner = self._backlog.owner
+        if owner is not None:
+            self._effects.timers.wake_at(owner, due_us)
 
     # -- bodies from the log -----------------------------------------------------------
 
-    def wants(self, asked: list[int]) -> bool:
-        """Return whether the bodies asked for are still needed."""
-        return asked is self.wanted
-
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset, for what ``wanted`` asked for.
-
-        One that was asked for and is missing is gone (retention), and counted. What an
-        earlier connection asked for is not taken: ``wanted`` is another list by now.
-        """
-        if asked is not self.wanted:
-            return
-        self._stop_fetching()
-        missing = {offset for offset in asked if offset not in bodies}
-        gone = self._window.supply(bodies, missing)
-        self._queue.supply(bodies)
-        while True:
-            head = self._queue.head()
-            if head is None or head.message is not None or head.offset not in missing:
-                break
-            self._queue.pop()
-            self._passed(head)
-            gone.append(head)
-        waiting = self._queue.first_qos0()
-        while waiting is not None and waiting.message is None and waiting.offset in missing:
-            self._queue.take_qos0()
-            gone.append(waiting)
-            waiting = self._queue.first_qos0()
-        self._gone(gone)
-        self.refill(now)
-        if self.stored and not self.account.has_room_for_bodies():
-            self._queue.evict_to_log()
-
-    def _want(self, offsets: list[int], size_bytes: int) -> None:
+    def want(self, offsets: list[int], size_bytes: int) -> None:
         """Ask for bodies, the first of which has this size; the shell reads them once the open
         batch is committed. While too much is being read already, ask again a little later."""
         link = self.link
+        owner = self._backlog.owner
+        if owner is None:
+            return
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
-        if not self.account.budget.may_fetch(size_bytes):
+        if not self._backlog.account.budget.may_fetch(size_bytes):
             if link is not None and link.user is not None:
                 self._effects.turn.resume_in_tick(link.user)
             return
-        self._fetching = True
-        self._fetching_bytes = size_bytes
-        self.account.budget.fetching_bytes += size_bytes
+        self.fetching = True
+        self.fetching_bytes = size_bytes
+        self._backlog.account.budget.fetching_bytes += size_bytes
         self.wanted = offsets
-        self._effects.batch.body_requests.append((self, offsets))
+        self._effects.batch.body_requests.append((owner, offsets))
 
-    def _stop_fetching(self) -> None:
-        """What was asked for is here, or not needed any more."""
-        self._fetching = False
-        self.account.budget.fetching_bytes -= self._fetching_bytes
-        self._fetching_bytes = 0
+    def stop_fetching(self) -> None:
+        """Give back the memory for bodies that were asked for: they are here, or not needed."""
+        self.fetching = False
+        self._backlog.account.budget.fetching_bytes -= self.fetching_bytes
+        self.fetching_bytes = 0
 
-    def _must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
-        """Whether a message of this size may not be sent now; then it is tried again."""
+    def must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
+        """Return whether a message of this size may not be sent now; if so, arrange for a retry."""
         if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
             return False
         link.resume_when_room()
@@ -487,16 +479,20 @@ class Transmission(Backlog):
             self._effects.turn.resume_in_tick(link.user)  # it is others who have no room
         return True
 
-    def _bodies_at_once(self) -> int:
-        """Enough to refill the window twice; ten thousand sessions may ask at the same time."""
-        return min(_BODIES_AT_ONCE_MAX, 2 * self._window.capacity)
+    def bodies_at_once(self) -> int:
+        """Return how many bodies to ask for: the window twice, because many sessions may ask."""
+        return min(_BODIES_AT_ONCE_MAX, 2 * self.window.capacity)
 
-    def _gone(self, deliveries: list[Delivery]) -> None:
-        """The log has lost these before they could be sent: they leave nothing to an heir."""
+    def lost_by_log(self, deliveries: list[Delivery]) -> None:
+        """Count messages that retention removed from the log before they could be sent."""
         if deliveries:
-            self._touch()
+            self._backlog.touch()
             count = len(deliveries)
-            self._drops.count_known(reasons_to_drop.RETENTION, self.client_id, deliveries, count)
+            self._drops.count_known(
+                reasons_to_drop.RETENTION, self._backlog.client_id, deliveries, count
+            )
             if self.sender is not None:
                 for delivery in deliveries:
-                    self.sender.inherit(reasons_to_drop.RETENTION, self.client_id, delivery)
+                    self.sender.inherit(
+                        reasons_to_drop.RETENTION, self._backlog.client_id, delivery
+                    )
