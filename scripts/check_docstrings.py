@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 SOURCES: Final = Path(__file__).resolve().parent.parent / "src"
-EXEMPT: Final = ("penstock/engine",)
+EXEMPT: Final = ()
 
 HEADLESS: Final = re.compile(
     "who(m|se|ever)?|what(ever)?|which|where(ver)?|whether|how|when|while|if|because|since|as"

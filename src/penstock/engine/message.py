@@ -26,7 +26,7 @@ _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 
 
 class Holder:
-    """Whoever counts the messages that wait: see ``accounts``."""
+    """The port of those who count the messages that wait: see ``accounts``."""
 
 
 @mypyc_attr(acyclic=True)
@@ -39,7 +39,7 @@ class Message:
         payload: application bytes.
         qos: 0, 1 or 2, as published.
         retain: the RETAIN flag, as published.
-        client_id: who published it.
+        client_id: the publisher's client identifier.
         received_at_us: microseconds since the Unix epoch, UTC.
         properties: encoded MQTT 5 properties in ascending order of identifier, without
             topic alias and subscription identifiers; empty when there are none.
@@ -119,7 +119,7 @@ class Message:
         )
 
     def once_more(self, now: Now) -> Message:
-        """The same message as if it were received now, and not in the log."""
+        """Return the same message as if it were received now, and not in the log."""
         return Message(
             self.topic,
             self.payload,
@@ -136,7 +136,7 @@ class Message:
         return 0 < self.expires_at_us <= steady_us
 
     def properties_for(self, steady_us: int, subscription_ids: tuple[int, ...]) -> bytes:
-        """The property bytes of one delivery sent at ``steady_us``."""
+        """Return the property bytes of one delivery sent at ``steady_us``."""
         encoded = self.properties
         at = self._expiry_at
         if at >= 0:
@@ -198,7 +198,7 @@ class Shared:
         self.retain = retain
 
     def kind(self) -> tuple[str, int, bool]:
-        """The durable form in a queue, and in a window."""
+        """Return the durable form in a queue, and in a window."""
         return (self.topic_filter, self.qos, self.retain)
 
 

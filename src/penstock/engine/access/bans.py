@@ -105,7 +105,7 @@ class Bans:
         """Return the ban that keeps this client out, None if there is none.
 
         Args:
-            address: where it connects from, with or without a port; a Unix socket has none.
+            address: its network address, with or without a port; a Unix socket has none.
             user: its user name; None if it has none.
             client_id: empty without.
             now_s: when it connects, monotonic seconds.

@@ -31,7 +31,7 @@ class Batch:
 
     Args:
         next_offset: the log offset that the next appended message gets.
-        share: where the appended bytes count in the work of whose turn it is.
+        share: the work budget of the turn, in which the appended bytes count.
     """
 
     def __init__(self, next_offset: int, share: WorkBudget) -> None:

@@ -223,7 +223,7 @@ class _Line:
     """The publishers that one blocker blocks, by their places, and its round.
 
     Args:
-        blocker: what blocks them.
+        blocker: the queue, group or store that blocks them.
     """
 
     def __init__(self, blocker: Blocker) -> None:

@@ -26,7 +26,7 @@ class StoredState(Blocker):
     """State with a durable form; marked in ``Batch.changed`` when it moved."""
 
     def snapshot(self) -> Progress | None:
-        """The durable form now, and none of it unchanged twice; None when it ended."""
+        """Return the durable form now, none of it unchanged twice; None when it ended."""
         return None
 
     def wants(self, asked: list[int]) -> bool:

@@ -70,8 +70,8 @@ class Effects:
 
     Args:
         next_offset: the log offset that the next appended message gets.
-        budget: what all clients together may make the broker keep; without, there is no bound.
-        accounts: what each of them may, of it; the same without.
+        budget: the memory that all clients together may use; without, there is no bound.
+        accounts: the share of each user in it; without, all of it.
     """
 
     def __init__(

@@ -39,13 +39,13 @@ class SessionRecord:
     """A session that outlives its connection; or the queue of a shared subscription.
 
     Args:
-        client_id: whose it is; of a group its name behind ``GROUP_KEY_PREFIX``.
+        client_id: the client's identifier; of a group its name behind ``GROUP_KEY_PREFIX``.
         number: its key for progress, queue and subscriptions. A start goes on behind the greatest
             that is there.
         expiry_interval_s: 1..0xFFFFFFFF (never).
         disconnected_at_us: steady clock; 0 while connected.
         zone: listener the client came through last, whose bounds hold; empty if not known.
-        username: whose it is; None for an anonymous client.
+        username: the user's name; None for an anonymous client.
         owned: False where ``username`` does not tell: in a store of an older Penstock.
         account: key of the account it is kept in, see ``accounts``; empty for the common one.
     """
@@ -112,7 +112,7 @@ class WindowPage:
 
     Args:
         number: pages with greater numbers hold what was first sent later.
-        entries: what is in flight in these places, oldest first; the store forgets a page
+        entries: the messages in flight in these places, oldest first; the store forgets a page
             without any.
     """
 
@@ -133,15 +133,15 @@ class Progress:
             their order.
         inbound: pages of packet identifiers of QoS 2 messages received and not yet released, as
             for ``pages``; the store forgets one without any.
-        segments: what joined the queue since the last record and still waits.
+        segments: the deliveries that joined the queue since the last record and still wait.
         finished_segments: first sequences of segments the queue has passed.
         lanes: head and next sequence of each further lane, as above for the first.
-        held: those received and not released whose messages are not routed before their PUBREL.
+        held: the received messages that are not routed before their PUBREL.
         sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
             may have been sent (``stored_queue``); 0 in a store of an older Penstock.
         window_len: entries on all pages of the window, so that a repair sees whether one is
             missing, or was removed and is back; -1 where the store does not tell.
-        next_place: where the next message of the window goes. Places are given out once, so that
+        next_place: the place of the next message in the window. Places are given out once, so that
             of two pages the one with the greater number is the later one; 0 where the store does
             not tell.
         window_squares: ``squares_of`` the packet identifiers on all pages of the window.

@@ -26,7 +26,7 @@ class StoreHealth:
     """The state of the store, as the engine knows it.
 
     Args:
-        batch: what is written next.
+        batch: the open batch.
         turn: the links, whose unsent bytes wait as well.
     """
 

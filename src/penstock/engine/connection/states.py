@@ -111,7 +111,7 @@ SERVER: Final = PacketTable(
         ),
     }
 )
-"""What an accepted connection takes."""
+"""The packets that an accepted connection takes."""
 
 CLIENT: Final = PacketTable(
     {
@@ -125,4 +125,4 @@ CLIENT: Final = PacketTable(
         ),
     }
 )
-"""What a dialled connection takes."""
+"""The packets that a dialled connection takes."""

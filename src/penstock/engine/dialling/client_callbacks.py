@@ -21,7 +21,7 @@ class ClientCallbacks:
     """The user of a dialled connection, as the connection sees it."""
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """The server accepted our CONNECT. What is sent from here leaves before what is sent
+        """Hear that the server accepted our CONNECT. Packets sent from here leave before those sent
         again."""
 
     def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
@@ -36,7 +36,7 @@ class ClientCallbacks:
         return None
 
     def writable(self, now: Now) -> None:
-        """The window or the socket may have room again: send what waits."""
+        """Send what waits: the window or the socket may have room again."""
 
     def ended(self, now: Now) -> None:
-        """The connection ended; ``close_reason`` says why."""
+        """Hear that the connection ended; ``close_reason`` says why."""

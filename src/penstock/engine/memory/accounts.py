@@ -74,7 +74,7 @@ class Account(Holder):
         return self.budget.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
-        """A QoS 0 delivery joined a queue; here its message counts in every queue it waits in."""
+        """Count a QoS 0 delivery that joined a queue; here its message counts in every queue."""
         self.qos0_bytes += _waiting_bytes(delivery)
         self.budget.add_qos0(delivery)
 
@@ -89,7 +89,7 @@ class Account(Holder):
         return self.budget.has_room_to_pack() and not is_full
 
     def pack(self, deliveries: int) -> None:
-        """So many more are packed; fewer if negative."""
+        """Count so many more packed deliveries; fewer if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
         self.budget.pack(deliveries)
 
@@ -118,8 +118,8 @@ class Account(Holder):
         return not 0 < budget.waiting_bytes_max <= held + max(held, budget.waiting_bytes)
 
     def count_blocked(self, grows_bytes: int) -> None:
-        """So many more bytes of messages wait for room in a queue, or of identifiers for PUBREL;
-        fewer if negative."""
+        """Count so many more bytes of messages that wait for room in a queue, or of identifiers
+        that wait for PUBREL; fewer if negative."""
         self.blocked_bytes += grows_bytes
         self.budget.blocked_bytes += grows_bytes
 
@@ -131,7 +131,7 @@ class Account(Holder):
         return not 0 < budget.waiting_bytes_max <= 2 * budget.waiting_bytes
 
     def add_waiting(self, delivery: Delivery) -> None:
-        """A QoS 1 or 2 delivery, whose ``size_bytes`` are known, joined a queue or a window."""
+        """Count a QoS 1 or 2 delivery, of known ``size_bytes``, that joined a queue or a window."""
         self.count_waiting(DELIVERY_BYTES)
         self.add_body(delivery)
 
@@ -141,7 +141,7 @@ class Account(Holder):
         self.remove_body(delivery)
 
     def add_body(self, delivery: Delivery) -> None:
-        """A delivery that waits has its body, if that is here."""
+        """Count the body of a delivery that waits, if that is here."""
         message = delivery.message
         if message is None:
             return
@@ -151,7 +151,7 @@ class Account(Holder):
             self._add_large(message, delivery.size_bytes)
 
     def remove_body(self, delivery: Delivery) -> None:
-        """A delivery that waits is about to let go of its body, if it has one."""
+        """Count the body of a delivery no more, which is about to let go of it."""
         message = delivery.message
         if message is None:
             return
@@ -161,12 +161,12 @@ class Account(Holder):
             self._remove_large(message, delivery.size_bytes)
 
     def count_waiting(self, grows_bytes: int) -> None:
-        """So many more bytes wait; fewer if negative."""
+        """Count so many more bytes that wait; fewer if negative."""
         self.waiting_bytes += grows_bytes
         self.budget.waiting_bytes += grows_bytes
 
     def _add_large(self, message: Message, size_bytes: int) -> None:
-        """One more delivery has this body, which counts once here and once in all."""
+        """Count one more delivery with this body, which counts once here and once in all."""
         holders = message.holders
         if holders is None:
             holders = message.holders = {}
@@ -204,7 +204,7 @@ class Account(Holder):
         return not is_full and self.budget.has_room_for_unreleased()
 
     def count_unreleased(self, grows_bytes: int) -> None:
-        """So many more bytes of messages wait for their PUBREL; fewer if negative."""
+        """Count so many more bytes of messages that wait for PUBREL; fewer if negative."""
         self.unreleased_bytes += grows_bytes
         self.budget.unreleased_bytes += grows_bytes
 
@@ -240,22 +240,22 @@ class Account(Holder):
         return self.budget.has_room_for_sessions(given_up_bytes)
 
     def count_session(self, client_id: str, step: int) -> None:
-        """A session began (``step`` 1) or ended (-1)."""
+        """Count a session that began (``step`` 1) or ended (-1)."""
         self.sessions += step
         self.sessions_bytes += self.budget.count_session(client_id, step)
         self._settle()
 
     def count_group(self, step: int) -> None:
-        """The queue of a shared subscription counts here from now on (``step`` 1), or is gone."""
+        """Count the queue of a shared subscription (``step`` 1), or no more (-1)."""
         self.groups += step
         self._settle()
 
     def count_subscription(self, topic_filter: str, step: int) -> None:
-        """A subscription was made (``step`` 1) or ended (-1)."""
+        """Count a subscription that was made (``step`` 1) or ended (-1)."""
         self.sessions_bytes += self.budget.count_subscription(topic_filter, step)
 
     def count_will(self, size_bytes: int, step: int) -> None:
-        """A will of this size was armed (``step`` 1) or is gone (-1)."""
+        """Count a will of this size that was armed (``step`` 1) or is gone (-1)."""
         self.sessions_bytes += self.budget.count_will(size_bytes, step)
 
     def _settle(self) -> None:
@@ -292,14 +292,14 @@ class Accounts:
         return len(self._by_key)
 
     def of(self, username: str | None, address: str) -> Account:
-        """The account of a user, or of the anonymous clients at ``address``."""
+        """Return the account of a user, or of the anonymous clients at ``address``."""
         key = f"user {username}"
         if username is None:
             key = f"address {source_of(address) or NO_ADDRESS}"
         return self.named(key)
 
     def named(self, key: str) -> Account:
-        """The account with this key; the common one if it is empty."""
+        """Return the account with this key; the common one if it is empty."""
         if not key:
             return self.common
         account = self._by_key.get(key)
@@ -309,7 +309,7 @@ class Accounts:
 
 
 def _part(bytes_max: int, share: float) -> int:
-    """The share of a bound; 0 = none."""
+    """Return the share of a bound; 0 = none."""
     if bytes_max == 0 or share >= 1.0:
         return 0
     return max(1, int(bytes_max * share))

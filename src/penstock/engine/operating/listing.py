@@ -29,8 +29,8 @@ class SessionWalk:
     """A walk over the sessions of a broker, by number.
 
     Args:
-        server: whose sessions.
-        selection: which of them are meant.
+        server: the broker of the sessions.
+        selection: the sessions that are meant.
         cursor: number of the last session that was seen; 0 = begin with the first.
     """
 
@@ -54,7 +54,7 @@ class SessionWalk:
 
 
 def connection_of(server: Server, session: Session) -> ServerConnection | None:
-    """The connection of a client's session; None while it is away, and for a bridge's session."""
+    """Return the connection of a client's session; None while it is away, and for a bridge's."""
     if session.link is None:
         return None
     connection = server.connections.get(session.client_id)
@@ -98,7 +98,7 @@ def session_line(server: Server, session: Session) -> Told:
 
 
 def session_whole(server: Server, session: Session) -> Told:
-    """All that is told of one session; of its subscriptions the first thousand, within 1 MiB."""
+    """Return all that is told of one session; the first thousand subscriptions, within 1 MiB."""
     told = session_line(server, session)
     filters: list[Told] = []
     size_bytes = 0

@@ -128,9 +128,9 @@ class GroupQueue(StoredState):
     Args:
         topic_filter: ``$share/{group}/{filter}``.
         owner: the group; it offers what waits when bodies came.
-        effects: where what it does is collected.
+        effects: the parts of the broker that it acts on.
         limits: of its first member: they have the priorities.
-        drops: where dropped messages are counted.
+        drops: the counts of dropped messages.
         account: of its first member, in which it counts.
     """
 
@@ -491,7 +491,7 @@ class GroupQueue(StoredState):
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
-        """The change since the last snapshot; see ``records``."""
+        """Return the change since the last snapshot; see ``records``."""
         self.backlog.changed = False
         if not self.backlog.stored:
             return None

@@ -40,7 +40,7 @@ class LowestOffset:
     Args:
         asked: sessions and groups' queues at the beginning; later ones need nothing below ``end``.
         end: of the log at the beginning.
-        effects: which notes what goes meanwhile from one not yet asked to one that was.
+        effects: note what goes meanwhile from a session not yet asked to one that was.
     """
 
     def __init__(self, asked: list[Session | GroupQueue], end: int, effects: Effects) -> None:
@@ -71,9 +71,9 @@ class Registry:
     Args:
         effects: the open batch.
         router: knows their subscriptions.
-        wills: those that wait for the end of a session.
+        wills: the wills that wait for the end of a session.
         limits: bounds of all together, and of sessions whose zone is not known.
-        drops: where dropped messages are counted.
+        drops: the counts of dropped messages.
         zones: bounds of each listener's sessions, by its name.
     """
 
@@ -118,7 +118,7 @@ class Registry:
         return session is None or not session.owned or session.username == username
 
     def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
-        """A client identifier for a client that sent none [MQTT-3.1.3-6]."""
+        """Return a client identifier for a client that sent none [MQTT-3.1.3-6]."""
         number = self._effects.batch.next_number
         while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
@@ -136,7 +136,7 @@ class Registry:
         username: str | None = None,
         account: Account | None = None,
     ) -> Session:
-        """The session for an accepted CONNECT: the existing one, or a new one.
+        """Return the session for an accepted CONNECT: the existing one, or a new one.
 
         No connection may be attached to an existing session any more. ``limits`` are those of
         the listener it came through; without, those of the broker. ``username`` is who uses it, and
@@ -168,7 +168,7 @@ class Registry:
         return session
 
     def close(self, session: Session, now: Now) -> None:
-        """The connection of ``session`` ended."""
+        """Note that the connection of ``session`` ended."""
         if session.expiry_interval_s == 0:
             session.detach(now)
             self._remove(session)

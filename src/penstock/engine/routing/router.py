@@ -49,14 +49,14 @@ LOOKS_OF_A_UNIT: Final = 8  # to see whether a queue refuses, beside handing it 
 
 @final
 class Plan:
-    """What was decided about one message: who gets it, or which queue has no room for it.
+    """The decision about one message: who gets it, or which queue has no room for it.
 
     It is to be applied at once: what happens in between may take the room.
 
     Args:
-        message: what was published.
+        message: the published message.
         publisher: the session it came from; None for the broker's own.
-        matches: who gets it.
+        matches: the sessions and groups that get it.
         refused_by: the full queue that refuses it for all, or None.
     """
 
@@ -82,7 +82,7 @@ class Router:
         limits: bounds.
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.
-        drops: where retained messages that are not kept are counted.
+        drops: the counts of dropped messages, with retained ones that are not kept.
         sharing: how shared subscriptions are handed out.
     """
 
@@ -119,11 +119,11 @@ class Router:
         """Route ``message``; the number of sessions it is for.
 
         Args:
-            message: what was published.
+            message: the published message.
             publisher: the session it came from, for No Local; None for the broker's own.
             now: when.
             account: in which it counts if it is retained; without, in the publisher's.
-            plan: what was decided about it (``apply``); without, a full queue drops it or another.
+            plan: the decision about it (``apply``); without, a full queue drops it or another.
         """
         matches = self.trie.match(message.topic) if plan is None else plan.matches
         append = self._in_a_stream(message.topic)
@@ -170,7 +170,7 @@ class Router:
         return reached
 
     def _may_append_qos0(self, message: Message) -> bool:
-        """While the store fails QoS 0 goes on, to streams as far as memory is set aside for it."""
+        """Return whether QoS 0 goes on: while the store fails, streams get it as memory allows."""
         if not self._effects.store.fails or self._effects.store.has_room_for_qos0():
             return True
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
@@ -247,7 +247,7 @@ class Router:
             self.system.remove(topic)
 
     def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
-        """As ``publish_system``, but nothing is kept for those who come later."""
+        """Publish like ``publish_system``, but keep nothing for those who come later."""
         self._deliver_system(
             Message(topic, value, 0, False, "", now.wall_us, lead_us=now.lead_us), matches, now
         )

@@ -61,10 +61,10 @@ class Member(GroupMember):
     """A member: its session, and its options.
 
     Args:
-        session: whose.
+        session: the member's session.
         entry: its subscription.
         order: members are numbered in the order they joined.
-        group: which it is in.
+        group: the group that it is in.
     """
 
     def __init__(
@@ -113,8 +113,8 @@ class SharedGroup(GroupSource):
         topic_filter: ``$share/{group}/{filter}``.
         strategy: one of ``STRATEGIES``.
         dice: for the random strategy.
-        effects: where what it does is collected.
-        drops: where dropped messages are counted.
+        effects: the parts of the broker that it acts on.
+        drops: the counts of dropped messages.
         first: the session of its first member: it has the queue's priorities and account.
     """
 
@@ -280,7 +280,7 @@ class SharedGroup(GroupSource):
         """Give ``message`` to a member, or queue it; return whether it is for any.
 
         Args:
-            message: what was published.
+            message: the published message.
             at_once: QoS 0 need not wait for the commit of this turn.
             now: when.
             planned: nothing refused it (``Router.plan``), so it has a place.

@@ -37,8 +37,8 @@ class SharedSubscriptions(MemberConnections):
     """All shared subscriptions of one broker.
 
     Args:
-        effects: where what they do is collected.
-        drops: where dropped messages are counted.
+        effects: the parts of the broker that they act on.
+        drops: the counts of dropped messages.
         options: how they are handed out.
     """
 

@@ -73,7 +73,7 @@ class Granted:
     """The terms on which a client was let in, for log and events.
 
     Args:
-        username: who it is; None for an anonymous client.
+        username: the user's name; None for an anonymous client.
         clean_start: it asked for a new session.
         present: it goes on with a session that was there.
         expiry_s: how long its session outlives its connection.
@@ -207,7 +207,7 @@ class OpeningConnection(Connection):
         return Refusal(draining.reason_code, "an operator empties the broker")
 
     def decided(self, verdict: AuthResult, now: Now) -> None:
-        """The answer that ``judge`` owed; what the client sent meanwhile follows, and its end."""
+        """Take the answer that ``judge`` owed; then what the client sent meanwhile, and its end."""
         if self.state != AWAIT_VERDICT:
             return  # it left, or was too late
         self._settle(verdict, now)
@@ -224,7 +224,7 @@ class OpeningConnection(Connection):
         return self._until_s if silent_s == NO_DEADLINE else min(silent_s, self._until_s)
 
     def tick(self, now: Now) -> None:
-        """A deadline may have passed."""
+        """Close the connection if a deadline has passed."""
         is_over = self._until_s != NO_DEADLINE and now.monotonic_s >= self._until_s
         if is_over and self.state == CONNECTED:
             self.close(reasons.MAXIMUM_CONNECT_TIME, "it was let in until now only", now)
@@ -384,7 +384,7 @@ class OpeningConnection(Connection):
         account: Account,
         now: Now,
     ) -> Session:
-        """The session is this connection's from here on, and the will is armed."""
+        """Take over the session, and arm the will."""
         server = self._server
         if present:
             server.wills.disarm(self.client_id)
@@ -439,7 +439,7 @@ class OpeningConnection(Connection):
         return properties
 
     def _latest(self, connect: Connect) -> int | None:
-        """The latest number of the producer that CONNECT names."""
+        """Return the latest number of the producer that CONNECT names."""
         name = asked_for(connect.properties)
         if not name or self._session is None:
             return None
@@ -523,7 +523,7 @@ class OpeningConnection(Connection):
         self._step(data, now)
 
     def _step(self, data: bytes | None, now: Now) -> None:
-        """One step of the method, and its answer: AUTH, CONNACK, or the end."""
+        """Take one step of the method, and send its answer: AUTH, CONNACK, or the end."""
         handshake = self._handshake
         assert handshake is not None
         session = self._session

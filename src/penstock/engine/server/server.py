@@ -44,19 +44,19 @@ class Server:
 
     Args:
         limits: bounds.
-        recovered: what the store holds.
+        recovered: the state that the store holds.
         stream_filters: topic filters of the configured streams.
         acknowledged_when: "fsync" or "memory": what an acknowledgement promises; told to
             MQTT 5 clients in CONNACK.
         now: the time of the start.
         sharing: how shared subscriptions are handed out.
-        authenticate: who a client is; everyone is let in without.
-        authorize: what a client may do; everything without.
-        options: what clients are told.
-        dead_letter_topic: where dropped messages are published; nowhere if empty.
+        authenticate: the check who a client is; everyone is let in without.
+        authorize: the check what a client may do; everything without.
+        options: the settings that clients are told of.
+        dead_letter_topic: the topic of dropped messages; they are not published if empty.
         dead_letters_of_qos0: also those of QoS 0.
         zones: bounds of each listener's clients, by its name: for sessions found in the store.
-        events: what the broker tells of its own life; nothing without.
+        events: the events that the broker tells; none without.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class Server:
         return unfinished
 
     def needed_from(self, end: int) -> int:
-        """The lowest log offset a session still needs; ``end`` when none needs any."""
+        """Return the lowest log offset that a session still needs; ``end`` when none needs any."""
         asking = self.registry.ask_for_lowest(end)
         while not asking.ask_some():
             pass
@@ -212,7 +212,7 @@ class Server:
         return events.waiting == 0
 
     def authorize_anew(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
-        """Permissions changed: what clients may do from now on is what ``authorize`` says.
+        """Let clients do from now on what ``authorize`` says: permissions changed.
 
         Subscriptions stay, and deliver what may be received. Users in ``revoked`` are not who
         they were (another password, or gone), and their connections end.
@@ -231,7 +231,7 @@ class Server:
         self.router.sharing.permissions_changed()
 
     def _tell(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
-        """From now on, what happens is told."""
+        """Begin to tell what happens."""
         events = Events(options)
         events.now_us = now.wall_us
         events.lead_us = now.lead_us

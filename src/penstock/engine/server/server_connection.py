@@ -99,7 +99,7 @@ class ServerConnection(OpeningConnection):
             self.link.send(_PINGRESP)
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """A PUBACK, PUBREC, PUBREL or PUBCOMP from the client."""
+        """Take a PUBACK, PUBREC, PUBREL or PUBCOMP from the client."""
         session = self._session
         assert session is not None
         if packet_type == PUBREL:
@@ -108,7 +108,7 @@ class ServerConnection(OpeningConnection):
             self.refill_due = True
 
     def refill(self, now: Now) -> None:
-        """Acknowledgements made room in the window: for what waits here, or for its groups."""
+        """Fill the window, in which acknowledgements made room, from its queue and its groups."""
         session = self._session
         if session is None or session.link is not self.link:
             return
@@ -174,7 +174,7 @@ class ServerConnection(OpeningConnection):
             self.inbound_limit.left(now.monotonic_s)
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
-        """A large packet is read on if there is memory for it: see ``partial_packets``."""
+        """Read a large packet on if there is memory for it: see ``partial_packets``."""
         budget = self._server.half_received
         if size_bytes == 0 or self.peer_closed:
             budget.give_back(self)
@@ -264,7 +264,7 @@ class ServerConnection(OpeningConnection):
         self._server.effects.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
-        """There may be room again, or it is this connection's turn."""
+        """Go on: there may be room again, or it is this connection's turn."""
         if self.state == CLOSED:
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
@@ -296,7 +296,7 @@ class ServerConnection(OpeningConnection):
         self._watch_inbound(now)
 
     def receive(self, data: bytes, now: Now) -> None:
-        """Bytes from the client."""
+        """Take bytes from the client."""
         if self._byte_rate is not None:
             self._pause(self._byte_rate.take(len(data), now.monotonic_s), now)
         super().receive(data, now)
@@ -312,7 +312,7 @@ class ServerConnection(OpeningConnection):
             self.resume_at_s = max(self.resume_at_s, now.monotonic_s + seconds)
 
     def writable(self, now: Now) -> None:
-        """The shell's write buffer has room again."""
+        """Go on sending: the shell's write buffer has room again."""
         self.link.wire_has_room()
         self.resume(now)
 

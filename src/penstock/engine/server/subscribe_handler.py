@@ -71,7 +71,7 @@ class Request:
         raise NotImplementedError
 
     def take_answer(self) -> Packet | None:
-        """The answer, once: when the last filter was handled."""
+        """Return the answer, once: when the last filter was handled."""
         answer = self.answer
         self.answer = None
         return answer
@@ -82,7 +82,7 @@ class SubscribeHandler(Request):
     """A SUBSCRIBE: filters, then the answer, then what each new subscription finds retained.
 
     Args:
-        packet: what came.
+        packet: the packet that came.
         session: of the client.
         server: the broker.
         limits: bounds of the connection.
@@ -171,7 +171,7 @@ class Unsubscribing(Request):
     """An UNSUBSCRIBE.
 
     Args:
-        packet: what came.
+        packet: the packet that came.
         session: of the client.
         server: the broker.
         link: of the client's connection.
@@ -227,7 +227,7 @@ def _judge(
     limits: EngineLimits,
     version: int,
 ) -> int:
-    """The reason code to refuse a subscription with, or ``SUCCESS``."""
+    """Return the reason code to refuse a subscription with, or ``SUCCESS``."""
     if is_shared(topic_filter):
         sharing = server.router.sharing.options
         if not sharing.enabled or (version != V5 and not sharing.before_v5):

@@ -1,4 +1,4 @@
-"""What waits for one client: its queue, what is dropped of it, and its numbers in the store.
+"""The backlog of one client: its queue, what is dropped of it, and its numbers in the store.
 
 ::
 
@@ -32,9 +32,9 @@ class Backlog:
     Args:
         client_id: the client identifier, or the filter of a group.
         stored: whether it outlives its connection.
-        effects: where what it does is collected.
+        effects: the parts of the broker that it acts on.
         limits: bounds.
-        drops: where dropped messages are counted.
+        drops: the counts of dropped messages.
         account: the account in which its messages count.
     """
 
@@ -149,7 +149,7 @@ class Backlog:
         return self.account.has_room_to_wait()
 
     def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
-        """Whether a new message is queued; what has to go for it is gone then."""
+        """Return whether a new message is queued; what has to go for it is gone then."""
         queue = self.queue
         if queue.has_room(size_bytes):
             return True

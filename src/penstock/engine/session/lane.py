@@ -33,7 +33,7 @@ class Lane:
     Args:
         number: its priority, 0 for topics without one, else 1..255, and its slot (``queue``).
         rank: lanes with a greater rank are emptied first.
-        account: what the queues of its user hold in memory.
+        account: the account of its user's queues.
         wakes: its client is connected.
     """
 
@@ -84,7 +84,7 @@ class Lane:
         self._account.pack(len(run) - position)
 
     def head(self) -> Delivery | None:
-        """The next delivery, left in place."""
+        """Return the next delivery, left in place."""
         if self.count == 0:
             return None
         while True:
@@ -112,7 +112,7 @@ class Lane:
         return delivery
 
     def first_qos0(self) -> Delivery | None:
-        """The oldest QoS 0 delivery, left in place."""
+        """Return the oldest QoS 0 delivery, left in place."""
         line = self._qos0
         while line is not None and len(line) > 0:
             first = line.first()
@@ -152,7 +152,7 @@ class Lane:
         return delivery
 
     def lowest_offset(self, mixed: bool, stored: bool) -> int:
-        """The lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
+        """Return the lowest log offset in the lane, or -1; see ``MessageQueue.lowest_offset``."""
         lowest = -1
         for delivery in self._head.items():
             if delivery.offset >= 0 and delivery.needs_log(stored):

@@ -49,7 +49,7 @@ class LanesByOffset:
         self.lanes.pop(lane.number, None)
 
     def restored(self) -> None:
-        """A lane got what the store holds, which stays packed until somebody asks."""
+        """Note that a lane got what the store holds, which stays packed until somebody asks."""
         self._unsorted = True
 
     def settle(self, lane: Lane) -> None:
@@ -68,7 +68,7 @@ class LanesByOffset:
                 self._sort()
 
     def first(self) -> Lane | None:
-        """The lane whose head comes first in the log; None when nothing waits."""
+        """Return the lane whose head comes first in the log; None when nothing waits."""
         if self._unsorted:
             self._sort()
         heap = self._heap
@@ -86,7 +86,7 @@ class LanesByOffset:
         return None
 
     def first_with_qos0(self) -> Lane | None:
-        """A lane in which QoS 0 waits, the same one until that changes; None if there is none."""
+        """Return a lane in which QoS 0 waits, the same until that changes; None: there is none."""
         if self._unsorted:
             self._sort()
         for lane in self._with_qos0.values():

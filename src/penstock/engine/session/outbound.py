@@ -51,9 +51,9 @@ class Outbound:
     """The way of messages to one client: into the window, or the queue, and refill.
 
     Args:
-        backlog: what waits.
-        transmission: what is on its way.
-        effects: where what it does is collected.
+        backlog: the messages that wait.
+        transmission: the messages on their way.
+        effects: the parts of the broker that it acts on.
     """
 
     def __init__(self, backlog: Backlog, transmission: Transmission, effects: Effects) -> None:
@@ -69,7 +69,7 @@ class Outbound:
     # -- connections -------------------------------------------------------------------
 
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
-        """A connection was attached: send again, then refill."""
+        """Send again what was in flight, then refill: a connection was attached."""
         self._queue.wake()
         self._backlog.bound(limits)
         self._transmission.stop_fetching()
@@ -81,7 +81,7 @@ class Outbound:
         self.refill(now)
 
     def rest(self) -> None:
-        """The connection is gone; bodies that the log has leave memory."""
+        """Let go of bodies that the log has: the connection is gone."""
         self._transmission.stop_fetching()
         self._transmission.wanted = NO_BODIES
         self._window.disconnected()
@@ -103,10 +103,10 @@ class Outbound:
         now: Now,
         planned: bool = False,
     ) -> None:
-        """One message for this session, with the QoS its subscription grants.
+        """Take one message for this session, with the QoS that its subscription grants.
 
         Args:
-            message: what was published.
+            message: the published message.
             qos: 0..2, the smaller of the published and the granted QoS.
             retain: the RETAIN flag to send.
             subscription_ids: identifiers of the subscriptions that matched.
@@ -161,7 +161,7 @@ class Outbound:
             self._backlog.lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
     def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
-        """Whether memory has room for a packet of this size; if not, it waits in the queue.
+        """Return whether memory has room for a packet of this size; if not, it waits in the queue.
 
         A link may have a little more than its bound of messages that wait for nobody.
         """
@@ -174,7 +174,7 @@ class Outbound:
         return False
 
     def _has_memory_for(self, link: Link, message: Message) -> bool:
-        """Whether memory has room for ``message`` in the window, and for its packet."""
+        """Return whether memory has room for ``message`` in the window, and for its packet."""
         if len(message.payload) >= LARGE_BYTES and not link.has_room_for(message.size_bytes()):
             return False
         return self._backlog.account.has_room_to_wait()
@@ -282,7 +282,7 @@ class Outbound:
             head = self._queue.head()
 
     def _is_late(self, message: Message, now: Now) -> bool:
-        """Whether nobody wants it any more, who publishes it or who sends it (``age_us``)."""
+        """Return whether neither publisher nor sender wants it any more (``age_us``)."""
         if 0 < self.age_us <= now.steady_us - message.steady_us:
             return True
         return message.expires_at_us > 0 and message.expired(now.steady_us)
@@ -327,7 +327,7 @@ class Outbound:
         self.refill(now)
 
     def stop_retained(self, topic_filter: str) -> None:
-        """The subscription ended, or is made anew."""
+        """Stop the retained messages of a subscription that ended, or is made anew."""
         if self._retained is not None:
             self._retained.pop(topic_filter, None)
 
@@ -354,7 +354,7 @@ class Outbound:
         self._retained = None
 
     def _has_place_for_retained(self, qos: int) -> bool:
-        """In the window, or, for what a restart must find again, in half of the queue."""
+        """Return whether the window or, if a restart must find it, half of the queue has one."""
         waiting = len(self._queue)
         if qos == 0:
             return self._queue.qos0_count == 0
@@ -365,7 +365,7 @@ class Outbound:
     # -- bodies from the log -------------------------------------------------------------
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset, for what ``wanted`` asked for.
+        """Take bodies from the log, by offset, for what ``wanted`` asked for.
 
         One that was asked for and is missing is gone (retention), and counted. What an
         earlier connection asked for is not taken: ``wanted`` is another list by now.
@@ -494,7 +494,7 @@ class Outbound:
         self._transmission.send_new(link, delivery, message, now)
 
     def _feeders(self) -> list[GroupSource]:
-        """The groups of this session in whose queues something waits."""
+        """Return the groups of this session in whose queues something waits."""
         feeders = self._effects.feeders
         filters = self.shared_filters
         if not feeders or filters is None:
@@ -504,8 +504,8 @@ class Outbound:
         return [feeders[name] for name in filters if name in feeders]
 
     def _was_fed(self, feeders: list[GroupSource], head: Delivery | None, now: Now) -> bool:
-        """Whether a group gave something that goes before ``head``; who has none leaves
-        ``feeders``."""
+        """Return whether a group gave something that goes before ``head``; a group that has nothing
+        leaves ``feeders``."""
         owner = self._backlog.owner
         if owner is None:
             return False
@@ -522,7 +522,7 @@ class Outbound:
         return False
 
     def _goes_behind(self, feeder: GroupSource) -> bool:
-        """Whether what a group has goes before all that waits here."""
+        """Return whether what a group has goes before all that waits here."""
         head = self._queue.head()
         return head is None or feeder.goes_before(self._queue.rank_of_head(), head.offset)
 
@@ -531,7 +531,7 @@ class Outbound:
         return self._window.shared()
 
     def let_go(self, taken: list[Delivery]) -> None:
-        """Groups took these back, a part of ``shared_in_flight``."""
+        """Remove what groups took back, a part of ``shared_in_flight``."""
         events = self._effects.events
         if events is not None:
             for delivery in taken:
@@ -543,7 +543,7 @@ class Outbound:
     # -- lag ---------------------------------------------------------------------------
 
     def oldest(self) -> Delivery | None:
-        """The first in the log of what the peer has not taken over (no PUBACK, no PUBREC).
+        """Return the first in the log of what the peer has not taken over (no PUBACK, no PUBREC).
 
         It is left in place, and its body may be in the log only. What is in no log comes first.
         """
@@ -556,7 +556,7 @@ class Outbound:
     # -- retention ---------------------------------------------------------------------
 
     def lowest_offset(self) -> int:
-        """The lowest log offset this session still needs, or -1."""
+        """Return the lowest log offset that this session still needs, or -1."""
         waiting = self._queue.lowest_offset(False)
         sent = self._window.lowest_offset()
         return waiting if sent < 0 or 0 <= waiting < sent else sent

@@ -48,7 +48,7 @@ class MessageQueue:
     Args:
         limits: bounds and policy.
         stored: whether the session is, so that the log holds its messages.
-        account: what the queues of its user hold in memory.
+        account: the account of its user's queues.
     """
 
     def __init__(self, limits: EngineLimits, stored: bool, account: Account | None = None) -> None:
@@ -65,7 +65,7 @@ class MessageQueue:
         self.bound(limits)
 
     def bound(self, limits: EngineLimits) -> None:
-        """Other bounds hold from here on: those of the listener the client came through."""
+        """Take over other bounds: those of the listener that the client came through."""
         self._default_rank = limits.mqueue_default_priority
         self.bound_to(limits.max_mqueue_len, limits.max_mqueue_bytes, limits.mqueue_overflow)
         if self._first.rank != self._default_rank:
@@ -90,7 +90,7 @@ class MessageQueue:
                 self.max_len = HEAD_LEN_MAX  # what the log does not hold has a limit
 
     def become_stored(self) -> None:
-        """The log holds what comes from now on; what waits already, maybe not any more."""
+        """Rely on the log for what comes from now on; it may not have what waits already."""
         self._stored = True
         for lane in self._lanes.values():
             lane.keep_bodies()
@@ -172,7 +172,7 @@ class MessageQueue:
             self._rank_of(lane).settle(lane)
 
     def head(self) -> Delivery | None:
-        """The next delivery to send, left in place."""
+        """Return the next delivery to send, left in place."""
         lane = self._next()
         return None if lane is None else lane.head()
 
@@ -202,7 +202,7 @@ class MessageQueue:
         return self._left(lane, lane.pop())
 
     def first_qos0(self) -> Delivery | None:
-        """The next QoS 0 delivery, wherever it stands, left in place."""
+        """Return the next QoS 0 delivery, wherever it stands, left in place."""
         lane = self._next_qos0()
         return None if lane is None else lane.first_qos0()
 
@@ -219,7 +219,7 @@ class MessageQueue:
         return [] if lane is None else lane.qos0_without_body(limit)
 
     def lowest_offset(self, mixed: bool) -> int:
-        """The lowest log offset in the queue, or -1 when it needs nothing from the log.
+        """Return the lowest log offset in the queue, or -1 when it needs nothing from the log.
 
         Args:
             mixed: offsets may not ascend: some came back to a group.
@@ -277,7 +277,7 @@ class MessageQueue:
             lane.ended()
 
     def waiting(self, limit: int) -> list[Delivery]:
-        """The next deliveries, left in place; those that are packed as copies."""
+        """Return the next deliveries, left in place; those that are packed as copies."""
         found: list[Delivery] = []
         for lane in sorted(self._lanes.values(), key=_emptied_first):
             lane.show(found, limit)
@@ -323,7 +323,7 @@ class MessageQueue:
         return self._lane(first >> PRIORITY_SHIFT).between(first, end)
 
     def _next(self) -> Lane | None:
-        """The lane whose head is sent next."""
+        """Return the lane whose head is sent next."""
         if not self._ranks:
             return self._first if self._first.count > 0 else None
         for rank in self._ranks:
@@ -333,7 +333,7 @@ class MessageQueue:
         return None
 
     def _next_qos0(self) -> Lane | None:
-        """The lane whose QoS 0 is sent next."""
+        """Return the lane whose QoS 0 is sent next."""
         if self._qos0_count == 0:
             return None
         if not self._ranks:
@@ -379,7 +379,7 @@ class MessageQueue:
         return (number & PRIORITY_MASK) or self._default_rank
 
     def _rank_of(self, lane: Lane) -> LanesByOffset:
-        """The rank of ``lane``, made if it is not there."""
+        """Return the rank of ``lane``, made if it is not there."""
         for rank in self._ranks:
             if rank.rank == lane.rank:
                 return rank

@@ -66,9 +66,9 @@ class Session(StoredState):
         client_id: the client identifier.
         number: key of its stored state.
         expiry_interval_s: 0 = ends with its connection, and is not stored.
-        effects: where what it does is collected.
+        effects: the parts of the broker that it acts on.
         limits: bounds.
-        drops: where dropped messages are counted.
+        drops: the counts of dropped messages.
         account: its owner's, see ``accounts``; without, it is bounded by what all may keep.
     """
 
@@ -177,7 +177,7 @@ class Session(StoredState):
     # -- connections -------------------------------------------------------------------
 
     def attach(self, link: Link, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
-        """A connection takes the session up: everything unacknowledged is sent again.
+        """Attach a connection: everything unacknowledged is sent again.
 
         The bounds of the connection's listener hold for the session from here on, also
         while it is offline.
@@ -202,7 +202,7 @@ class Session(StoredState):
         self.backlog.away = link is None
 
     def session_lost(self) -> None:
-        """The server has no session for us, although we have one [MQTT-3.2.2-5].
+        """Begin anew: the server has no session for us, although we have one [MQTT-3.2.2-5].
 
         Called before ``attach``. To discard all would lose what waits. What the server had
         received is delivered; what it had not acknowledged is sent anew, so that a QoS 2 message
@@ -232,7 +232,7 @@ class Session(StoredState):
             self._effects.turn.resume_later(self.link.user)
 
     def detach(self, now: Now) -> None:
-        """The connection is gone; bodies that the log has leave memory."""
+        """Detach the connection, which is gone; bodies that the log has leave memory."""
         self._effects.presence.left(self, now)
         self._use(None)
         if self.backlog.stored_queue.first.lets_leave():
@@ -246,7 +246,7 @@ class Session(StoredState):
             self._watch_releases()
 
     def end(self) -> None:
-        """The session is over; what it still held is dropped and counted."""
+        """End the session: drop and count what it still had."""
         self.ended = True
         self._use(None)
         self.transmission.wanted = NO_BODIES
@@ -285,7 +285,7 @@ class Session(StoredState):
     # -- inbound -----------------------------------------------------------------------
 
     def receive(self, publish: Publish, now: Now) -> bool:
-        """A PUBLISH from the peer; whether it is new and must be routed."""
+        """Take a PUBLISH from the peer; return whether it is new and must be routed."""
         if publish.qos < 2:
             return True
         is_new = self.inbound.receive(publish.packet_id, now)
@@ -340,13 +340,13 @@ class Session(StoredState):
         return 0 if held is None else len(held.line)
 
     def first_released(self) -> int:
-        """The packet identifier of the first of them; there must be one."""
+        """Return the packet identifier of the first of them; there must be one."""
         held = self.inbound.held
         assert held is not None
         return held.line.first()
 
     def next_released(self) -> UnreleasedMessage | None:
-        """The first of them, with its body unless that is gone; None until it is here."""
+        """Return the first of them, with its body unless that is gone; None until it is here."""
         messages = self.inbound.held
         if messages is None:
             return None
@@ -364,7 +364,7 @@ class Session(StoredState):
         return (held is not None and asked is held.wanted) or asked is self.transmission.wanted
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Bodies from the log, by offset: of messages to send, or of held ones."""
+        """Take bodies from the log, by offset: of messages to send, or that await PUBREL."""
         held = self.inbound.held
         if held is None or asked is not held.wanted:
             self.outbound.supply(asked, bodies, now)
@@ -375,7 +375,7 @@ class Session(StoredState):
             self._effects.turn.resume_later(self.link.user)
 
     def lowest_offset(self) -> int:
-        """The lowest log offset this session still needs, or -1."""
+        """Return the lowest log offset that this session still needs, or -1."""
         sending = self.outbound.lowest_offset()
         if self.inbound.held is None:
             return sending
@@ -399,7 +399,7 @@ class Session(StoredState):
         return self.account.has_room_for_unreleased()
 
     def watch_release_timeout(self, now: Now) -> None:
-        """The broker started and took the session up: what is held waits from now on."""
+        """Time what awaits PUBREL from now on: the broker started and took the session up."""
         if self.inbound.held is not None:
             self.inbound.restarted(now)
             self._watch_releases()
@@ -455,7 +455,7 @@ class Session(StoredState):
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
-        """The change since the last snapshot; see ``records``."""
+        """Return the change since the last snapshot; see ``records``."""
         self.backlog.changed = False
         if self.ended:
             return None
@@ -498,7 +498,7 @@ class Session(StoredState):
 
         Args:
             progress: the latest record, with all pages of the window.
-            queue: what waits, ascending.
+            queue: the deliveries that wait, ascending.
             segments: first sequences of the stored segments, ascending.
         """
         stored_queue = self.backlog.stored_queue
@@ -549,7 +549,7 @@ class Session(StoredState):
         return self._former or []
 
     def keep_former(self, delivery: Delivery) -> None:
-        """The group is no more: ``delivery`` is the client's own from now on."""
+        """Make ``delivery`` the client's own: its group is no more."""
         if delivery.sequence >> PRIORITY_SHIFT >> SLOT_SHIFT > 0:
             priority = delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK
             own = Delivery(
@@ -559,7 +559,7 @@ class Session(StoredState):
             self.backlog.push(own, priority)
 
     def give_up_former(self) -> None:
-        """All of it is elsewhere: lanes of slots are empty, and what was mixed in leaves."""
+        """Empty the lanes of slots, and remove what was mixed in: all of it is elsewhere."""
         former = self._former
         if former is None:
             return
@@ -579,12 +579,12 @@ class Session(StoredState):
 
 @final
 class FormerRun:
-    """What an earlier store has at a member of what came through shared subscriptions.
+    """Deliveries of shared subscriptions that an earlier store has at one member.
 
     Args:
         session: the member.
-        run: what waits there; some of it may be its own.
-        head: what is below this sequence is gone.
+        run: the deliveries there; some of them may be its own.
+        head: the first sequence that is not gone.
     """
 
     def __init__(self, session: Session, run: PackedRun, head: int) -> None:

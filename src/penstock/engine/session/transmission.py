@@ -1,4 +1,4 @@
-"""What is on its way to one client: sent, acknowledged, sent again.
+"""The messages on their way to one client: sent, acknowledged, sent again.
 
 ::
 
@@ -62,9 +62,9 @@ class Transmission:
     """The window of one client at work: messages sent, acknowledged and sent again.
 
     Args:
-        backlog: where messages wait for a place in the window.
-        effects: where what it does is collected.
-        drops: where dropped messages are counted.
+        backlog: the messages that wait for a place in the window.
+        effects: the parts of the broker that it acts on.
+        drops: the counts of dropped messages.
     """
 
     def __init__(self, backlog: Backlog, effects: Effects, drops: Drops) -> None:
@@ -146,7 +146,7 @@ class Transmission:
             self.window.evict_to_log(delivery)
 
     def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
-        """Whether ``delivery``, which is in the window, need not wait for a commit."""
+        """Return whether ``delivery``, which is in the window, need not wait for a commit."""
         if not link.opened or not self.is_on_disk(delivery):
             return False
         return not self._backlog.stored or delivery.packet_id == packet_id_of(delivery.sequence)
@@ -173,7 +173,7 @@ class Transmission:
         return self._backlog.stored_queue.first.may_leave(sequence, effects.store.durable)
 
     def _may_have_left(self, delivery: Delivery) -> bool:
-        """Whether an earlier start of this program may have sent it."""
+        """Return whether an earlier start of this program may have sent it."""
         if delivery.qos != 1 or delivery.shared is not None or delivery.retain:
             return False
         return 0 < delivery.sequence < self._backlog.stored_queue.first.sent_below
@@ -432,7 +432,7 @@ class Transmission:
         return freed
 
     def _sent(self, link: Link, entry: Delivery, now: Now) -> None:
-        """A packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
+        """Note that a packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
         if link.version == V31 and self._backlog.limits.retry_interval_s > 0:
             entry.sent_us = now.steady_us
             interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
