@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from rocksdict import WriteBatch, WriteOptions
 
-from penstock.engine.batch.columns import columns_of
 from penstock.engine.batch.commit import Commit
+from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.batch.records import WillRecord
 from penstock.engine.message import Message
 from penstock.errors import CommitUnknown, OffsetOutOfRange, StoreFormatError

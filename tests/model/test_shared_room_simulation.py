@@ -28,7 +28,7 @@ from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting import drop_counts
-from penstock.engine.routing.registry import LowestOffset
+from penstock.engine.routing.session_registry import LowestOffset
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session

@@ -14,7 +14,7 @@ from typing import Self
 import msgspec
 from rocksdict import Options, Rdict, WriteBatch
 
-from penstock.engine.batch.columns import columns_of
+from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES

@@ -12,7 +12,7 @@ import ssl
 from typing import Final
 
 from penstock.config.bridge import Forwarded, Remote
-from penstock.engine.forwarding import Forwarding, Rule
+from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.topics import is_shared, share_name, unshared
 from penstock.errors import ConfigError, LocalProtocolError

@@ -25,7 +25,7 @@ Below all of them, words and bounds::
     priorities        which topic has which priority
     message           what was published; a delivery is one message on its way to one session
     mount_point       topics of a listener's clients are one branch of all
-    forwarding        what a bridge makes of a message on its way
+    bridge_forwarding  what a bridge makes of a message on its way
     declared_limits   every limit: name, range, default and explanation
     limits            the same as compiled code reads them
     options           settings that are no bounds

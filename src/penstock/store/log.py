@@ -7,7 +7,7 @@ from io import BytesIO
 
 import pyarrow as pa
 
-from penstock.engine.batch.columns import Columns, columns_of
+from penstock.engine.batch.log_columns import Columns, columns_of
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
 from penstock.store.chunk import decode_chunk, encode_chunk

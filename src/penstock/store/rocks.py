@@ -29,8 +29,8 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
-from penstock.engine.batch.columns import columns_of
 from penstock.engine.batch.commit import Commit
+from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.batch.packed_run import join
 from penstock.engine.batch.records import Progress, Recovered
 from penstock.engine.batch.steady_clock import Leads

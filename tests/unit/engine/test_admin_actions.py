@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
 from penstock.engine.access.bans import FOR_GOOD, USER
-from penstock.engine.forwarding import Forwarding
+from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.operating.admin_actions import BANNED as BANNED_BY_OPERATOR
 from penstock.engine.operating.admin_actions import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.engine.forwarding import Forwarding, Rule
+from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.message import Delivery, Message
 from penstock.engine.session.consumer_lag import UNKNOWN, ConsumerLag
 from penstock.engine.session.queue import MessageQueue

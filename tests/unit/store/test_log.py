@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.columns import Columns, columns_of
+from penstock.engine.batch.log_columns import Columns, columns_of
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.columns import columns_of
+from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.message import Message
 from penstock.errors import StoreFormatError
 from penstock.store import records

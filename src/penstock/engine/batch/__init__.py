@@ -8,7 +8,7 @@ Modules::
     store_health         whether the store works, and how much may wait for it
     records              the durable form of the engine's state
     packed_run           deliveries that wait in a queue, as packed numbers
-    columns              the messages of one commit, as the columns of the log
+    log_columns          the messages of one commit, as the columns of the log
     timers               what is to be done later
     steady_clock         a clock that goes on across restarts and jumps of the wall clock
     blocked_publishers   publishers that wait for room, and who of them goes on

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import final
 
-from penstock.engine.batch.columns import Columns, columns_of
 from penstock.engine.batch.commit import Commit, StoredState
+from penstock.engine.batch.log_columns import Columns, columns_of
 from penstock.engine.batch.records import (
     ProducerRecord,
     SessionRecord,
@@ -93,7 +93,7 @@ class Batch:
         """Note that the message at ``offset`` (-1: in no log) moved between group and session.
 
         Whoever asks all of them in turn what they need may have asked the one too early
-        and the other too late: see ``registry.LowestOffset``.
+        and the other too late: see ``session_registry.LowestOffset``.
         """
         if 0 <= offset < self.lowest_adopted:
             self.lowest_adopted = offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import final
 
 from penstock.engine.batch.blocked_publishers import Blocker
-from penstock.engine.batch.columns import Columns
+from penstock.engine.batch.log_columns import Columns
 from penstock.engine.batch.records import (
     ProducerRecord,
     Progress,
@@ -41,7 +41,7 @@ class StoredState(Blocker):
 class Commit:
     """One atomic write and what it releases; nothing in it changes any more.
 
-    What it appends to the log is in ``columns``, for a store that writes columns, or else in
+    What it appends to the log is in ``log_columns``, for a store that writes columns, or else in
     ``messages``.
     """
 

@@ -8,7 +8,7 @@ Modules::
     shared_subscriptions   all shared subscriptions: who joins, comes and leaves
     shared_group           one of them: its members, and which of them takes a message
     group_queue            what waits for one of them
-    registry               client identifier to session: open, take over, expire
+    session_registry       client identifier to session: open, take over, expire
     wills                  messages that are published when a client is lost
     dead_letters           what was dropped, published once more
     event_log              events that become messages of the log

@@ -30,8 +30,8 @@ from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
 from penstock.engine.routing.dead_letters import DeadLetters
 from penstock.engine.routing.event_log import EventLog
-from penstock.engine.routing.registry import Registry
 from penstock.engine.routing.router import Router
+from penstock.engine.routing.session_registry import Registry
 from penstock.engine.routing.wills import Wills
 from penstock.engine.server.draining import Draining
 from penstock.engine.wire.link import Resumable

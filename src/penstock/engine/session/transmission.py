@@ -18,8 +18,8 @@ from typing import Final, final
 
 from penstock.engine.access.access import Permissions
 from penstock.engine.batch.effects import Effects
+from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.forwarding import Forwarding
 from penstock.engine.limits import (
     FETCHED_BYTES_MAX,
     LARGE_BYTES,

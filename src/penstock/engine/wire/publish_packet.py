@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import Now
-from penstock.engine.forwarding import Forwarding
 from penstock.engine.message import Message
 from penstock.engine.mount_point import sees, unmounted
 from penstock.engine.wire.aliases import OutboundAliases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engine.forwarding import HOPS, Forwarding, Rule, hops_of
+from penstock.engine.bridge_forwarding import HOPS, Forwarding, Rule, hops_of
 from penstock.engine.message import Message
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
 
