@@ -122,7 +122,9 @@ class Bridge(ClientCallbacks):
         session.identify(None, None)
         session.transmission.forwarding = self._outgoing
         if self._remote.ends_at_message_max > 0:
-            session.transmission.stumbling = PoisonMessageDetector(self._remote.ends_at_message_max)
+            session.transmission.poison_detector = PoisonMessageDetector(
+                self._remote.ends_at_message_max
+            )
         server.router.rejecting = server.router.rejecting or self._limits.rejects
         wanted = local_subscriptions(self._outgoing, self._remote.persist)
         for topic_filter in list(session.subscriptions):

@@ -110,7 +110,7 @@ class Publications(DeliveryOutcomes):
         why = reasons.name_of(reason_code)
         self._fail(delivery.offset, f"the server refused the message: {why}", reason_code)
 
-    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+    def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Settle a message that was dropped on its way."""
         del client_id
         if delivery.qos == 0:

@@ -37,8 +37,8 @@ WORK_PER_TURN_MAX: Final = PACKETS_PER_TURN_MAX * WORK_OF_A_PACKET
 SLICE_S: Final = 0.02  # a turn's work should take no longer than this
 WORK_PER_TURN_MIN: Final = WORK_PER_TURN_MAX // 10  # of all connections together, on a slow machine
 SHARE_MIN: Final = 10 * WORK_OF_A_PACKET  # of one connection, however many there are
-MUCH_BYTES: Final = 65_536  # bytes of one connection's messages in a batch: see ``effects``
-MUCH_HOLDS_BATCHES: Final = 32  # after one: about half a second
+HEAVY_BYTES: Final = 65_536  # bytes of one connection's messages in a batch: see ``store_health``
+HEAVY_FOR_BATCHES: Final = 32  # after one: about half a second
 BURST: Final = 5  # shares, for connections that begin in the same turn
 
 

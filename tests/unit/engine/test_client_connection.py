@@ -625,7 +625,7 @@ def test_a_server_that_has_reasons_of_its_own_does_not_end_at_a_message(
     code: int, counts: bool
 ) -> None:
     rig = opened()
-    rig.session.transmission.stumbling = PoisonMessageDetector(2)
+    rig.session.transmission.poison_detector = PoisonMessageDetector(2)
     rig.publish(b"x", 1)
     for _ in range(2):
         rig.says(Disconnect(code))
@@ -639,7 +639,7 @@ def test_a_server_that_has_reasons_of_its_own_does_not_end_at_a_message(
 @pytest.mark.parametrize("ours", [False, True])
 def test_only_the_server_ends_a_connection_at_a_message(ours: bool) -> None:
     rig = opened()
-    rig.session.transmission.stumbling = PoisonMessageDetector(1)
+    rig.session.transmission.poison_detector = PoisonMessageDetector(1)
     rig.publish(b"x", 1)
     if ours:
         rig.connection.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard", rig.now)

@@ -292,7 +292,7 @@ def test_a_server_that_lost_the_session_is_sent_no_repeats() -> None:
 def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
     lane = StoredLane(0)
     for _ in range(2000):
-        lane.number()
+        lane.next_sequence_number()
     assert not lane.may_leave(1, 0)
     assert lane.seal(1, 0, True, 9999) == 1025
     assert not lane.may_leave(1, 0)
@@ -479,7 +479,7 @@ def test_nothing_overtakes_what_was_dropped_before_the_commit_that_says_so() -> 
     """A crash brings back what a full queue had dropped: it would come after its successor."""
     lane = StoredLane(0)
     for _ in range(4):
-        lane.number()
+        lane.next_sequence_number()
     lane.seal(1, 0, True, 100)
     assert lane.may_leave(3, 1)
     lane.dropped(2)

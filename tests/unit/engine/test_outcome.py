@@ -31,7 +31,7 @@ class Told(DeliveryOutcomes):
     def refused(self, delivery: Delivery, reason_code: int) -> None:
         self.refusals.append((delivery.offset, reason_code))
 
-    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+    def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         del client_id
         if (delivery.offset, 0x87) not in self.refusals:
             self.drops.append((delivery.offset, reason))

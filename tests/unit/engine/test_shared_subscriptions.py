@@ -609,7 +609,7 @@ def test_what_waits_goes_with_the_last_member() -> None:
     bench.commit()
     assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
     assert bench.server.router.sharing.groups == {}
-    assert bench.server.effects.feeders == {}
+    assert bench.server.effects.groups_with_backlog == {}
     bench.pass_s(1)
     bench.commit()
     assert got(letters) == [1, 2]

@@ -37,7 +37,7 @@ class World:
         for _ in range(self.random.choice((1, 5, SEGMENT_MAX))):
             delivery = Delivery(None, self.offset, 1)
             lane = self.stored.lane(number)
-            delivery.sequence = lane.number()
+            delivery.sequence = lane.next_sequence_number()
             lane.joined(delivery)
             self.queue.push(delivery, number)
             self.waiting.add(self.offset)

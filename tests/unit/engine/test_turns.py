@@ -11,7 +11,7 @@ from penstock.engine.server.subscribe_handler import FILTER_WORK
 from penstock.engine.work_budget import (
     BURST,
     BYTES_OF_A_UNIT,
-    MUCH_HOLDS_BATCHES,
+    HEAVY_FOR_BATCHES,
     PACKETS_PER_TURN_MAX,
     SENT_BYTES_OF_A_UNIT,
     SHARE_MIN,
@@ -580,12 +580,12 @@ def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
     arrive(patient, *[Publish("t", bytes(60_000), 1, packet_id=n) for n in range(1, 9)])
     assert logged_by(bench) == ["patient"] * 2
     waited = 0
-    for number in range(2, MUCH_HOLDS_BATCHES + 3):
+    for number in range(2, HEAVY_FOR_BATCHES + 3):
         for other in others:
             arrive(other, Publish("t", bytes(60_000), 1, packet_id=number))
         bench.turns()
         waited += "patient" not in logged_by(bench)
-    assert MUCH_HOLDS_BATCHES - 1 <= waited <= MUCH_HOLDS_BATCHES
+    assert HEAVY_FOR_BATCHES - 1 <= waited <= HEAVY_FOR_BATCHES
 
 
 def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
@@ -593,7 +593,7 @@ def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
     bench.server.effects.store.batch_bytes_max = 100_000
     line, other = bench.join("c", 5), bench.join("other", 5)
     arrive(line, Publish("t", bytes(100_000), 1, packet_id=1))
-    for _ in range(MUCH_HOLDS_BATCHES):
+    for _ in range(HEAVY_FOR_BATCHES):
         bench.commit()
     arrive(other, Publish("t", bytes(100_000), 1, packet_id=1))
     arrive(line, Publish("t", b"x", 1, packet_id=2))

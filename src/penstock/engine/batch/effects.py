@@ -35,7 +35,7 @@ class GroupSource:
         del rank, offset
         return False
 
-    def feed(self, taker: StoredState, now: Now) -> bool:
+    def give_next_to(self, taker: StoredState, now: Now) -> bool:
         """Give ``taker`` the first message that it may take; return whether it took one."""
         del taker, now
         return False
@@ -54,10 +54,10 @@ class GroupSource:
 class MemberConnections:
     """The port by which ``shared_subscriptions`` hears who of the members is connected."""
 
-    def came(self, session: StoredState, now: Now) -> None:
+    def member_connected(self, session: StoredState, now: Now) -> None:
         """Let ``session``, which is connected now, take what waits."""
 
-    def left(self, session: StoredState, now: Now) -> None:
+    def member_disconnected(self, session: StoredState, now: Now) -> None:
         """Note that the connection of ``session`` is gone."""
 
 
@@ -87,7 +87,9 @@ class Effects:
         self.timers = Timers()
         self.reached: list[LimitUsage] = []  # limits that clients reached, for who watches them
         self.blocked_publishers = BlockedPublishers(self.turn)
-        self.feeders: dict[str, GroupSource] = {}  # groups in whose queues something waits, by name
+        self.groups_with_backlog: dict[
+            str, GroupSource
+        ] = {}  # groups in whose queues something waits, by name
         self.presence = MemberConnections()
 
     def tick(self) -> None:

@@ -4,8 +4,8 @@ A commit should not take long, for what comes while it is written waits for it. 
 how large a batch may get (``batch_bytes_max``). Whose packets are handled::
 
       batch below its size     everybody's
-      above                    not of those who put more than ``work_budget.MUCH_BYTES`` into it, or
-                               into one of the ``MUCH_HOLDS_BATCHES`` before: these go on in the
+      above                    not of those who put more than ``work_budget.HEAVY_BYTES`` into it,
+                               or into one of the ``HEAVY_FOR_BATCHES`` before: these go on in the
                                next one before those, so that they take turns
       ``is_full``              nobody's
 """
@@ -46,7 +46,7 @@ class StoreHealth:
         return self.waiting_bytes_max <= self._batch.size_bytes + self._turn.unsent_bytes
 
     def has_room_for_qos0(self) -> bool:
-        """Return whether, while the store cannot write, more may wait that nobody acknowledges."""
+        """Return whether QoS 0 may still be taken in while the store cannot write."""
         waiting_bytes = self._batch.size_bytes + self._turn.unsent_bytes
         return waiting_bytes < self.waiting_bytes_max // 2
 

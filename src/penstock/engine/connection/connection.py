@@ -50,8 +50,8 @@ from penstock.engine.connection.states import (
 from penstock.engine.wire.link import Link, Resumable
 from penstock.engine.work_budget import (
     BYTES_OF_A_UNIT,
-    MUCH_BYTES,
-    MUCH_HOLDS_BATCHES,
+    HEAVY_BYTES,
+    HEAVY_FOR_BATCHES,
     WORK_OF_A_PACKET,
 )
 from penstock.errors import RemoteProtocolError
@@ -101,7 +101,7 @@ class Connection(Resumable):
         self._logged_before: i64 = 0  # ``work_budget.logged_bytes``, likewise
         self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
         self._logged_in: i64 = 0
-        self._much_in: i64 = -MUCH_HOLDS_BATCHES  # the last batch that it put much into
+        self._heavy_in: i64 = -HEAVY_FOR_BATCHES  # the last batch that it put much into
         self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
         self._early_bytes = 0
         self._lost_because: str | None = None  # the socket ended, the verdict is still to come
@@ -172,8 +172,8 @@ class Connection(Resumable):
             self._logged_bytes = 0
         self._logged_bytes += share.logged_bytes - self._logged_before
         self._logged_before = share.logged_bytes
-        if self._logged_bytes > MUCH_BYTES:
-            self._much_in = share.batch
+        if self._logged_bytes > HEAVY_BYTES:
+            self._heavy_in = share.batch
 
     def must_yield_batch(self, effects: Effects) -> bool:
         """Return whether the open batch is full and this connection must wait, so that the rest is
@@ -187,10 +187,10 @@ class Connection(Resumable):
         logged: i64 = share.logged_bytes - self._logged_before
         if self._logged_in == share.batch:
             logged += self._logged_bytes
-        if logged > MUCH_BYTES:
+        if logged > HEAVY_BYTES:
             effects.turn.resume_when_sealed(self)
             return True
-        if share.batch - self._much_in < MUCH_HOLDS_BATCHES:
+        if share.batch - self._heavy_in < HEAVY_FOR_BATCHES:
             effects.turn.resume_first_when_sealed(self)
             return True
         return False

@@ -2,7 +2,7 @@
 
 ::
 
-      server ─▶ ClientConnection ── connected, arrived, answered, writable, ended ─▶ Application
+      server ─▶ ClientConnection ── connected, arrived, answered, writable, ended ─▶ ClientCallbacks
                         ▲                                                                │
                         ╰────────────── settle, subscribe, unsubscribe, disconnect ◀─────╯
 """

@@ -2,8 +2,8 @@
 
 ::
 
-      PUBLISH ─▶ topic alias ─▶ new ─▶ Application.arrived … settle ─╮
-                            ╰─▶ a repeat of what we have ────────────┴▶ its turn ─▶ PUBACK, PUBREC
+      PUBLISH ─▶ topic alias ─▶ new ─▶ ClientCallbacks.arrived … settle ─╮
+                            ╰─▶ a repeat of what we have ────────────────┴▶ PUBACK, PUBREC in turn
       PUBREL ─▶ PUBCOMP
 
 ``unacknowledged`` keeps the order of the acknowledgements; each leaves after the commit of what the

@@ -2,7 +2,7 @@
 
 ::
 
-      Session ─▶ Account of its owner ─▶ Kept, of the whole broker
+      Session ─▶ Account of its owner ─▶ MemoryBudget of the broker
                    full: the user's share      full: everybody's
 
 An account is that of a user; anonymous clients have one for each address they come from (a /64 of
@@ -31,7 +31,7 @@ class Account(Holder):
 
     Args:
         key: the user's; empty for what belongs to nobody.
-        kept: of the whole broker.
+        budget: the memory budget of the whole broker.
         share: of each bound, above 0; 1 = no bound but that of the whole.
         sessions_max: sessions; 0 = no bound.
         known: the accounts that hold something, by key: in it while this one does.
@@ -79,7 +79,7 @@ class Account(Holder):
         self.budget.add_qos0(delivery)
 
     def remove_qos0(self, delivery: Delivery) -> None:
-        """Count a QoS 0 delivery no more that left its queue."""
+        """Remove a QoS 0 delivery, which left its queue, from the account."""
         self.qos0_bytes -= _waiting_bytes(delivery)
         self.budget.remove_qos0(delivery)
 
@@ -124,7 +124,10 @@ class Account(Holder):
         self.budget.blocked_bytes += grows_bytes
 
     def has_room_for_bodies(self) -> bool:
-        """Return whether no more than half of that is taken; else what the log has rests there."""
+        """Return whether at most half of the limit of what waits is used.
+
+        Above it, callers evict bodies that are in the log as well.
+        """
         if 0 < self._waiting_bytes_max <= 2 * self.waiting_bytes:
             return False
         budget = self.budget
@@ -136,7 +139,7 @@ class Account(Holder):
         self.add_body(delivery)
 
     def remove_waiting(self, delivery: Delivery) -> None:
-        """Count a delivery no more that left, with the body that it has now."""
+        """Remove a delivery, with the body that it has now, from the account."""
         self.count_waiting(-DELIVERY_BYTES)
         self.remove_body(delivery)
 
@@ -151,7 +154,7 @@ class Account(Holder):
             self._add_large(message, delivery.size_bytes)
 
     def remove_body(self, delivery: Delivery) -> None:
-        """Count the body of a delivery no more, which is about to let go of it."""
+        """Remove the body of a delivery, which is about to let go of it, from the account."""
         message = delivery.message
         if message is None:
             return
@@ -274,7 +277,7 @@ class Accounts:
     """The accounts of one broker; one with neither session nor retained message is forgotten.
 
     Args:
-        kept: of the whole broker.
+        budget: the memory budget of the whole broker.
         share: of each bound, for one user, above 0; 1 = no bound but that of the whole.
         sessions_max: sessions of one user; 0 = no bound.
     """

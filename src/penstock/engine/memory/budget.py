@@ -4,7 +4,7 @@
 
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
       QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies rest in the log; full: as above
-      publishers that wait for it ─── held_back_bytes ─ half of that: see ``pending_publishes``
+      publishers that wait for it ─── blocked_bytes ─── half of that: see ``pending_publishes``
       queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
       QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection

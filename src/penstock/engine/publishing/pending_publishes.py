@@ -57,10 +57,12 @@ class PendingPublishes:
         self._account: Account | None = None
         self._line: Fifo[_Waiting] | None = None
         self._by_id: dict[int, _Waiting] | None = None  # the latest with each identifier
-        self._count_much = limits.receive_maximum
-        self._bytes_much = limits.write_buffer_bytes_max
+        self._soft_limit_count = limits.receive_maximum
+        self._soft_limit_bytes = limits.write_buffer_bytes_max
         in_flight = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
-        self._bytes_all = max(in_flight * limits.max_packet_size_bytes, self._bytes_much)
+        self._hard_limit_bytes = max(
+            in_flight * limits.max_packet_size_bytes, self._soft_limit_bytes
+        )
 
     @property
     def unacknowledged(self) -> int:
@@ -70,7 +72,7 @@ class PendingPublishes:
     def above_soft_limit(self) -> bool:
         """Return whether the soft limit is exceeded: the client is read only for what may make
         room."""
-        if self.count >= self._count_much or self.size_bytes >= self._bytes_much:
+        if self.count >= self._soft_limit_count or self.size_bytes >= self._soft_limit_bytes:
             return True
         return self.size_bytes >= FREE_BYTES and self.lacks_memory()
 
@@ -82,7 +84,7 @@ class PendingPublishes:
     def at_hard_limit(self) -> bool:
         """Return whether the hard limit is reached: as many bytes wait as a client may have in
         flight."""
-        return self.size_bytes >= self._bytes_all
+        return self.size_bytes >= self._hard_limit_bytes
 
     def put(self, packet: Publish, account: Account | None = None) -> None:
         """Append ``packet``; its topic alias is resolved, and it counts in ``account``."""

@@ -67,7 +67,7 @@ def slug_of(reason: int) -> str:
 class DropHandler:
     """The port that takes dropped messages; ``dead_letters`` implements it."""
 
-    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+    def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Take ``delivery``, which was dropped on its way to ``client_id``."""
 
     def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
@@ -105,7 +105,7 @@ class Drops:
         """Count one delivery that is dropped, and hand it to ``drop_handler``."""
         self.refuse(reason, client_id, delivery)
         if self.drop_handler is not None:
-            self.drop_handler.inherit(reason, client_id, delivery)
+            self.drop_handler.on_drop(reason, client_id, delivery)
 
     def refuse(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Count one delivery that is dropped; ``drop_handler`` does not get it."""

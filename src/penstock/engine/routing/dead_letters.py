@@ -71,7 +71,7 @@ class _Inbox(DropHandler):
         self._with_qos0 = with_qos0
         self._drops = drops
 
-    def inherit(self, reason: int, client_id: str, delivery: Delivery) -> None:
+    def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Keep ``delivery``, which was dropped, for the next tick, if it qualifies and there is
         room."""
         message = delivery.message

@@ -101,7 +101,7 @@ class Bounds:
 
     @property
     def bytes_max(self) -> int:
-        """Return how many bytes of them; 0 = no limit."""
+        """Return how many bytes of messages may wait; 0 = no limit."""
         return 0 if self._bytes_without_limit > 0 else self._bytes
 
     @property
@@ -232,7 +232,7 @@ class GroupQueue(StoredState):
         if drop_handler is not None:
             qos0_left = queue.qos0_count
             for delivery in known:
-                drop_handler.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+                drop_handler.on_drop(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
                 if delivery.qos == 0:
                     qos0_left -= 1
             drop_handler.lose(self.client_id, count - len(known) - qos0_left, qos0_left)
@@ -281,7 +281,7 @@ class GroupQueue(StoredState):
     def find(self, taker: GroupMember) -> Delivery | None:
         """Return the first message that ``taker`` may take, left in place, with its body.
 
-        None as well while bodies are being read that must be judged before.
+        None as well while the bodies of messages that stand before it are being read.
         """
         if self._fetching_bytes > 0 or len(self._queue) == 0:
             return None
@@ -477,7 +477,7 @@ class GroupQueue(StoredState):
                 self._leave(delivery, self._queue.take_out(lane, delivery))
                 gone.append(delivery)
             else:
-                lane.comes(delivery, body)
+                lane.attach_body(delivery, body)
                 delivery.label = label_of(body)
         if gone:
             count = len(gone)

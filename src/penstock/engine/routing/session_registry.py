@@ -262,7 +262,7 @@ class Registry:
         sharing.recover(list(self.sessions.values()))
         for record in records:
             session = self.sessions[record.client_id]
-            sharing.left(session, now)
+            sharing.member_disconnected(session, now)
             if record.expiry_interval_s == 0:
                 self._remove(session)
                 continue

@@ -107,7 +107,7 @@ class SharedGroup(GroupSource):
     """The members of one shared subscription, and their queue.
 
     Those that are connected stand in a list of their own: a message costs the same however many
-    members are away. ``Sharing`` says who came and who left.
+    members are away. ``SharedSubscriptions`` says who is connected.
 
     Args:
         topic_filter: ``$share/{group}/{filter}``.
@@ -183,7 +183,7 @@ class SharedGroup(GroupSource):
         else:
             self.queue.end()
 
-    def came(self, session: Session) -> None:
+    def member_connected(self, session: Session) -> None:
         """Note that a member is connected, maybe through another listener."""
         member = self.members.get(session)
         if member is None:
@@ -197,7 +197,7 @@ class SharedGroup(GroupSource):
         self._woke()
         self._changed()
 
-    def left(self, session: Session) -> None:
+    def member_disconnected(self, session: Session) -> None:
         """Note that a member is connected no more."""
         member = self.members.get(session)
         if member is not None:
@@ -306,7 +306,7 @@ class SharedGroup(GroupSource):
             self._drops.lose(reason, self.topic_filter, lost)
             return True
         if queue.put(message, slot, planned):
-            self._effects.feeders[self.topic_filter] = self
+            self._effects.groups_with_backlog[self.topic_filter] = self
         return True
 
     def tell(self, message: Message, now: Now) -> None:
@@ -328,7 +328,7 @@ class SharedGroup(GroupSource):
         own_rank, own_offset = self.queue.place_of_first()
         return own_rank > rank or (own_rank == rank and own_offset < offset)
 
-    def feed(self, taker: StoredState, now: Now) -> bool:
+    def give_next_to(self, taker: StoredState, now: Now) -> bool:
         """Give ``taker``, a session, the first message that it may take; return whether it did."""
         assert isinstance(taker, Session)
         member = self.members.get(taker)
@@ -352,7 +352,7 @@ class SharedGroup(GroupSource):
             queue.take(delivery)
             self._hand_over(member, delivery, message, now)
         if queue.queue_length == 0:
-            self._effects.feeders.pop(self.topic_filter, None)
+            self._effects.groups_with_backlog.pop(self.topic_filter, None)
         elif self.by_hash and queue.found_in != self.slot_of(member):
             self.offer(now)  # what follows there may be for others
         return True
@@ -381,12 +381,12 @@ class SharedGroup(GroupSource):
                 priority = queue.priority_of(message)
             queue.put_back(back, priority)
         session.outbound.let_go(entries)
-        self._effects.feeders[self.topic_filter] = self
+        self._effects.groups_with_backlog[self.topic_filter] = self
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
         """Take over what an earlier store has at a member: its body lies in the log."""
         self.queue.adopt(delivery, priority)
-        self._effects.feeders[self.topic_filter] = self
+        self._effects.groups_with_backlog[self.topic_filter] = self
 
     def restore(self, record: SessionRecord, recovered: Recovered) -> None:
         """Take up what the store holds of the queue."""
@@ -398,19 +398,19 @@ class SharedGroup(GroupSource):
             recovered.segments.get(number, []),
         )
         if self.queue.queue_length > 0:
-            self._effects.feeders[self.topic_filter] = self
+            self._effects.groups_with_backlog[self.topic_filter] = self
 
     def _offer_one(self, now: Now) -> bool:
         members = self._connected
         count = len(members)
         if self._strategy == LEAST_INFLIGHT:
-            for member in sorted(members, key=_load):  # noqa: SIM110 - as below
-                if self.feed(member.session, now):
+            for member in sorted(members, key=_load):
+                if self.give_next_to(member.session, now):
                     return True
             return False
         first = place(members, self._start())
-        for step in range(count):  # noqa: SIM110 - compiled, a generator is dearer
-            if self.feed(members[(first + step) % count].session, now):
+        for step in range(count):
+            if self.give_next_to(members[(first + step) % count].session, now):
                 return True
         return False
 
@@ -530,10 +530,11 @@ class SharedGroup(GroupSource):
         self._send(member, message, message.offset, shared, at_once, now)
 
     def _hand_over(self, member: Member, delivery: Delivery, message: Message, now: Now) -> None:
-        """Send ``member`` what waited.
+        """Send ``member`` a message that waited.
 
-        Where that was in memory only and the member's session is stored, it joins the log: also if
-        it is there for others, for they may need it no more, and then it is there no more.
+        If it waited in memory only and the member's session is stored, append a copy to the log
+        first, even if the log has it for other sessions: retention may remove that row once they
+        have the message.
         """
         self._took(member)
         events = self._effects.events
@@ -597,18 +598,18 @@ def place(members: list[Member], order: int) -> int:
 
 
 def is_in(members: list[Member], member: Member) -> bool:
-    """Return whether ``member`` is in there."""
+    """Return whether ``member`` is in the list."""
     position = place(members, member.order)
     return position < len(members) and members[position] is member
 
 
 def put_in(members: list[Member], member: Member) -> None:
-    """Insert ``member``, who is not in there."""
+    """Insert ``member``, which must not be in the list."""
     members.insert(place(members, member.order), member)
 
 
 def take_out(members: list[Member], member: Member) -> bool:
-    """Remove ``member``; whether it was in there."""
+    """Remove ``member``; return whether it was in the list."""
     if not is_in(members, member):
         return False
     del members[place(members, member.order)]

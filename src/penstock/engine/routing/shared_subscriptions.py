@@ -88,25 +88,25 @@ class SharedSubscriptions(MemberConnections):
         if group.members:
             return None
         del self.groups[topic_filter]
-        self._effects.feeders.pop(topic_filter, None)
+        self._effects.groups_with_backlog.pop(topic_filter, None)
         return group
 
-    def came(self, session: StoredState, now: Now) -> None:
+    def member_connected(self, session: StoredState, now: Now) -> None:
         """Let ``session``, which is connected now, take what waits."""
         assert isinstance(session, Session)
         if session.outbound.shared_filters is None:
             return
         for topic_filter in session.outbound.shared_filters:
-            self.groups[topic_filter].came(session)
-        if self._effects.feeders:
+            self.groups[topic_filter].member_connected(session)
+        if self._effects.groups_with_backlog:
             session.refill(now)
 
-    def left(self, session: StoredState, now: Now) -> None:
+    def member_disconnected(self, session: StoredState, now: Now) -> None:
         """Take back what a member whose connection is gone has in flight at QoS 1."""
         assert isinstance(session, Session)
         if session.outbound.shared_filters is not None:
             for topic_filter in session.outbound.shared_filters:
-                self.groups[topic_filter].left(session)
+                self.groups[topic_filter].member_disconnected(session)
         self._take_back(session, now)
 
     def _take_back(self, session: Session, now: Now) -> None:
@@ -145,7 +145,7 @@ class SharedSubscriptions(MemberConnections):
 
     def _feeding(self) -> list[SharedGroup]:
         """Return the groups in whose queues something waits."""
-        return [self.groups[topic_filter] for topic_filter in self._effects.feeders]
+        return [self.groups[topic_filter] for topic_filter in self._effects.groups_with_backlog]
 
     # -- after a start -----------------------------------------------------------------
 

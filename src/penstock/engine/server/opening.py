@@ -407,7 +407,7 @@ class OpeningConnection(Connection):
         return session
 
     def _negotiate(self, connect: Connect) -> int:
-        """Take over what an MQTT 5 client accepts; the messages it takes unacknowledged."""
+        """Apply the limits in the properties of CONNECT; return the client's Receive Maximum."""
         requested = connect.properties
         if requested is None:
             return PACKET_IDENTIFIERS

@@ -156,7 +156,10 @@ class Server:
             events.note(CLOCK_JUMPED, {"by_us": by_us})
 
     def resume(self, now: Now) -> list[Resumable]:
-        """Go on with what an earlier turn left over; who did. Those may be left over again."""
+        """Resume what the last turn left unfinished; return those that ran.
+
+        Some of them may not have finished in this turn either.
+        """
         self.effects.turn.share.next_turn()
         unfinished = self.effects.turn.unfinished
         self.effects.turn.unfinished = []

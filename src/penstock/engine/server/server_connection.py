@@ -130,7 +130,10 @@ class ServerConnection(OpeningConnection):
         if not request.finished:
             return  # ``must_wait``
         self._request = None
-        joined = isinstance(request, SubscribeHandler) and len(self._server.effects.feeders) > 0
+        joined = (
+            isinstance(request, SubscribeHandler)
+            and len(self._server.effects.groups_with_backlog) > 0
+        )
         if joined and self._session is not None:
             self._session.outbound.refill(now)  # groups that it joined may have something
 
@@ -160,7 +163,7 @@ class ServerConnection(OpeningConnection):
 
     @property
     def blocked_bytes(self) -> int:
-        """The memory they take, about."""
+        """Return about how much memory the messages that wait for room take, in bytes."""
         return self._held_back.size_bytes
 
     def _watch_inbound(self, now: Now) -> None:

@@ -135,7 +135,7 @@ class Backlog:
         if self.stored:
             if delivery.qos > 0 and delivery.offset >= 0:
                 lane = self.stored_queue.lane(number)
-                delivery.sequence = lane.number()
+                delivery.sequence = lane.next_sequence_number()
                 lane.joined(delivery)
                 self.touch()
             if self.away or not self.account.has_room_for_bodies():

@@ -66,13 +66,13 @@ class Lane:
                 if delivery.qos > 0:
                     self._account.add_waiting(delivery)
                 else:
-                    self._enters(delivery)
+                    self._count_in(delivery)
                 return
             tail = self._tail = PackedTail()
         if tail.push(delivery):
             self._account.pack(1)
         else:
-            self._enters(delivery)
+            self._count_in(delivery)
 
     def restore(self, run: PackedRun, position: int) -> None:
         """Append what the store held of one run, from ``position`` on. Only while empty or after
@@ -122,7 +122,10 @@ class Lane:
         return None
 
     def qos0_without_body(self, limit: int) -> list[int]:
-        """Log offsets of the first QoS 0 deliveries whose body is not in memory; likewise."""
+        """Return the log offsets of the first QoS 0 deliveries whose body is not in memory.
+
+        At most ``limit``, and ``FETCHED_BYTES_MAX`` bytes, but at least one.
+        """
         offsets: list[int] = []
         size_bytes = 0
         line = self._qos0
@@ -147,7 +150,7 @@ class Lane:
             return None
         assert self._qos0 is not None
         self._qos0.pop()
-        self._leaves_middle(delivery)
+        self._count_out(delivery)
         self._tidy()
         return delivery
 
@@ -174,10 +177,10 @@ class Lane:
 
     def take_out(self, delivery: Delivery) -> None:
         """Take ``delivery``, of those that were looked at, out of the middle."""
-        self._leaves_middle(delivery)
+        self._count_out(delivery)
         self._tidy()
 
-    def comes(self, delivery: Delivery, body: Message) -> None:
+    def attach_body(self, delivery: Delivery, body: Message) -> None:
         """``delivery``, which waits here, has its body from now on."""
         self._comes(delivery, body)
 
@@ -191,8 +194,10 @@ class Lane:
         return found
 
     def without_body(self, limit: int) -> list[int]:
-        """Log offsets of the first deliveries whose body is not in memory: at most ``limit``, and
-        of so many bytes, or of one."""
+        """Return the log offsets of the first deliveries whose body is not in memory.
+
+        At most ``limit``, and ``FETCHED_BYTES_MAX`` bytes, but at least one.
+        """
         offsets: list[int] = []
         size_bytes = 0
         head = self._head
@@ -308,8 +313,8 @@ class Lane:
         found = self._head.items()
         return found if self._tail is None else found + self._tail.unpacked()
 
-    def _enters(self, delivery: Delivery) -> None:
-        """``delivery``, not packed, is counted; of QoS 0 the body, if the log has it too."""
+    def _count_in(self, delivery: Delivery) -> None:
+        """Add an unpacked delivery to the account; of QoS 0 its body, if it is in the log too."""
         if delivery.qos > 0:
             self._account.add_waiting(delivery)
         elif delivery.offset >= 0:
@@ -320,7 +325,7 @@ class Lane:
         if delivery.qos > 0 or delivery.offset >= 0:
             self._account.add_body(delivery)
 
-    def _leaves_middle(self, delivery: Delivery) -> None:
+    def _count_out(self, delivery: Delivery) -> None:
         delivery.gone = True
         self.count -= 1
         self._gone += 1

@@ -53,7 +53,7 @@ class LanesByOffset:
         self._unsorted = True
 
     def settle(self, lane: Lane) -> None:
-        """Something joined ``lane`` or left it."""
+        """Sort ``lane`` in again: a delivery joined or left it."""
         if self._unsorted:
             return
         if lane.qos0_count > 0:

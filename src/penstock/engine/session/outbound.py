@@ -74,8 +74,8 @@ class Outbound:
         self._backlog.bound(limits)
         self._transmission.stop_fetching()
         capacity = limits.window(receive_maximum)
-        if self._transmission.stumbling is not None:
-            capacity = self._transmission.stumbling.begin(capacity)
+        if self._transmission.poison_detector is not None:
+            capacity = self._transmission.poison_detector.begin(capacity)
         self._window.reconnected(capacity)
         self._backlog.recheck_blocked_publishers()
         self.refill(now)
@@ -198,7 +198,9 @@ class Outbound:
             )
         ):
             if backlog.stored and message.offset >= 0:
-                delivery.sequence = backlog.stored_queue.lane(backlog.priority_of(message)).number()
+                delivery.sequence = backlog.stored_queue.lane(
+                    backlog.priority_of(message)
+                ).next_sequence_number()
                 backlog.passed(delivery)
             transmission.send_new(link, delivery, message, now)
         else:
@@ -213,8 +215,10 @@ class Outbound:
                 self._effects.turn.resume_in_tick(link.user)  # no acknowledgement need come
 
     def refill(self, now: Now) -> None:
-        """Send what the window has room for: first again, then from the queue and those of its
-        groups, in the order of the log."""
+        """Fill the window: send again what the last connection left, then from the queues.
+
+        Session's and groups' queues go by priority, then by their order in the log.
+        """
         transmission = self._transmission
         backlog = self._backlog
         link = transmission.link
@@ -229,17 +233,17 @@ class Outbound:
         if not transmission.resend(link, now):
             return
         queue = self._queue
-        feeders = self._feeders()
+        groups_with_backlog = self._groups_with_backlog()
         head = queue.head()
         while True:
-            if feeders and self._was_fed(feeders, head, now):
+            if groups_with_backlog and self._took_from_group(groups_with_backlog, head, now):
                 continue
             if head is None:
                 break
             if head.qos > 0 and (not self._window.has_room() or self._effects.store.fails):
                 if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
                     return
-                while self._was_fed(feeders, None, now):
+                while self._took_from_group(groups_with_backlog, None, now):
                     pass  # QoS 0
                 break
             if (
@@ -489,35 +493,37 @@ class Outbound:
         delivery.size_bytes = message.size_bytes()
         if self._backlog.stored and offset >= 0:
             number = SHARED_SLOT << SLOT_SHIFT | self._backlog.priority_of(message)
-            delivery.sequence = self._backlog.stored_queue.lane(number).number()
+            delivery.sequence = self._backlog.stored_queue.lane(number).next_sequence_number()
             self._backlog.passed(delivery)
         self._transmission.send_new(link, delivery, message, now)
 
-    def _feeders(self) -> list[GroupSource]:
+    def _groups_with_backlog(self) -> list[GroupSource]:
         """Return the groups of this session in whose queues something waits."""
-        feeders = self._effects.feeders
+        groups_with_backlog = self._effects.groups_with_backlog
         filters = self.shared_filters
-        if not feeders or filters is None:
+        if not groups_with_backlog or filters is None:
             return []
-        if len(feeders) < len(filters):
-            return [feeder for name, feeder in feeders.items() if name in filters]
-        return [feeders[name] for name in filters if name in feeders]
+        if len(groups_with_backlog) < len(filters):
+            return [feeder for name, feeder in groups_with_backlog.items() if name in filters]
+        return [groups_with_backlog[name] for name in filters if name in groups_with_backlog]
 
-    def _was_fed(self, feeders: list[GroupSource], head: Delivery | None, now: Now) -> bool:
+    def _took_from_group(
+        self, groups_with_backlog: list[GroupSource], head: Delivery | None, now: Now
+    ) -> bool:
         """Return whether a group gave something that goes before ``head``; a group that has nothing
-        leaves ``feeders``."""
+        leaves ``groups_with_backlog``."""
         owner = self._backlog.owner
         if owner is None:
             return False
         place = 0
-        while place < len(feeders):
-            feeder = feeders[place]
+        while place < len(groups_with_backlog):
+            feeder = groups_with_backlog[place]
             if head is not None and not self._goes_behind(feeder):
                 place += 1
                 continue
-            del feeders[place]
-            if feeder.feed(owner, now):
-                feeders.append(feeder)  # the others have their turns first
+            del groups_with_backlog[place]
+            if feeder.give_next_to(owner, now):
+                groups_with_backlog.append(feeder)  # the others have their turns first
                 return True
         return False
 

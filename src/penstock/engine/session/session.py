@@ -10,7 +10,7 @@ Broker, client and bridge run this one machine::
                │     ▼ ▼
                ├─ backlog ─────── the message queue: what waits, what is dropped of it
                ├─ inbound ─────── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
-               │                  the messages too (``UnreleasedMessages``)
+               │                  the messages too (``AwaitingRelease``)
                ╰─ its subscriptions, its expiry, its durable form
 
 Each part knows those below it. The backlog alone knows the session, to mark it as changed, until
@@ -194,7 +194,7 @@ class Session(StoredState):
             held.bytes_max = limits.max_awaiting_rel_bytes
         self.outbound.resume(limits, receive_maximum, now)
         self._watch_releases()
-        self._effects.presence.came(self, now)
+        self._effects.presence.member_connected(self, now)
 
     def _use(self, link: Link | None) -> None:
         """Send through ``link`` from now on; None: the client is away."""
@@ -233,7 +233,7 @@ class Session(StoredState):
 
     def detach(self, now: Now) -> None:
         """Detach the connection, which is gone; bodies that the log has leave memory."""
-        self._effects.presence.left(self, now)
+        self._effects.presence.member_disconnected(self, now)
         self._use(None)
         if self.backlog.stored_queue.first.lets_leave():
             self.backlog.touch()  # it may not any more
@@ -254,7 +254,7 @@ class Session(StoredState):
         in_flight = self.transmission.window.undelivered()
         unfinished = len(in_flight) + len(self.backlog.queue)
         if self._drops.drop_handler is not None:
-            self._bequeath(in_flight, self._drops.drop_handler)
+            self._hand_to_drop_handler(in_flight, self._drops.drop_handler)
         known: list[Delivery] = []
         if self._drops.events is not None:
             known = in_flight + self.backlog.queue.waiting(_DEAD_LETTERS_MAX)
@@ -269,15 +269,15 @@ class Session(StoredState):
         self.transmission.stop_fetching()
         self.backlog.owner = None
 
-    def _bequeath(self, in_flight: list[Delivery], drop_handler: DropHandler) -> None:
+    def _hand_to_drop_handler(self, in_flight: list[Delivery], drop_handler: DropHandler) -> None:
         """Leave to the heir what is dropped: first what was on its way, then what waited."""
         queue = self.backlog.queue
         qos0_left = queue.qos0_count
         waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
         for delivery in in_flight:
-            drop_handler.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+            drop_handler.on_drop(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
         for delivery in waited:
-            drop_handler.inherit(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
+            drop_handler.on_drop(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
             if delivery.qos == 0:
                 qos0_left -= 1
         drop_handler.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
@@ -305,7 +305,7 @@ class Session(StoredState):
         return self.inbound.came_here(packet_id)
 
     def release(self, packet_id: int) -> int:
-        """PUBREL from the peer; the reason code for PUBCOMP."""
+        """Take a PUBREL from the peer; return the reason code for PUBCOMP."""
         code = self.inbound.release(packet_id)
         if code == reasons.SUCCESS:
             self.backlog.touch()
@@ -314,7 +314,7 @@ class Session(StoredState):
     # -- held until PUBREL (v3.1 §3.3) -----------------------------------------------------
 
     def keep_until_release(self, packet_id: int, message: Message) -> None:
-        """``message``, just received, is not routed before its PUBREL; see ``awaiting_release``."""
+        """Keep ``message``, just received, until its PUBREL routes it; see ``awaiting_release``."""
         held = self.inbound.messages_for_v31(
             self.backlog.limits.max_awaiting_rel_bytes, self.account
         )
@@ -329,24 +329,27 @@ class Session(StoredState):
         return held is not None and held.get(packet_id) is not None
 
     def release_in_order(self, packet_id: int) -> bool:
-        """PUBREL for a message that it ``holds`` came; whether it is its turn."""
+        """Note the PUBREL of a held message; return whether it is the first in line."""
         held = self.inbound.held
         return held is not None and held.release_in_order(packet_id)
 
     @property
     def released_count(self) -> int:
-        """Held messages whose PUBREL came, and that wait for us."""
+        """Return how many held messages have their PUBREL and are not routed yet."""
         held = self.inbound.held
         return 0 if held is None else len(held.line)
 
     def first_released(self) -> int:
-        """Return the packet identifier of the first of them; there must be one."""
+        """Return the packet identifier of the first held message in line; there must be one."""
         held = self.inbound.held
         assert held is not None
         return held.line.first()
 
     def next_released(self) -> UnreleasedMessage | None:
-        """Return the first of them, with its body unless that is gone; None until it is here."""
+        """Return the first held message in line, with its body unless that is gone.
+
+        None until the body is read from the log.
+        """
         messages = self.inbound.held
         if messages is None:
             return None
@@ -436,7 +439,10 @@ class Session(StoredState):
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
-        """Something waits for an answer for too long; while offline only what is held does."""
+        """Drop messages whose PUBREL is overdue; send again what an MQTT 3.1 peer owes an answer.
+
+        The timer of the session calls it. Offline, only held messages expire.
+        """
         if self.ended:
             return
         link = self.link

@@ -68,7 +68,7 @@ class StoredLane:
         self._taken: list[int] | None = None  # from the middle, since the last snapshot
         self._replaced: list[int] | None = None  # first sequences of segments that are stored again
 
-    def number(self) -> int:
+    def next_sequence_number(self) -> int:
         """Return the sequence for one more delivery, and count it."""
         sequence = self.next_sequence
         self.next_sequence = sequence + 1

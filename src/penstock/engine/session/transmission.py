@@ -72,7 +72,7 @@ class Transmission:
         self.permissions: Permissions | None = None  # None = everything
         self.forwarding: Forwarding | None = None  # a bridge's: under other topics
         self.sender: DeliveryOutcomes | None = None  # told what became of each message
-        self.stumbling: PoisonMessageDetector | None = None  # of a bridge
+        self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
         self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
         self.congestion = Congestion(backlog.client_id, effects)
@@ -323,8 +323,8 @@ class Transmission:
             sender.acknowledged(entry, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
-        if self.stumbling is not None:
-            self.window.capacity = self.stumbling.widen(self.window.capacity)
+        if self.poison_detector is not None:
+            self.window.capacity = self.poison_detector.widen(self.window.capacity)
         return True
 
     def peer_ended(self) -> None:
@@ -332,12 +332,12 @@ class Transmission:
 
         One at which it ends every connection is dropped, counted, and leaves a dead letter.
         """
-        stumbling = self.stumbling
-        if stumbling is None:
+        poison_detector = self.poison_detector
+        if poison_detector is None:
             return
         waiting = self.window.undelivered()
         first = waiting[0] if waiting and waiting[0].sent else None
-        if stumbling.ended_at(first) and first is not None:
+        if poison_detector.ended_at(first) and first is not None:
             self._backlog.lose_delivery(reasons_to_drop.ENDED_AT, first)
             self.window.give_up(first)
             self._backlog.touch()
@@ -493,6 +493,6 @@ class Transmission:
             )
             if self.sender is not None:
                 for delivery in deliveries:
-                    self.sender.inherit(
+                    self.sender.on_drop(
                         reasons_to_drop.RETENTION, self._backlog.client_id, delivery
                     )
