@@ -275,7 +275,9 @@ def test_the_audit_of_a_running_broker(
         assert [latency.count for latency in measures.latencies] == [20, 20, 20]
         assert len(measures.by_topic) == 4
         check_stands_alone(settings.output.read_text() if settings.output else "")
-        kinds = [step.kind for step in trace_message(settings, 3, open_spark)]
+        events = read_events(spark, {"server": settings.server})
+        offsets = [row["offset"] for row in events.where("kind = 'received'").collect()]
+        kinds = [step.kind for step in trace_message(settings, offsets[3], open_spark)]
         assert kinds == ["received", "committed", "sent", "acknowledged"]
         for since, until, count in ((None, now, 0), (now - hour, None, 20), (now + hour, None, 0)):
             events = read_events(spark, {"server": settings.server}, since, until)

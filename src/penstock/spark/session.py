@@ -134,12 +134,11 @@ def _without_words_of_py4j() -> Iterator[None]:
     def is_from_elsewhere(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
 
-    root = logging.getLogger()
-    root.addFilter(is_from_elsewhere)
+    logging.root.addFilter(is_from_elsewhere)
     try:
         yield
     finally:
-        root.removeFilter(is_from_elsewhere)
+        logging.root.removeFilter(is_from_elsewhere)
 
 
 def _stop(session: SparkSession) -> None:

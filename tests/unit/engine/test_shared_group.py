@@ -38,7 +38,7 @@ class Watched(list[Member]):
 
 
 def group_of(first: Session, strategy: int = ROUND_ROBIN) -> SharedGroup:
-    return SharedGroup(SHARED, strategy, Xorshift32(1), Effects(0), Drops(), first)
+    return SharedGroup(SHARED, strategy, Xorshift32(1), Effects(0), Drops(), first, first.account)
 
 
 def session(number: int, stored: bool = True) -> Session:

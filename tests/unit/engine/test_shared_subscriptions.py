@@ -225,6 +225,44 @@ def test_by_hash_a_member_without_room_holds_up_its_own_messages_only(strategy: 
         assert [number % 100 for number in numbers if number // 100 == key] == list(range(6))
 
 
+@pytest.mark.parametrize("strategy", ["hash_client", "hash_topic"])
+def test_by_hash_a_full_queue_keeps_the_order_of_a_key_while_bodies_are_read(
+    strategy: str,
+) -> None:
+    """A message that finds no room must not go to the home before those that wait."""
+    limits = EngineLimits(max_mqueue_len=2, mqueue_overflow="drop_newest")
+    bench = Bench(limits, sharing=SharingOptions(strategy=strategy))
+    source = bench.join("source")
+    for name in ("m1", "m2"):
+        member(bench, name).cut()
+    for number in range(4):  # as many as both have room for
+        source.send(Publish("t/1", str(number).encode(), 1, packet_id=1 + number))
+        bench.commit()
+    bench.join("m2").cut()  # a clean start: m1 has room for two
+    back = bench.line()
+    properties = Properties(session_expiry_interval=3600)
+    back.send(Connect("m1", 5, False, properties=properties))
+    source.send(Publish("t/1", b"4", 1, packet_id=9))  # the bodies of the others are being read
+    bench.commit()
+    bench.commit()
+    assert got(back) == [0, 1, 2, 3]
+    assert bench.server.drops.counts[drop_counts.QUEUE_FULL] == 1
+
+
+def test_a_member_whose_link_was_full_goes_on_when_it_is_empty_and_in_order() -> None:
+    bench = Bench()
+    line = member(bench, "m")
+    source = bench.join("source")
+    source.send(*[Publish("t/1", bytes([n]) * 65_536, 1, packet_id=1 + n) for n in range(24)])
+    assert waiting(bench) > 0, "1 MiB is written before the commit"
+    bench.commit()
+    bench.turns()
+    source.send(Publish("t/1", b"\x18", 1, packet_id=99))
+    bench.commit()
+    bench.commit()
+    assert [packet.payload[0] for packet in publishes(line.read())] == list(range(25))
+
+
 def test_qos_is_that_of_the_member_that_gets_it() -> None:
     """[MQTT-4.8.2-3]: also when the message comes from one with another QoS."""
     bench = Bench()

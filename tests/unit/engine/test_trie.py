@@ -68,7 +68,7 @@ def test_a_group_leaves_a_filter_without_a_look_at_the_others(
     trie = SubscriptionTrie()
     one = session("one")
     groups = [
-        SharedGroup(f"$share/{number}/a/b", 0, Xorshift32(1), Effects(0), Drops(), one)
+        SharedGroup(f"$share/{number}/a/b", 0, Xorshift32(1), Effects(0), Drops(), one, one.account)
         for number in range(100)
     ]
     for group in groups:

@@ -19,10 +19,10 @@ def _log_as(pathname: str) -> None:
 def test_py4j_prints_no_traceback_when_java_ends_during_a_call(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    before = list(logging.root.filters)
     with _without_words_of_py4j():
         _log_as(str(py4j.java_gateway.__file__))
         assert caplog.records == []
         _log_as("/src/ours.py")
     assert [record.pathname for record in caplog.records] == ["/src/ours.py"]
-    _log_as(str(py4j.java_gateway.__file__))
-    assert len(caplog.records) == 2, "other users of py4j hear it"
+    assert logging.root.filters == before, "other users of py4j hear it"

@@ -44,6 +44,7 @@ from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SH
 FRONT: Final = 127  # the slot of what goes before the rest
 HOMES: Final = 126  # slots of the hash strategies, from 1 on
 REACH: Final = 1000  # messages that a member passes over in a lane
+LOOKS_OF_A_UNIT: Final = 8  # such looks in a unit of a turn's work
 
 _BODIES_AT_ONCE_MAX: Final = 256
 _DEAD_LETTERS_MAX: Final = 10_000  # of one group that ends
@@ -288,6 +289,7 @@ class GroupQueue(StoredState):
         looked_at = 0
         found: Delivery | None = None
         waits = False
+        freed = False
         for lane in self._lanes():
             if lane.count == 0:
                 continue
@@ -317,11 +319,16 @@ class GroupQueue(StoredState):
                     self._leave(delivery, self._queue.take_out(lane, delivery))
                     self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
                     position = 0  # it may have been the head
+                    freed = True
                 elif self.backlog.stored:
                     delivery.label = label  # its body may rest in the log
             if found is not None or waits:
                 break
-        self._effects.turn.counters.shared_looked_at += looked_at
+        turn = self._effects.turn
+        turn.counters.shared_looked_at += looked_at
+        turn.share.spent += looked_at // LOOKS_OF_A_UNIT
+        if freed:
+            self.backlog.made_room()
         return found
 
     @property
@@ -534,7 +541,9 @@ class GroupQueue(StoredState):
         for run in queue:
             lane_number = run.first >> PRIORITY_SHIFT
             ends[lane_number] = run.end
-            self._queue.restore(run, stored.lane(lane_number).head)
+            lane = stored.lane(lane_number)
+            lane.next_sequence = max(lane.next_sequence, run.end)  # damaged: progress is older
+            self._queue.restore(run, lane.head)
         for begin in segments:
             lane_number = begin >> PRIORITY_SHIFT
             stored.lane(lane_number).restore_segment(begin, ends.get(lane_number, begin + 1))

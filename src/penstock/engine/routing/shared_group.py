@@ -20,6 +20,7 @@ from penstock.engine.batch.effects import Effects, GroupSource
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import OUT_OF_DATE_MAX
+from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Delivery, Label, Message, Shared, label_of
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, LEAST_INFLIGHT, RANDOM, STICKY
 from penstock.engine.reporting import drop_counts as reasons_to_drop
@@ -115,7 +116,8 @@ class SharedGroup(GroupSource):
         dice: for the random strategy.
         effects: the parts of the broker that it acts on.
         drops: the counts of dropped messages.
-        first: the session of its first member: it has the queue's priorities and account.
+        first: the session of its first member: it has the queue's priorities.
+        account: the account in which the queue counts.
     """
 
     def __init__(
@@ -126,12 +128,13 @@ class SharedGroup(GroupSource):
         effects: Effects,
         drops: Drops,
         first: Session,
+        account: Account,
     ) -> None:
         self.topic_filter = topic_filter
         self.members: dict[Session, Member] = {}
         self.stored_qos = -1  # the greatest QoS granted to a member whose session is stored
         self.by_hash = strategy in (HASH_CLIENT, HASH_TOPIC)
-        self.queue = GroupQueue(topic_filter, self, effects, first.limits, drops, first.account)
+        self.queue = GroupQueue(topic_filter, self, effects, first.limits, drops, account)
         self._strategy = strategy
         self._dice = dice
         self._effects = effects
@@ -257,7 +260,11 @@ class SharedGroup(GroupSource):
             return False
         if not self.may_be_received(message.topic):
             return False
-        return not queue.has_memory() or self._taker(message) is None
+        if not queue.has_memory():
+            return True
+        if self.by_hash and queue.goes_behind(self._slot(label_of(message)), message):
+            return True  # the order of a key is kept, also when there is no room
+        return self._taker(message) is None
 
     def has_free_member(self) -> bool:
         """Return whether a connected member has room for any message of QoS 1 or 2."""
@@ -290,7 +297,7 @@ class SharedGroup(GroupSource):
         queue = self.queue
         slot = self._slot(label_of(message)) if self.by_hash else 0
         goes_behind = queue.goes_behind(slot, message)
-        if not goes_behind or not queue.has_room(message.size_bytes()):
+        if not goes_behind or not (self.by_hash or queue.has_room(message.size_bytes())):
             member = self._taker(message)
             if member is not None:
                 self._give(member, message, at_once, now)
@@ -340,8 +347,10 @@ class SharedGroup(GroupSource):
             return False
         delivery = queue.find(member)
         if delivery is None:
-            if member.room == ANY_QOS:
+            if member.room == ANY_QOS or member.qos_of(2) == 0:
                 queue.tell_of_room()
+            if queue.queue_length == 0:
+                self._effects.groups_with_backlog.pop(self.topic_filter, None)
             return False
         message = delivery.message
         assert message is not None

@@ -63,9 +63,14 @@ class SharedSubscriptions(MemberConnections):
             options = self.options
             strategy = options.by_group.get(share_name(topic_filter), options.strategy)
             dice = Xorshift32(options.seed ^ crc32(topic_filter.encode()))
-            group = SharedGroup(topic_filter, strategy, dice, self._effects, self._drops, session)
-            self.groups[topic_filter] = group
             record = self._records.pop(topic_filter, None)
+            account = session.account
+            if record is not None:
+                account = self._effects.accounts.named(record.account)
+            group = SharedGroup(
+                topic_filter, strategy, dice, self._effects, self._drops, session, account
+            )
+            self.groups[topic_filter] = group
             if record is not None and self._recovered is not None:
                 group.restore(record, self._recovered)
         group.put(session, entry)

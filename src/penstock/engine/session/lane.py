@@ -23,7 +23,7 @@ from penstock.engine.session.packed_tail import PackedTail
 
 HEAD_LEN_MAX: Final = 1024
 HEAD_LEN_MAX_AWAY: Final = 8  # while the client is away; below it a run would cost more
-_GONE_MAX: Final = 64  # marked deliveries beside as many as there are others
+_GONE_MAX: Final = 64  # marked deliveries, beside the root of how many wait
 
 
 @final
@@ -246,8 +246,8 @@ class Lane:
     def keep_bodies(self) -> None:
         """Keep what waits in memory from now on, also if it is in the log."""
         for delivery in self._unpacked_items():
-            if delivery.gone or delivery.offset < 0:
-                continue
+            if delivery.gone or delivery.offset < 0 or delivery.message is None:
+                continue  # what only the log has stays there
             if delivery.qos > 0:
                 delivery.offset = NOT_IN_LOG
             else:
@@ -341,8 +341,12 @@ class Lane:
             self._account.remove_body(delivery)
 
     def _tidy(self) -> None:
-        """Forget those marked as gone when they are many."""
-        if self._gone > _GONE_MAX and self._gone > self.qos0_count:
+        """Forget those marked as gone when they are many.
+
+        That costs as much as waits, and walking past them as many as there are: so the root of it.
+        """
+        gone = self._gone
+        if gone > _GONE_MAX and gone * gone > len(self._head) + self.qos0_count:
             head = self._head.items()
             self._head.clear()
             for delivery in head:

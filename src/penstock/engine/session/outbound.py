@@ -433,7 +433,10 @@ class Outbound:
             feeder: the group, for what waits there; None for what is published now.
         """
         link = self._transmission.link
-        if link is None or self._transmission.fetching or not link.has_room():
+        if link is None or self._transmission.fetching:
+            return NO_ROOM
+        if not link.has_room():
+            link.resume_when_room()
             return NO_ROOM
         queue = self._queue
         is_next = len(queue) == 0 or (feeder is not None and self._goes_behind(feeder))

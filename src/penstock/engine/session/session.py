@@ -522,7 +522,9 @@ class Session(StoredState):
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
             ends[number] = run.end
-            head = stored_queue.lane(number).head
+            lane = stored_queue.lane(number)
+            lane.next_sequence = max(lane.next_sequence, run.end)  # damaged: progress is older
+            head = lane.head
             if run.end > head and run.is_shared():
                 former.append(FormerRun(self, run, head))
             if number >> SLOT_SHIFT == 0:
