@@ -330,6 +330,12 @@ class Device:
         del self._in_flight[packet_id]
         self._quota = min(self._quota + 1, self._quota_max)
 
+    def was_refused(self, packet_id: int) -> None:
+        """Note that the broker refused a message, whether or not the answer arrives."""
+        outbound = self._in_flight.get(packet_id)
+        if outbound is not None and outbound.key in self._ledger.messages:
+            self._ledger.messages[outbound.key].may_be_late = True
+
     def _pump(self) -> None:
         """Send what quota and packet identifiers allow: first the repeats, then new messages."""
         if not self.connected:

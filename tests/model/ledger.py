@@ -31,6 +31,7 @@ class Sent:
         self.topic = topic
         self.qos = qos
         self.acknowledged = False
+        self.may_be_late = False  # it was refused once: sent again, it comes behind later ones
         self.held = False  # MQTT 3.1, QoS 2: PUBREL was not sent yet
         self.due: dict[str, int] = {}  # client id to the QoS it must arrive with, at least 1
 

@@ -12,7 +12,8 @@ what the store holds.
 
 from __future__ import annotations
 
-from typing import final
+from collections.abc import Iterator
+from typing import Final, final
 
 from penstock.engine.batch.commit import Commit, StoredState
 from penstock.engine.clock import Now
@@ -21,6 +22,9 @@ from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.wire.link import Link
 from penstock.store.api import Store
+
+PUBACK: Final = 4
+PUBREC: Final = 5
 
 
 @final
@@ -59,6 +63,7 @@ class Shell:
         self.reads: list[Read] = []
         self.sealed = 0  # commits sealed so far
         self.durable = 0  # number of the last commit that was written
+        self.refused: list[tuple[Link, int]] = []  # links, packet identifiers: codes from 0x80 on
         server.effects.store.waits_for_disk = True
 
     def accept(self, now: Now) -> Pipe:
@@ -79,6 +84,9 @@ class Shell:
         if self.under_way is None:
             commit = self.server.effects.seal()
             self.sealed += 1
+            for release in commit.releases:
+                data = b"".join(release.pieces)
+                self.refused += [(release.link, packet_id) for packet_id in refusals(data)]
             if commit.writes:
                 self.under_way = commit
                 self.written = False
@@ -111,6 +119,7 @@ class Shell:
         effects.turn.ready = []
         for link in ready:
             data = b"".join(link.take_ready())
+            self.refused += [(link, packet_id) for packet_id in refusals(data)]
             pipe = self.pipes.get(link)
             if pipe is not None and not pipe.closed_by_broker:
                 pipe.to_device += data
@@ -131,3 +140,21 @@ class Shell:
         for stored, offsets in commit.body_requests:
             if stored.wants(offsets):
                 self.reads.append(Read(stored, offsets))
+
+
+def refusals(data: bytes) -> Iterator[int]:
+    """Yield the packet identifiers of messages that are refused by a PUBACK or PUBREC in ``data``,
+    which has whole packets of any version."""
+    at = 0
+    while at < len(data):
+        kind, length, shift = data[at] >> 4, 0, 0
+        at += 1
+        while True:
+            length |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                break
+        if kind in (PUBACK, PUBREC) and length > 2 and data[at + 2] >= 0x80:
+            yield int.from_bytes(data[at : at + 2])
+        at += length

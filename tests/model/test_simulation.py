@@ -15,10 +15,14 @@ from typing import Final, final
 
 import pytest
 
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import Packet, Puback, Publish, Pubrec
+from penstock.protocol.reasons import NO_MATCHING_SUBSCRIBERS, QUOTA_EXCEEDED
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
 from penstock.store.rocks import RocksStore
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
+from tests.model.shell import refusals
 from tests.model.world import TRACE_LENGTH, Disk, World
 from tests.support.waiting import forget_who_waits
 
@@ -84,3 +88,21 @@ def _play(seed: int, disk: Disk) -> None:
 @pytest.mark.parametrize("make", [MemoryDisk, RocksDisk])
 def test_every_promise_is_kept(make: Callable[[], Disk]) -> None:
     play_seeds(partial(play, make=make), 60)
+
+
+def test_a_refused_message_may_come_late_when_the_answer_is_lost() -> None:
+    """Seeds in which 0x97 was lost with its connection, and the client sent the message again."""
+    for seed in (3005984, 3011677, 3019580):
+        play(seed, MemoryDisk)
+
+
+def test_refusals_are_found_among_other_packets() -> None:
+    packets: list[Packet] = [
+        Publish("t", b"x" * 300, 1, packet_id=9),
+        Puback(1),
+        Puback(2, QUOTA_EXCEEDED),
+        Pubrec(3, NO_MATCHING_SUBSCRIBERS),
+        Pubrec(4, QUOTA_EXCEEDED),
+    ]
+    assert list(refusals(b"".join(encode(packet, 5) for packet in packets))) == [2, 4]
+    assert list(refusals(b"".join(encode(packet, 4) for packet in packets[:2]))) == []

@@ -19,6 +19,7 @@ from penstock.engine.message import Message
 from penstock.engine.routing.group_queue import GroupQueue
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
+from penstock.engine.wire.link import Link
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store
 from tests.model.device import Device, Profile
@@ -74,6 +75,7 @@ class World:
         self._crashes = random.random() < 0.8
         self._expiring = random.random() < 0.2
         self._pipes: dict[Device, Pipe] = {}
+        self._device_of: dict[Link, Device] = {}
         self._trimmed = 0
         self._shell = self._start()
         self._devices = [
@@ -159,7 +161,7 @@ class World:
             busy = True
         shell.server.effects.tick()
         busy = bool(shell.server.resume(self._now())) or busy
-        shell.end_turn()
+        self._end_turn()
         if shell.under_way is not None:
             self._write()
             shell.release()
@@ -200,7 +202,7 @@ class World:
     def _settle(self) -> None:
         if self.random.random() < self._turns:
             self._shell.server.resume(self._now())
-            self._shell.end_turn()
+            self._end_turn()
         self._count_drops()
 
     def _count_drops(self) -> None:
@@ -220,6 +222,14 @@ class World:
         server = Server(self._limits, recovered, ("#",), "fsync", self._now())
         return Shell(server, store)
 
+    def _end_turn(self) -> None:
+        self._shell.end_turn()
+        for link, packet_id in self._shell.refused:
+            device = self._device_of.get(link)
+            if device is not None:
+                device.was_refused(packet_id)
+        self._shell.refused.clear()
+
     def _now(self) -> Now:
         steady_us = START_US + int(self._now_s * 1_000_000)
         return Now(self._now_s, steady_us + self._lead_us, self._lead_us)
@@ -235,7 +245,7 @@ class World:
         """SIGTERM: farewells, the last commits, and a new start."""
         self._note("stop")
         self._shell.server.shut_down(SERVER_SHUTTING_DOWN, "stop", self._now())
-        self._shell.end_turn()
+        self._end_turn()
         while self._shell.under_way is not None:
             self._write()
             self._shell.release()
@@ -436,7 +446,8 @@ class World:
 
     def _connect(self, device: Device, clean: bool) -> None:
         self._note(f"{device.client_id} connects{', clean' if clean else ''}")
-        self._pipes[device] = self._shell.accept(self._now())
+        pipe = self._pipes[device] = self._shell.accept(self._now())
+        self._device_of[pipe.connection.link] = device
         device.connect(clean, self._now_s)
         self._collect(device)
 
