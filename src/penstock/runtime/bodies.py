@@ -78,7 +78,8 @@ class BodyReader:
         except Exception as error:  # whatever went wrong, the bodies are not gone
             who = "dead letters"
             if isinstance(stored, Session | GroupQueue):
-                who = f"client {stored.client_id}"
+                kind = "client" if isinstance(stored, Session) else "shared subscription"
+                who = f"{kind} {stored.client_id}"
             warn_limited(
                 logger,
                 self._limiter,

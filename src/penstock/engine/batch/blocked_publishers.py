@@ -25,6 +25,7 @@ tick.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from typing import Final, final
 
@@ -268,12 +269,8 @@ class _Line:
 
     def _index(self, place: int) -> int:
         """Return the index of the first publisher that is not before ``place``."""
-        low = 0
-        high = len(self.publishers)
-        while low < high:
-            middle = (low + high) // 2
-            if self.publishers[middle].place < place:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return bisect_left(self.publishers, place, key=_place_of)
+
+
+def _place_of(publisher: BlockedPublisher) -> int:
+    return publisher.place

@@ -47,7 +47,6 @@ REACH: Final = 1000  # messages that a member passes over in a lane
 LOOKS_OF_A_UNIT: Final = 8  # such looks in a unit of a turn's work
 
 _BODIES_AT_ONCE_MAX: Final = 256
-_DEAD_LETTERS_MAX: Final = 10_000  # of one group that ends
 
 
 class GroupMember:
@@ -224,21 +223,7 @@ class GroupQueue(StoredState):
         """Drop and count what waits, because the last member left."""
         self._stop_fetching()
         self._owner = None
-        queue = self._queue
-        count = len(queue)
-        drop_handler = self._drops.drop_handler
-        known: list[Delivery] = []
-        if drop_handler is not None or self._drops.events is not None:
-            known = queue.waiting(_DEAD_LETTERS_MAX + queue.qos0_count)
-        if drop_handler is not None:
-            qos0_left = queue.qos0_count
-            for delivery in known:
-                drop_handler.on_drop(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
-                if delivery.qos == 0:
-                    qos0_left -= 1
-            drop_handler.lose(self.client_id, count - len(known) - qos0_left, qos0_left)
-        self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, count)
-        queue.ended()
+        self.backlog.drop_all([])
         self.account.count_group(-1)
         if self.backlog.stored:
             self._effects.batch.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
@@ -530,23 +515,10 @@ class GroupQueue(StoredState):
         self._become_stored(record.number)
         self.sleep()
         stored = self.backlog.stored_queue
-        if progress is not None:
-            stored.first.head = progress.queue_head
-            stored.first.next_sequence = progress.next_sequence
-            for lane_number, head, next_sequence in progress.lanes:
-                lane = stored.lane(lane_number)
-                lane.head = head
-                lane.next_sequence = next_sequence
-        ends: dict[int, int] = {}
+        progress = progress or Progress(record.number, 1, 1, [], [], [], [], [], [])
+        stored.restore(progress, queue, segments)
         for run in queue:
-            lane_number = run.first >> PRIORITY_SHIFT
-            ends[lane_number] = run.end
-            lane = stored.lane(lane_number)
-            lane.next_sequence = max(lane.next_sequence, run.end)  # damaged: progress is older
-            self._queue.restore(run, lane.head)
-        for begin in segments:
-            lane_number = begin >> PRIORITY_SHIFT
-            stored.lane(lane_number).restore_segment(begin, ends.get(lane_number, begin + 1))
+            self._queue.restore(run, stored.lane(run.first >> PRIORITY_SHIFT).head)
 
 
 def _place(lane: Lane) -> tuple[int, int, int]:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.effects import Effects
@@ -23,6 +23,8 @@ from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.lane import HEAD_LEN_MAX
 from penstock.engine.session.queue import PRIORITY_MASK, MessageQueue
 from penstock.engine.session.stored_queue import StoredQueue
+
+_DEAD_LETTERS_MAX: Final = 10_000  # of one session, or group, that ends
 
 
 @final
@@ -66,6 +68,28 @@ class Backlog:
         """Count the QoS 0 messages that wait as dropped: the server shuts down and stores none."""
         lost = self.queue.qos0_count
         self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, "", lost)
+
+    def drop_all(self, in_flight: list[Delivery]) -> None:
+        """Drop and count what was on its way and what waits: the owner ended."""
+        queue = self.queue
+        ended = reasons_to_drop.SESSION_ENDED
+        drop_handler = self._drops.drop_handler
+        if drop_handler is not None:
+            qos0_left = queue.qos0_count
+            waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
+            for delivery in in_flight:
+                drop_handler.on_drop(ended, self.client_id, delivery)
+            for delivery in waited:
+                drop_handler.on_drop(ended, self.client_id, delivery)
+                if delivery.qos == 0:
+                    qos0_left -= 1
+            drop_handler.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
+        known: list[Delivery] = []
+        if self._drops.events is not None:
+            known = in_flight + queue.waiting(_DEAD_LETTERS_MAX)
+        count = len(in_flight) + len(queue)
+        self._drops.count_known(ended, self.client_id, known, count)
+        queue.ended()
 
     @property
     def queue_bytes(self) -> int:

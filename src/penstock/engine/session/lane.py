@@ -126,22 +126,7 @@ class Lane:
 
         At most ``limit``, and ``FETCHED_BYTES_MAX`` bytes, but at least one.
         """
-        offsets: list[int] = []
-        size_bytes = 0
-        line = self._qos0
-        if line is None:
-            return offsets
-        for position in range(len(line)):
-            delivery = line.at(position)
-            if delivery.gone:
-                continue
-            size_bytes += delivery.size_bytes
-            if len(offsets) >= limit or delivery.message is not None:
-                break
-            if offsets and size_bytes > FETCHED_BYTES_MAX:
-                break
-            offsets.append(delivery.offset)
-        return offsets
+        return [] if self._qos0 is None else _without_body(self._qos0, limit)
 
     def drop_qos0(self) -> Delivery | None:
         """Take the oldest QoS 0 delivery out, wherever it stands."""
@@ -198,20 +183,7 @@ class Lane:
 
         At most ``limit``, and ``FETCHED_BYTES_MAX`` bytes, but at least one.
         """
-        offsets: list[int] = []
-        size_bytes = 0
-        head = self._head
-        for position in range(len(head)):
-            delivery = head.at(position)
-            if delivery.gone:
-                continue
-            size_bytes += delivery.size_bytes
-            if len(offsets) >= limit or delivery.message is not None:
-                break
-            if offsets and size_bytes > FETCHED_BYTES_MAX:
-                break
-            offsets.append(delivery.offset)
-        return offsets
+        return _without_body(self._head, limit)
 
     def supply(self, bodies: dict[int, Message]) -> None:
         """Give the first deliveries, and the first of QoS 0, their bodies, by log offset, as far
@@ -375,3 +347,20 @@ class Lane:
                 self._account.add_waiting(delivery)
         if tail.is_empty:
             self._tail = None
+
+
+def _without_body(line: Fifo[Delivery], limit: int) -> list[int]:
+    """Return the log offsets of the first deliveries in ``line``, up to the first with a body."""
+    offsets: list[int] = []
+    size_bytes = 0
+    for position in range(len(line)):
+        delivery = line.at(position)
+        if delivery.gone:
+            continue
+        size_bytes += delivery.size_bytes
+        if len(offsets) >= limit or delivery.message is not None:
+            break
+        if offsets and size_bytes > FETCHED_BYTES_MAX:
+            break
+        offsets.append(delivery.offset)
+    return offsets

@@ -22,7 +22,7 @@ promises something leaves only after the commit that holds it (``Link.send_after
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import final
 
 from penstock.engine.access.access import Permissions
 from penstock.engine.batch.commit import StoredState
@@ -34,7 +34,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Delivery, Message, Shared
 from penstock.engine.reporting import drop_counts as reasons_to_drop
-from penstock.engine.reporting.drop_counts import DropHandler, Drops
+from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.awaiting_release import UnreleasedMessage
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
@@ -45,8 +45,6 @@ from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
-
-_DEAD_LETTERS_MAX: Final = 10_000  # of one session that ends
 
 
 @final
@@ -251,36 +249,15 @@ class Session(StoredState):
         self._use(None)
         self.transmission.wanted = NO_BODIES
         self.recheck_blocked_publishers()
-        in_flight = self.transmission.window.undelivered()
-        unfinished = len(in_flight) + len(self.backlog.queue)
-        if self._drops.drop_handler is not None:
-            self._hand_to_drop_handler(in_flight, self._drops.drop_handler)
-        known: list[Delivery] = []
-        if self._drops.events is not None:
-            known = in_flight + self.backlog.queue.waiting(_DEAD_LETTERS_MAX)
-        self._drops.count_known(reasons_to_drop.SESSION_ENDED, self.client_id, known, unfinished)
+        self.backlog.drop_all(self.transmission.window.undelivered())
         if self.inbound.held is not None:
             unreleased = len(self.inbound.held)
             self.inbound.held.ended()
             self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
-        self.backlog.queue.ended()
         self.transmission.window.ended()
         self.inbound.ended()
         self.transmission.stop_fetching()
         self.backlog.owner = None
-
-    def _hand_to_drop_handler(self, in_flight: list[Delivery], drop_handler: DropHandler) -> None:
-        """Leave to the heir what is dropped: first what was on its way, then what waited."""
-        queue = self.backlog.queue
-        qos0_left = queue.qos0_count
-        waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
-        for delivery in in_flight:
-            drop_handler.on_drop(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
-        for delivery in waited:
-            drop_handler.on_drop(reasons_to_drop.SESSION_ENDED, self.client_id, delivery)
-            if delivery.qos == 0:
-                qos0_left -= 1
-        drop_handler.lose(self.client_id, len(queue) - len(waited) - qos0_left, qos0_left)
 
     # -- inbound -----------------------------------------------------------------------
 
@@ -508,31 +485,18 @@ class Session(StoredState):
             segments: first sequences of the stored segments, ascending.
         """
         stored_queue = self.backlog.stored_queue
+        stored_queue.restore(progress, queue, segments)
         first = stored_queue.first
-        first.head = progress.queue_head
-        first.next_sequence = progress.next_sequence
-        first.sent_below = progress.sent_below
         self.transmission.window.reserved_ids.keep(first.head, first.leaving_end())
-        for number, head, next_sequence in progress.lanes:
-            lane = stored_queue.lane(number)
-            lane.head = head
-            lane.next_sequence = next_sequence
         former: list[FormerRun] = []
-        ends: dict[int, int] = {}
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
-            ends[number] = run.end
-            lane = stored_queue.lane(number)
-            lane.next_sequence = max(lane.next_sequence, run.end)  # damaged: progress is older
-            head = lane.head
+            head = stored_queue.lane(number).head
             if run.end > head and run.is_shared():
                 former.append(FormerRun(self, run, head))
             if number >> SLOT_SHIFT == 0:
                 self.backlog.queue.restore(run, head)
         self._former = former or None
-        for begin in segments:
-            number = begin >> PRIORITY_SHIFT
-            stored_queue.lane(number).restore_segment(begin, ends.get(number, begin + 1))
         self.transmission.window.next_place = progress.next_place
         for page in progress.pages:
             for entry in page.entries:

@@ -36,7 +36,7 @@ from bisect import bisect_right
 from typing import Final, final
 
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import LaneEntry
+from penstock.engine.batch.records import LaneEntry, Progress
 from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
 
@@ -248,6 +248,29 @@ class StoredQueue:
         for lane in self._other_lanes():
             lane.take_finished(finished)
         return finished
+
+    def restore(self, progress: Progress, runs: list[PackedRun], segments: list[int]) -> None:
+        """Take up how far each lane came, and its segments.
+
+        Args:
+            progress: the latest record.
+            runs: the deliveries that wait, ascending.
+            segments: first sequences of the stored segments, ascending.
+        """
+        self.first.head = progress.queue_head
+        self.first.next_sequence = progress.next_sequence
+        self.first.sent_below = progress.sent_below
+        for number, head, next_sequence in progress.lanes:
+            lane = self.lane(number)
+            lane.head = head
+            lane.next_sequence = next_sequence
+        for run in runs:  # beyond the next sequence where damage brought back an older progress
+            lane = self.lane(run.first >> PRIORITY_SHIFT)
+            lane.next_sequence = max(lane.next_sequence, run.end)
+        ends = {run.first >> PRIORITY_SHIFT: run.end for run in runs}
+        for begin in segments:
+            number = begin >> PRIORITY_SHIFT
+            self.lane(number).restore_segment(begin, ends.get(number, begin + 1))
 
     def entries(self) -> list[LaneEntry]:
         """Return the durable form of the lanes other than the first."""
