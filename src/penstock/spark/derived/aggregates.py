@@ -6,8 +6,8 @@ A *part* is a partial aggregate of some rows; parts can be merged in any order:
     sum        number, value                  mean       number, value: the sum
     first      time, offset, value            last       time, offset, value
 
-Spark's operators do this by themselves (`aggregation`); for keys at their own pace (`pace`)
-it is done here. NaN is larger than every number, as in Spark.
+Spark's operators do this by themselves (`aggregation`); for windows with a watermark for each key
+(`keyed_aggregation`) it is done here. NaN is larger than every number, as in Spark.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Spark's own operators compute them. A row of the table is written once, when its window is over:
 when the watermark, the newest time seen minus the time that rows may be late, has passed its end.
 Until then it is in the state, in the checkpoint. By time of receipt no row is late; for times in
-the messages there is `pace`.
+the messages there is `keyed_aggregation`.
 """
 
 from __future__ import annotations

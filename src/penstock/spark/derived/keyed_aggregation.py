@@ -2,7 +2,7 @@
 
 Spark has one watermark for the whole query: with it, a log of last year would be late as a whole,
 and a device that was away for a month would be late because the others were not. Here each key has
-its own (`penstock.spark.derived.spans`), in a processor of ours:
+its own (`penstock.spark.derived.key_windows`), in a processor of ours:
 
     no state ──a row──▶ open spans, a timer ──rows──▶ spans that are over are written
         ▲                     │
@@ -48,7 +48,7 @@ from penstock.spark.derived.aggregation import (
     spans_wording,
 )
 from penstock.spark.derived.source_rows import SourceRows
-from penstock.spark.derived.spans import Pace, Sessions, Span, Spans, Windows
+from penstock.spark.derived.key_windows import Pace, Sessions, Span, Spans, Windows
 from penstock.spark.tables.declared import DeclaredTable
 
 LATE: Final = "late"

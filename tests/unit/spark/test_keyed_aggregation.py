@@ -19,7 +19,7 @@ from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.aggregates import NOTHING, Part, merged, part_of, result_of
 from penstock.spark.derived.derived_table import DerivedTable
-from penstock.spark.derived.pace import PacedAggregation, with_tick
+from penstock.spark.derived.keyed_aggregation import PacedAggregation, with_tick
 
 YEAR_S = 365 * 86_400
 NOW_S = 50 * YEAR_S
