@@ -1,4 +1,4 @@
-"""Windows and sessions at the pace of each key: the processor, in Spark's tester for processors."""
+"""Windows and sessions with a watermark for each key, in Spark's tester for processors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.aggregates import NOTHING, Part, merged, part_of, result_of
 from penstock.spark.derived.derived_table import DerivedTable
-from penstock.spark.derived.keyed_aggregation import PacedAggregation, with_tick
+from penstock.spark.derived.keyed_aggregation import KeyedAggregation, with_tick
 
 YEAR_S = 365 * 86_400
 NOW_S = 50 * YEAR_S
@@ -51,7 +51,7 @@ def declared(kind: str = "windowed", **settings: Any) -> DerivedTable:
 
 def watched(kind: str = "windowed", **settings: Any) -> TwsTester:
     derivation = declared(kind, **settings).derivation
-    assert isinstance(derivation, PacedAggregation)
+    assert isinstance(derivation, KeyedAggregation)
     return TwsTester(
         derivation.processor(), timeMode="EventTime", eventTimeExtractor=lambda _: 2**62
     )
@@ -233,4 +233,4 @@ def test_an_aggregate_of_nested_values_is_refused() -> None:
     )
     definition = table.definition.model_copy(update={"aggregates": {"x": "last(box)"}})
     with pytest.raises(ConfigError, match=r"an aggregate of box, .* only single values will do"):
-        PacedAggregation(definition, table.source)
+        KeyedAggregation(definition, table.source)

@@ -47,7 +47,7 @@ class Aggregation:
     def wording(self) -> str:
         """The computation in words, without its lateness."""
         it = self._definition
-        return f"{spans_wording(it)} by {', '.join(it.keys)}: {aggregates_wording(it)}"
+        return f"{windows_wording(it)} by {', '.join(it.keys)}: {aggregates_wording(it)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
         """Return the windows that are over, of a stream of messages."""
@@ -114,7 +114,7 @@ def bounds_of(definition: DerivedDefinition) -> tuple[str, str]:
     return "window_start", "window_end"
 
 
-def spans_wording(definition: DerivedDefinition) -> str:
+def windows_wording(definition: DerivedDefinition) -> str:
     """Describe the windows or sessions in words."""
     it = definition
     if it.kind == "sessions":

@@ -18,7 +18,7 @@ from penstock.config.table import IcebergNames, Metadata, TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.aggregation import Aggregation
 from penstock.spark.derived.last_known import LastKnown
-from penstock.spark.derived.keyed_aggregation import LATE, PacedAggregation
+from penstock.spark.derived.keyed_aggregation import LATE, KeyedAggregation
 from penstock.spark.derived.silence import Silence
 from penstock.spark.options import parse_options
 from penstock.spark.tables.api import ROWS, LandedTable, Selection
@@ -98,7 +98,7 @@ class DerivedTable:
             case "windowed" | "sessions":
                 if self.definition.event_time == RECEIVED_AT:
                     return Aggregation(self.definition, self.source)
-                return PacedAggregation(self.definition, self.source)
+                return KeyedAggregation(self.definition, self.source)
             case "last_known":
                 return LastKnown(self.definition, self.source)
             case "silent":

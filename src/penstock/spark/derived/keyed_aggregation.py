@@ -1,12 +1,12 @@
-"""Aggregates over windows and sessions by a time in the messages, each key at its own pace.
+"""Aggregates over windows and sessions by a time in the messages, with a watermark for each key.
 
 Spark has one watermark for the whole query: with it, a log of last year would be late as a whole,
 and a device that was away for a month would be late because the others were not. Here each key has
 its own (`penstock.spark.derived.key_windows`), in a processor of ours:
 
-    no state ──a row──▶ open spans, a timer ──rows──▶ spans that are over are written
+    no state ──a row──▶ open windows, a timer ──rows──▶ closed windows are written
         ▲                     │
-        └──no row of the key was received for idle_s: open spans are written, and forgotten
+        └──no row of the key was received for idle_s: open windows are written, and forgotten
 
 Rows are taken in order of offset, and those of one message in order of time: whether a row is late
 does not depend on how the log was cut into batches and tasks.
@@ -15,6 +15,8 @@ The timer goes by the time of receipt, so it needs a watermark of that time. Spa
 behind a watermark, and all would be if the broker's clock was set back. So rows have
 no such time: a *tick*, one for each batch of rows, has the time at which the last one was
 received and nothing else, and may be dropped.
+
+The name of the state and the names of its fields are in checkpoints: they never change.
 """
 
 from __future__ import annotations
@@ -45,10 +47,17 @@ from penstock.spark.derived.aggregation import (
     aggregates_of,
     aggregates_wording,
     quoted,
-    spans_wording,
+    windows_wording,
 )
 from penstock.spark.derived.source_rows import SourceRows
-from penstock.spark.derived.key_windows import Pace, Sessions, Span, Spans, Windows
+from penstock.spark.derived.key_windows import (
+    KeyWindows,
+    OpenWindow,
+    SessionWindows,
+    SlidingWindows,
+    WindowAssigner,
+    in_order,
+)
 from penstock.spark.tables.declared import DeclaredTable
 
 LATE: Final = "late"
@@ -59,7 +68,7 @@ _AT: Final = "_at_us"
 _RECEIVED: Final = "_received_us"
 
 
-class PacedAggregation:
+class KeyedAggregation:
     """The derivation of kinds `windowed` and `sessions`, by a column of the source.
 
     Raises:
@@ -91,10 +100,10 @@ class PacedAggregation:
         """The computation in words, without its lateness."""
         it = self._definition
         keys = ", ".join(it.keys)
-        return f"{spans_wording(it)}, each {keys} at its pace: {aggregates_wording(it)}"
+        return f"{windows_wording(it)}, each {keys} at its pace: {aggregates_wording(it)}"
 
     def derive(self, messages: DataFrame) -> DataFrame:
-        """Return the windows that are over, of a stream of messages."""
+        """Return a stream of the windows that are closed, from a stream of messages."""
         it = self._definition
         rows = (
             self._rows.of(messages)
@@ -123,16 +132,16 @@ class PacedAggregation:
             *(_restored(names[one.name], one.type).alias(one.name) for one in self.schema)
         )
 
-    def processor(self) -> PaceProcessor:
+    def processor(self) -> WindowProcessor:
         """Return the processor that Spark runs for each key."""
         it = self._definition
-        spans: Spans
+        assigner: WindowAssigner
         if it.kind == "sessions":
-            spans = Sessions(_micros(it.gap_s or 0))
+            assigner = SessionWindows(_micros(it.gap_s or 0))
         else:
-            spans = Windows(_micros(it.window_s or 0), _micros(it.slide_s or it.window_s or 0))
-        return PaceProcessor(
-            spans,
+            assigner = SlidingWindows(_micros(it.window_s or 0), _micros(it.slide_s or it.window_s or 0))
+        return WindowProcessor(
+            assigner,
             [(one.function, self._values.index(one.column)) for one in self._aggregates.values()],
             _micros(it.watermark_s),
             _micros(it.idle_s),
@@ -163,7 +172,7 @@ class PacedAggregation:
             value = DoubleType() if one.function == "mean" else kind
             part = _struct(number=LongType(), at_us=LongType(), offset=LongType(), value=value)
             parts.append(StructField(f"part{number}", part))
-        span = _struct(
+        window = _struct(
             start_us=LongType(),
             end_us=LongType(),
             epoch=StringType(),
@@ -174,7 +183,7 @@ class PacedAggregation:
             received_us=LongType(),
             newest_us=LongType(),
             closed_us=LongType(),
-            open=ArrayType(span),
+            open=ArrayType(window),
         )
 
 
@@ -193,8 +202,8 @@ def with_tick(rows: pa.Table) -> pa.Table:
     return pa.concat_tables([rows, tick])
 
 
-class _Given(NamedTuple):
-    """A row as the processor sees it; `values` are those of the aggregates."""
+class _InputRow(NamedTuple):
+    """A row of the source; `values` are in the columns that are aggregated."""
 
     offset: int
     epoch: str
@@ -203,13 +212,13 @@ class _Given(NamedTuple):
     values: list[Any]
 
 
-class PaceProcessor(StatefulProcessor):
-    """The processor that Spark runs for each key.
+class WindowProcessor(StatefulProcessor):
+    """Aggregates the rows of each key in windows or sessions; Spark runs it.
 
     Args:
-        spans: the windows or sessions.
+        assigner: assigns rows to windows or sessions.
         aggregates: the function, and the number of its value, of each aggregate.
-        wait_us: how late a row may be, by the newest time of its key.
+        lateness_us: how late a row may be, by the newest time of its key.
         idle_us: a key without rows for so long is forgotten.
         names: names of the columns: epoch, offset, start, end, keys, aggregates, late.
         state: the schema of a key's state.
@@ -217,17 +226,17 @@ class PaceProcessor(StatefulProcessor):
 
     def __init__(
         self,
-        spans: Spans,
+        assigner: WindowAssigner,
         aggregates: list[tuple[Function, int]],
-        wait_us: int,
+        lateness_us: int,
         idle_us: int,
         names: list[str],
         state: StructType,
     ) -> None:
-        self._spans = spans
+        self._assigner = assigner
         self._aggregates = aggregates
         self._functions = [function for function, _ in aggregates]
-        self._wait_us = wait_us
+        self._lateness_us = lateness_us
         self._idle_us = idle_us
         self._row = Row(*names)
         self._schema = state
@@ -243,35 +252,38 @@ class PaceProcessor(StatefulProcessor):
         rows: Any,
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Take the rows of one key in one batch, in any order, and perhaps ticks."""
-        found = self._given(rows)
+        """Add the rows of one key in one batch, in any order; yield a row for each closed window.
+
+        Ticks, which may be among them, are left out. One more row has the number of late rows.
+        """
+        found = self._input_rows(rows)
         if not found:
             return
-        before = pace = self._read()
+        stored = windows = self._read()
         late, last_late = 0, found[0]
         for row in found:
             received_us, at_us = row.received_us, row.at_us
-            if pace is not None and received_us - pace.received_us >= self._idle_us:
-                yield from self._over(key, self._rest(pace))
-                pace = None
-            if pace is None:
-                pace = Pace(received_us)
-            pace.received_us = max(received_us, pace.received_us)
-            over = None
-            if at_us is not None and at_us <= received_us + self._wait_us:
-                single = self._single(row, at_us)
-                over = pace.take(self._spans, self._functions, self._wait_us, single)
-            if over is None:
+            if windows is not None and received_us - windows.received_us >= self._idle_us:
+                yield from self._output_rows(key, in_order(windows.open))
+                windows = None
+            if windows is None:
+                windows = KeyWindows(received_us)
+            windows.received_us = max(received_us, windows.received_us)
+            closed = None
+            if at_us is not None and at_us <= received_us + self._lateness_us:
+                single = self._window_of(row, at_us)
+                closed = windows.add(self._assigner, self._functions, self._lateness_us, single)
+            if closed is None:
                 late, last_late = late + 1, row
             else:
-                yield from self._over(key, over)
+                yield from self._output_rows(key, closed)
         if late:
             nothing = [result_of(function, Part()) for function in self._functions]
             yield self._row(last_late.epoch, last_late.offset, None, None, *key, *nothing, late)
-        assert pace is not None
-        if before is None:
-            self._set_timer(pace, timerValues)
-        self._write(pace)
+        assert windows is not None
+        if stored is None:
+            self._set_timer(windows, timerValues)
+        self._write(windows)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -279,21 +291,21 @@ class PaceProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803, ARG002
     ) -> Iterator[Row]:
-        """Write the open spans of a key whose timer has expired, and forget the key."""
-        pace = self._read()
-        assert pace is not None, "a timer is set when there is a row"
-        if self._due_ms(pace) > timerValues.getCurrentWatermarkInMs():
-            self._set_timer(pace, timerValues)
+        """Write the open windows of an idle key, and forget it; else set its timer again."""
+        windows = self._read()
+        assert windows is not None, "a timer is set when there is a row"
+        if self._due_ms(windows) > timerValues.getCurrentWatermarkInMs():
+            self._set_timer(windows, timerValues)
             return
         self._state.clear()
-        yield from self._over(key, self._rest(pace))
+        yield from self._output_rows(key, in_order(windows.open))
 
-    def _given(self, rows: Iterable[Row]) -> list[_Given]:
+    def _input_rows(self, rows: Iterable[Row]) -> list[_InputRow]:
         """Return the rows except ticks, in order.
 
         Names are looked up only once, because this is done for every row.
         """
-        found: list[_Given] = []
+        found: list[_InputRow] = []
         names: Any = None
         choose: Any = None
         for row in rows:
@@ -304,51 +316,52 @@ class PaceProcessor(StatefulProcessor):
                 choose = itemgetter(*map(names.index, wanted))
             offset, epoch, received_us, at_us, *of_row = choose(tuple(row))
             if offset is not None:
-                found.append(_Given(offset, epoch, received_us, at_us, of_row))
+                found.append(_InputRow(offset, epoch, received_us, at_us, of_row))
         found.sort(key=lambda row: (row.offset, row.at_us is not None, row.at_us))
         return found
 
-    def _single(self, row: _Given, at_us: int) -> Span:
+    def _window_of(self, row: _InputRow, at_us: int) -> OpenWindow:
+        """Return a window with one row, from its time to its time."""
         offset = row.offset
         parts = [
             part_of(function, value, at_us, offset)
             for function, value in zip(self._functions, row.values, strict=True)
         ]
-        return Span(at_us, at_us, row.epoch, offset, parts)
+        return OpenWindow(at_us, at_us, row.epoch, offset, parts)
 
-    def _rest(self, pace: Pace) -> list[Span]:
-        return sorted(pace.open, key=lambda span: (span.end_us, span.start_us))
-
-    def _over(self, key: Any, spans: list[Span]) -> Iterator[Row]:
-        for span in spans:
+    def _output_rows(self, key: Any, windows: list[OpenWindow]) -> Iterator[Row]:
+        for one in windows:
             results = [
                 result_of(function, part)
-                for function, part in zip(self._functions, span.parts, strict=True)
+                for function, part in zip(self._functions, one.parts, strict=True)
             ]
-            yield self._row(span.epoch, span.offset, span.start_us, span.end_us, *key, *results, 0)
+            yield self._row(one.epoch, one.offset, one.start_us, one.end_us, *key, *results, 0)
 
-    def _due_ms(self, pace: Pace) -> int:
-        return (pace.received_us + self._idle_us) // 1000 + 1
+    def _due_ms(self, windows: KeyWindows) -> int:
+        """Return when the key will have been idle for long enough, in ms since the Unix epoch."""
+        return (windows.received_us + self._idle_us) // 1000 + 1
 
-    def _set_timer(self, pace: Pace, values: TimerValues) -> None:
-        self._handle.registerTimer(max(self._due_ms(pace), values.getCurrentWatermarkInMs() + 1))
+    def _set_timer(self, windows: KeyWindows, values: TimerValues) -> None:
+        due_ms = max(self._due_ms(windows), values.getCurrentWatermarkInMs() + 1)
+        self._handle.registerTimer(due_ms)
 
-    def _read(self) -> Pace | None:
-        kept = self._state.get()
-        if kept is None:
+    def _read(self) -> KeyWindows | None:
+        stored = self._state.get()
+        if stored is None:
             return None
-        received_us, newest_us, closed_us, spans = kept
+        received_us, newest_us, watermark_us, windows = stored
         found = []
-        for start_us, end_us, epoch, offset, parts in spans:
-            found.append(Span(start_us, end_us, epoch, offset, [Part(*part) for part in parts]))
-        return Pace(received_us, newest_us, closed_us, found)
+        for start_us, end_us, epoch, offset, parts in windows:
+            of_window = [Part(*part) for part in parts]
+            found.append(OpenWindow(start_us, end_us, epoch, offset, of_window))
+        return KeyWindows(received_us, newest_us, watermark_us, found)
 
-    def _write(self, pace: Pace) -> None:
-        spans = [
-            (it.start_us, it.end_us, it.epoch, it.offset, tuple(map(tuple, it.parts)))
-            for it in pace.open
+    def _write(self, windows: KeyWindows) -> None:
+        stored = [
+            (one.start_us, one.end_us, one.epoch, one.offset, tuple(map(tuple, one.parts)))
+            for one in windows.open
         ]
-        self._state.update((pace.received_us, pace.newest_us, pace.closed_us, spans))
+        self._state.update((windows.received_us, windows.newest_us, windows.watermark_us, stored))
 
 
 def _micros(seconds: float) -> int:
