@@ -25,7 +25,7 @@ from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
-from penstock.runtime.dialler import established
+from penstock.runtime.dialler import established_zone
 from penstock.runtime.machine_clock import MachineClock
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
@@ -121,7 +121,7 @@ def engine(
     for remote in settings.bridge.remotes:
         bounds = bridge_limits(settings, remote)
         zones[bounds.zone] = bounds
-        zones[established(bounds.zone)] = bounds
+        zones[established_zone(bounds.zone)] = bounds
     server = Server(
         limits,
         recovered,

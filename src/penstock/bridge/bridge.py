@@ -49,7 +49,7 @@ from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Suback
 from penstock.protocol.properties import encode_properties
-from penstock.runtime.dialler import Dialler, established
+from penstock.runtime.dialler import Dialler, established_zone
 from penstock.runtime.driver import Driver
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.backoff import Backoff
@@ -117,7 +117,7 @@ class Bridge(ClientCallbacks):
         known = server.registry.sessions.get(name)
         zone = self._limits.zone if known is None else known.zone
         session = server.registry.open(name, False, NEVER_EXPIRES_S, self._limits)
-        if zone == established(self._limits.zone):
+        if zone == established_zone(self._limits.zone):
             session.zone = zone
         session.identify(None, None)
         session.transmission.forwarding = self._outgoing
@@ -227,7 +227,7 @@ class Bridge(ClientCallbacks):
         """
         if self._is_private:
             self._is_private = False
-            self._dialler.dials_again = True
+            self._dialler.redials_at_once = True
             logger.info(
                 "bridge %s: %s may not know the dialect of bridges; trying without",
                 self.name,

@@ -269,7 +269,7 @@ class Client:
         data = payload if isinstance(payload, bytes) else bytes_of(payload)
         while True:
             left_s = until_s - time.monotonic()
-            pause_s = pauses.failed()
+            pause_s = pauses.after_failure()
             is_last = pause_s >= left_s
             await asyncio.sleep(max(0.0, min(pause_s, left_s)))
             core = self._opened()

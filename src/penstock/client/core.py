@@ -225,7 +225,7 @@ class Core(ClientCallbacks):
     def _has_failed(self) -> bool:
         """Return whether no address accepted us or named another server."""
         dialler = self.dialler
-        if dialler.elsewhere is not None and dialler.attempt <= _REFERENCES_MAX:
+        if dialler.redirect_url is not None and dialler.attempt <= _REFERENCES_MAX:
             return False
         return dialler.attempt >= len(dialler.urls)
 

@@ -21,7 +21,7 @@ class BatchSize:
     """The number of message bytes in a batch above which the clients that filled it must wait.
 
     Args:
-        bytes_most: the largest size.
+        bytes_most: the largest such number.
     """
 
     def __init__(self, bytes_most: int) -> None:
@@ -29,7 +29,7 @@ class BatchSize:
         self.bytes_max = min(BYTES_FIRST, bytes_most)
         self._sync_s = 0.0  # how long small commits took lately
 
-    def took(self, size_bytes: int, seconds: float) -> None:
+    def adapt(self, size_bytes: int, seconds: float) -> None:
         """Adapt the size to a commit of ``size_bytes`` bytes of messages that took ``seconds``."""
         if size_bytes < SMALL_BYTES:
             self._sync_s += (seconds - self._sync_s) / 8

@@ -1,4 +1,4 @@
-"""Message bodies that lie in the log only, read for the sessions that asked for them.
+"""Reads message bodies from the log, for the sessions that asked for them.
 
 ::
 
@@ -31,11 +31,12 @@ class BodyReader:
     """Reads bodies from the log.
 
     Args:
-        read: messages by offset, of those that are there; called in a thread if it ``waits``.
-        now: both clocks.
+        read: returns messages by offset, without those that the log no longer has; called in a
+            thread if it ``waits``.
+        now: returns the time of the clocks.
         supplied: called when a session was given its bodies.
         waits: whether ``read`` may take time, or fail.
-        read_again_s: how long to wait after a read that failed, seconds.
+        retry_s: pause after a read that failed, seconds.
     """
 
     def __init__(
@@ -44,13 +45,13 @@ class BodyReader:
         now: Callable[[], Now],
         supplied: Callable[[], None],
         waits: bool = True,
-        read_again_s: float = 1.0,
+        retry_s: float = 1.0,
     ) -> None:
         self._read = read
         self._now = now
         self._supplied = supplied
         self._waits = waits
-        self._read_again_s = read_again_s
+        self._retry_s = retry_s
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
         self._is_stopped = False
@@ -61,13 +62,13 @@ class BodyReader:
         if self._is_stopped or not stored.wants(offsets):
             return
         if not self._waits:
-            self._loop.call_soon(self._read_here, stored, offsets)
+            self._loop.call_soon(self._read_in_loop, stored, offsets)
             return
         reading = self._loop.run_in_executor(None, self._read, offsets)
         reading.add_done_callback(lambda done: self._fetched(stored, offsets, done))
 
     def stop(self) -> None:
-        """Start no more reads; what is being read now is still supplied."""
+        """Start no more reads; bodies that are being read now are still supplied."""
         self._is_stopped = True
 
     def _fetched(
@@ -76,10 +77,10 @@ class BodyReader:
         try:
             bodies = done.result()
         except Exception as error:  # whatever went wrong, the bodies are not gone
-            who = "dead letters"
+            waiting = "dead letters"
             if isinstance(stored, Session | GroupQueue):
                 kind = "client" if isinstance(stored, Session) else "shared subscription"
-                who = f"{kind} {stored.client_id}"
+                waiting = f"{kind} {stored.client_id}"
             warn_limited(
                 logger,
                 self._limiter,
@@ -88,16 +89,16 @@ class BodyReader:
                 "messages that wait for %s, offsets %d to %d, cannot be read from the log; trying"
                 " again: %s; look into the kernel's log for what is wrong with the disk, and run"
                 " 'penstock store check' while no broker runs",
-                who,
+                waiting,
                 min(offsets),
                 max(offsets),
                 error,
             )
-            self._loop.call_later(self._read_again_s, self.fetch, stored, offsets)
+            self._loop.call_later(self._retry_s, self.fetch, stored, offsets)
             return
         self._supply(stored, offsets, bodies)
 
-    def _read_here(self, stored: StoredState, offsets: list[int]) -> None:
+    def _read_in_loop(self, stored: StoredState, offsets: list[int]) -> None:
         if stored.wants(offsets):
             self._supply(stored, offsets, self._read(offsets))
 

@@ -129,10 +129,10 @@ class Committer:
             return failure
         ends_s = time.monotonic() + self._retry_s_max
         wait_s = RETRY_S_FIRST
-        told = ""
+        cause = ""
         while failure is not None:
-            if str(failure) != told:
-                told = str(failure)
+            if str(failure) != cause:
+                cause = str(failure)
                 self._loop.call_soon_threadsafe(self._failing, failure)
             if self._stopping.wait(wait_s) or time.monotonic() >= ends_s:
                 return failure

@@ -1,16 +1,17 @@
-"""A session whose connection we dial, and dial again: that of a bridge or of a client.
+"""Dials the connection of one session, of a bridge or of a client, and dials again when it ends.
 
 ::
 
-      DIALLING ── socket, CONNACK ─▶ CONNECTED ── lost, dismissed ─╮
+      DIALLING ── socket, CONNACK ─▶ CONNECTED ── lost, DISCONNECT ╮
          ▲  ╰─── no answer, refused ──────────────────────────╮ │
          ╰────────── the pause is over ── WAITING (``backoff``) ◀─┴─╯
 
-When an address cannot be reached, or its server does not let us in, the next one is tried; after a
+When an address cannot be reached, or its server refuses us, the next one is tried; after a
 connection that ended, the first again. All lead to one session.
 
-That the server may have its half of the session is noted in ours, on disk, before the server can
-have any of it (``established``): only a session known to both can be resumed [MQTT-3.2.2-4].
+A session is *established* when the server may have its half of it. That is noted in our half, on
+disk, before the server can have any of it (``established_zone``): only a session that both sides
+know can be resumed [MQTT-3.2.2-4].
 """
 
 from __future__ import annotations
@@ -53,11 +54,11 @@ _REFUSED: Final = frozenset(
         reasons.UNSUPPORTED_PROTOCOL_VERSION,
     )
 )
-"""Refusals that only a person can mend: dialling again soon would not help."""
+"""Refusals whose cause only a person can remove: dialling again soon would not help."""
 
 
-def established(zone: str) -> str:
-    """Return the zone of a session once the server may have the other half of it."""
+def established_zone(zone: str) -> str:
+    """Return the zone under which an established session is stored."""
     return f"{zone}, established"
 
 
@@ -69,16 +70,16 @@ class Dialler:
         owner: the name of the session's owner in logs, such as "bridge cloud".
         urls: addresses of the server; the first that accepts us is used.
         context: the TLS context; None where no URL needs one.
-        connect: makes the CONNECT packet; its argument says whether to start clean.
+        connect: makes the CONNECT packet; its argument is Clean Start.
         server: the engine with the session.
         driver: runs the connection.
         session: the session that is kept connected.
         limits: its limits.
         application: the user of the connection; it calls ``connected`` and ``ended``.
-        backoff: the pauses.
+        backoff: computes the pauses between attempts.
         connect_timeout_s: time limit of each step of connecting, seconds.
-        headers: more of them, for the upgrade to WebSocket.
-        changed: called when the state has changed.
+        headers: further headers for the upgrade to WebSocket.
+        changed: called when ``state`` has changed.
     """
 
     def __init__(
@@ -102,11 +103,11 @@ class Dialler:
         self.url = ""  # of the latest attempt
         self.pause_s = 0.0  # while waiting: how long, from its beginning
         self.last_error = ""
-        self.reason_code = reasons.SUCCESS  # of the latest server that refused or dismissed us
-        self.starts_clean = False  # the next connection
-        self.follows_references = False  # of servers to others
-        self.elsewhere: RemoteUrl | None = None  # where the next connection goes instead
-        self.dials_again = False  # the same address, at once: the application says so
+        self.reason_code = reasons.SUCCESS  # of the latest CONNACK or DISCONNECT with a reason
+        self.starts_clean = False  # Clean Start of the next CONNECT
+        self.follows_references = False  # whether Server References are followed
+        self.redirect_url: RemoteUrl | None = None  # dialled next, instead of one of ``urls``
+        self.redials_at_once = False  # set by the application: the same address, without a pause
         self.arrivals = UnacknowledgedMessages()
         self.connection: ClientConnection | None = None
         self.peer: Peer | None = None
@@ -123,18 +124,19 @@ class Dialler:
         self._connect_timeout_s = connect_timeout_s
         self._headers = headers
         self._changed = changed
-        self._connected_s = 0.0  # since when, on the loop's clock
-        self._said = Connect("")  # by the present connection
-        self._over: asyncio.Future[None] | None = None  # done when the connection is
-        self._woken = asyncio.Event()  # to dial at once
-        self.inherits = 0  # the session is a former program's: so often its half is asked for
-        self.is_known = session.zone == established(limits.zone)
+        self._connected_s = 0.0  # when CONNACK came, on the loop's clock
+        self._sent_connect = Connect("")  # of the present connection
+        self._connection_ended: asyncio.Future[None] | None = None
+        self._dial_requested = asyncio.Event()  # ends the pause
+        # connections that still ask the server to release what an earlier program left
+        self.inherits = 0
+        self.is_known = session.zone == established_zone(limits.zone)
         if self.is_known:
-            self.establish()  # in one commit with its opening, which wrote it without that
+            self.establish()  # opening the session wrote it as not established
 
     @property
     def is_connected(self) -> bool:
-        """Return whether the server has let us in."""
+        """Return whether the server has accepted the connection."""
         return self.connection is not None and self.connection.state == CONNECTED
 
     async def run(self) -> None:
@@ -144,13 +146,13 @@ class Dialler:
                 await self._keep_connected()
             except Exception:
                 logger.exception("%s: a defect of Penstock; it goes on", self._owner)
-                await asyncio.sleep(self._backoff.refused())
+                await asyncio.sleep(self._backoff.longest())
 
     def dial_now(self) -> None:
-        """Do not wait any longer for the next attempt."""
-        self._woken.set()
+        """End the pause before the next attempt."""
+        self._dial_requested.set()
 
-    # -- the application says ---------------------------------------------------------------
+    # -- called by the application ----------------------------------------------------------
 
     def connected(self, connack: Connack) -> None:
         """Note that the server has accepted the connection."""
@@ -167,28 +169,28 @@ class Dialler:
             self.url,
             "has our session" if connack.session_present else "begins a new session",
         )
-        self._become("connected")
+        self._set_state("connected")
 
     def released(self) -> None:
-        """Note that what a former program left, if anything, is released: the session is ours."""
+        """Note that the server has released what an earlier program left: the session is ours."""
         assert self.connection is not None
-        is_noted = self._session.zone == established(self._limits.zone)
+        is_noted = self._session.zone == established_zone(self._limits.zone)
         if not is_noted and not self.connection.inherits:
             self.establish()
 
     def ended(self) -> None:
         """Note that the connection is over."""
-        if self._over is not None and not self._over.done():
-            self._over.set_result(None)
+        if self._connection_ended is not None and not self._connection_ended.done():
+            self._connection_ended.set_result(None)
 
     def establish(self) -> None:
-        """Note on disk that the server may have the other half of the session.
+        """Store the session as established, with the next commit.
 
-        It has subscriptions, and so messages for us, only after that: SUBSCRIBE waits for the
-        commit. Without this note a session found there is none of ours.
+        SUBSCRIBE waits for that commit, so the server has subscriptions, and messages for us, only
+        afterwards. A session that the server has without it is not ours.
         """
         session = self._session
-        session.zone = established(self._limits.zone)
+        session.zone = established_zone(self._limits.zone)
         if session.stored:
             interval_s = session.expiry_interval_s
             self._server.effects.batch.put_session(
@@ -198,29 +200,29 @@ class Dialler:
     # -- dialling ---------------------------------------------------------------------------
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._over = loop.create_future()
+        self._connection_ended = loop.create_future()
         self._connected_s = 0.0
         self.peer = None
-        self._become("dialling")
+        self._set_state("dialling")
 
-    def _become(self, state: str) -> None:
+    def _set_state(self, state: str) -> None:
         self.state = state
         if self._changed is not None:
             self._changed()
 
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
-        place = 0
-        told = ""  # why it failed, as the log has it already
+        index = 0
+        logged_error = ""  # as the log has it already, at level WARNING
         while True:
-            url = self.elsewhere or self.urls[place]
-            self.elsewhere = None
+            url = self.redirect_url or self.urls[index]
+            self.redirect_url = None
             self.url = str(url)
             self.attempt += 1
             self._begin(loop)
             try:
-                self._said = self._connect(self.starts_clean)
-                encode(self._said, self._said.version)
+                self._sent_connect = self._connect(self.starts_clean)
+                encode(self._sent_connect, self._sent_connect.version)
                 await dial(
                     url,
                     self._owner,
@@ -230,49 +232,52 @@ class Dialler:
                     self._limits.write_buffer_bytes_max,
                     self._headers,
                 )
-                if self._over is not None:
-                    await self._over
+                if self._connection_ended is not None:
+                    await self._connection_ended
             except (OSError, ValueError, LocalProtocolError) as error:
                 if self.peer is not None and self.connection is not None:  # both in one turn
                     self.connection.disconnect(self._driver.now())
                 self.last_error = str(error) or f"no answer for {self._connect_timeout_s:g} s"
-                place = (place + 1) % len(self.urls)
-                self.pause_s = self._backoff.failed()
+                index = (index + 1) % len(self.urls)
+                self.pause_s = self._backoff.after_failure()
             except Exception as error:  # of what authenticates us
                 logger.exception("%s: CONNECT could not be made", self._owner)
                 self.last_error = f"CONNECT could not be made: {error!r}"
-                self.pause_s = self._backoff.failed()
+                self.pause_s = self._backoff.after_failure()
             else:
-                told = told if self.attempt > 0 else ""
+                logged_error = logged_error if self.attempt > 0 else ""
                 refused = self.attempt > 0
-                again = self.dials_again
-                self.dials_again = False
-                if not again:
-                    place = (place + 1) % len(self.urls) if refused else 0
-                self.pause_s = self._after(loop.time() - self._connected_s, place)
-                place %= len(self.urls)
-                if again:
+                redials = self.redials_at_once
+                self.redials_at_once = False
+                if not redials:
+                    index = (index + 1) % len(self.urls) if refused else 0
+                self.pause_s = self._pause_after(loop.time() - self._connected_s, index)
+                index %= len(self.urls)
+                if redials:
                     self.pause_s = 0.0
-            is_news = told != self.last_error
-            told = self.last_error
+            is_new = logged_error != self.last_error
+            logged_error = self.last_error
             logger.log(
-                logging.WARNING if is_news else logging.DEBUG,
+                logging.WARNING if is_new else logging.DEBUG,
                 "%s: %s: %s; again in %.1f s",
                 self._owner,
                 self.url,
                 Sentence(self.last_error),
                 self.pause_s,
             )
-            self._woken.clear()
-            self._become("waiting")
+            self._dial_requested.clear()
+            self._set_state("waiting")
             try:
                 async with asyncio.timeout(self.pause_s):
-                    await self._woken.wait()
+                    await self._dial_requested.wait()
             except TimeoutError:
                 pass
 
-    def _after(self, stood_s: float, place: int) -> float:
-        """Return how long to wait before dialling again, in seconds, after a connection is over."""
+    def _pause_after(self, lasted_s: float, index: int) -> float:
+        """Return how long to wait before dialling again, in seconds, after a connection ended.
+
+        Also note its end, its reason, and the server to which it refers us, if any.
+        """
         connection = self.connection
         assert connection is not None
         if self.attempt == 0 and self.inherits > 0:
@@ -280,7 +285,7 @@ class Dialler:
         self.last_error = connection.close_reason
         self.reason_code = connection.reason_code
         if self.follows_references and connection.server_reference:
-            self._follow(connection.server_reference, connection.reason_code)
+            self._follow_reference(connection.server_reference, connection.reason_code)
         if connection.is_unknown and not self.starts_clean:
             self.starts_clean = True
             logger.warning(
@@ -290,29 +295,29 @@ class Dialler:
                 self.url,
                 connection.client_id,
             )
-        if connection.reason_code in _REFUSED and self.attempt > 0 and place == 0:
-            return self._backoff.refused()  # by the last of them
+        if connection.reason_code in _REFUSED and self.attempt > 0 and index == 0:
+            return self._backoff.longest()  # each address has been tried
         if self.attempt == 0:
-            self._backoff.stood(stood_s)
-        return self._backoff.failed()
+            self._backoff.note_duration(lasted_s)
+        return self._backoff.after_failure()
 
-    def _follow(self, reference: str, code: int) -> None:
-        """Dial next where the server said, the first of several: for once with 0x9C, else for good.
+    def _follow_reference(self, reference: str, code: int) -> None:
+        """Dial a Server Reference next, the first of several: once with 0x9C, else for good.
 
-        A reference is HOST or HOST:PORT; how it is spoken to, TLS above all, stays as it was.
+        A reference is HOST or HOST:PORT; the scheme, and with it TLS, stays as it was.
         """
-        here = RemoteUrl.parse(self.url)
-        where = reference.split()[0] if reference.split() else ""
+        current = RemoteUrl.parse(self.url)
+        server = reference.split()[0] if reference.split() else ""
         try:
-            there = RemoteUrl.parse(f"{here.scheme}://{where}{here.path}")
+            named = RemoteUrl.parse(f"{current.scheme}://{server}{current.path}")
         except ValueError:
-            there = here
-        if there == here or here.scheme == "unix":
+            named = current
+        if named == current or current.scheme == "unix":
             logger.warning("%s: %s names no other server: '%s'", self._owner, self.url, reference)
         elif code in (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED):
-            self.elsewhere = there
+            self.redirect_url = named
             if code == reasons.SERVER_MOVED:
-                self.urls = [there]
+                self.urls = [named]
 
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"
@@ -320,7 +325,7 @@ class Dialler:
             self._server.effects,
             self._session,
             self.arrivals,
-            self._said,
+            self._sent_connect,
             self._limits,
             self._application,
             self.is_known,

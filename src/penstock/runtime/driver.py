@@ -313,8 +313,8 @@ class Driver(PeerOwner):
         self._turn_begins = False
         now = self.now()
         self.end_turn_soon()
-        went_on = self._server.resume(now)
-        for user in went_on:
+        resumed = self._server.resume(now)
+        for user in resumed:
             if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:
@@ -419,7 +419,7 @@ class Driver(PeerOwner):
         self._under_way = None
         under_way.set_result(None)
         assert self._committer is not None
-        self._batch_size.took(self._batch_bytes, self._committer.took_s)
+        self._batch_size.adapt(self._batch_bytes, self._committer.took_s)
         if not self._effects.store.fails:
             self._effects.store.batch_bytes_max = self._batch_size.bytes_max
         if failure is not None:
@@ -486,7 +486,7 @@ class Driver(PeerOwner):
 
     def _tick(self) -> None:
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
-        self._look_at_clock()
+        self._check_clock()
         now = self.now()
         for peer in self._deadlines.due(now.monotonic_s):
             peer.connection.tick(now)
@@ -499,8 +499,8 @@ class Driver(PeerOwner):
         self._log_refused_filters(now)
         self.end_turn_soon()
 
-    def _look_at_clock(self) -> None:
-        if self._clock.look(self._effects.batch.next_offset):
+    def _check_clock(self) -> None:
+        if self._clock.check_jump(self._effects.batch.next_offset):
             now = self.now()
             if now.lead_us != self._effects.batch.lead_us:
                 self._server.clock_jumped(now)

@@ -48,14 +48,14 @@ class MachineClock:
                 " that the broker was down does not count for expiry"
             )
         if self._steady.jumped_us:
-            _tell_jump("while the broker was down", self._steady.jumped_us)
+            _log_jump("while the broker was down", self._steady.jumped_us)
 
     def now(self) -> Now:
         """Return the present time of all three clocks."""
         return self._steady.now(time.monotonic(), _boot_us())
 
-    def look(self, next_offset: int) -> bool:
-        """Compare with the wall clock, and say so in the log where it has jumped.
+    def check_jump(self, next_offset: int) -> bool:
+        """Compare with the wall clock, and log a jump of it.
 
         Args:
             next_offset: offset of the next message in the log.
@@ -65,7 +65,7 @@ class MachineClock:
         """
         jumped_us = self._steady.look(self._read(), next_offset)
         if jumped_us:
-            _tell_jump("", jumped_us)
+            _log_jump("", jumped_us)
             return True
         return time.monotonic() - self._recorded_s >= RECORD_S
 
@@ -85,7 +85,7 @@ def is_unset(wall_us: int) -> bool:
     return wall_us < _UNSET_BEFORE_US
 
 
-def _tell_jump(when: str, jumped_us: int) -> None:
+def _log_jump(when: str, jumped_us: int) -> None:
     logger.warning(
         "the wall clock jumped %s by %.1f s%s: new messages are dated by it, and nothing expires"
         " sooner or later",

@@ -1,4 +1,4 @@
-"""Connections whose reading is paused: find those whose client hung up meanwhile.
+"""Connections whose reading is paused; it finds those whose client has hung up meanwhile.
 
 The end of a stream is read like everything else, so a paused socket does not report it::
 
@@ -6,9 +6,9 @@ The end of a stream is read like everything else, so a paused socket does not re
         ├────── the connection broke ───────────▶ gone
         ╰────── the peer finished, and its silence has lasted as long as it may ─▶ gone
 
-A peer that finished may have left much unread, and mostly the room it waits for comes soon: it has
-its time. A connection that broke is gone at once. Each look costs a system call, so only peers that
-were paused for a while are looked at, and a few hundred at a time.
+A peer that finished may have left much unread, and mostly the room it waits for comes soon: so it
+is kept for its keep alive. A connection that broke is closed at once. Each check is a system call,
+so only peers that were paused for a second are checked, and a few hundred at a time.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from penstock.engine.connection.states import CONNECTED
 from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, STANDING
 
-_ASKED_EVERY_S: Final = 1.0
-ASKED_AT_ONCE_MAX: Final = 500  # a few milliseconds
+_CHECK_INTERVAL_S: Final = 1.0
+CHECKED_AT_ONCE_MAX: Final = 500  # a few milliseconds
 _FINISHED_S_MAX: Final = 60.0  # for a peer without a keep alive
 
 
@@ -30,7 +30,7 @@ class PausedPeers:
 
     def __init__(self) -> None:
         self._since_s: dict[Peer, float] = {}
-        self._round: list[Peer] = []  # still to be asked
+        self._round: list[Peer] = []  # still to be checked
         self._round_began_s = 0.0
 
     def add(self, peer: Peer, now_s: float) -> None:
@@ -41,27 +41,27 @@ class PausedPeers:
         """Note that ``peer`` is read again, or closed."""
         self._since_s.pop(peer, None)
 
-    def take_gone(self, now_s: float) -> list[Peer]:
-        """Return those of the next few peers that hung up; they are not asked again."""
+    def take_hung_up(self, now_s: float) -> list[Peer]:
+        """Check the next few peers; remove those that hung up, and return them."""
         if not self._round:
-            if now_s - self._round_began_s < _ASKED_EVERY_S:
+            if now_s - self._round_began_s < _CHECK_INTERVAL_S:
                 return []
             self._round_began_s = now_s
             self._round = list(self._since_s)
-        asked = self._round[-ASKED_AT_ONCE_MAX:]
-        del self._round[-ASKED_AT_ONCE_MAX:]
-        gone: list[Peer] = []
-        for peer in asked:
+        checked = self._round[-CHECKED_AT_ONCE_MAX:]
+        del self._round[-CHECKED_AT_ONCE_MAX:]
+        hung_up: list[Peer] = []
+        for peer in checked:
             since_s = self._since_s.get(peer)
-            if since_s is not None and _is_gone(peer, now_s - since_s):
+            if since_s is not None and _has_hung_up(peer, now_s - since_s):
                 del self._since_s[peer]
-                gone.append(peer)
-        return gone
+                hung_up.append(peer)
+        return hung_up
 
 
-def _is_gone(peer: Peer, paused_s: float) -> bool:
+def _has_hung_up(peer: Peer, paused_s: float) -> bool:
     connection = peer.connection
-    if paused_s < _ASKED_EVERY_S or connection.state != CONNECTED:
+    if paused_s < _CHECK_INTERVAL_S or connection.state != CONNECTED:
         return False  # before, the connect timeout stands
     found = peer.wire.hang_up()
     if found == STANDING:

@@ -53,7 +53,7 @@ class Peer:
 
     @property
     def is_over(self) -> bool:
-        """Return whether nothing is left of it: its socket is gone, and its connection over."""
+        """Return whether its socket is gone and its connection is closed."""
         return self.is_lost and self.connection.state == CLOSED
 
     def received(self, data: bytes) -> None:

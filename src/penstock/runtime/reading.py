@@ -21,16 +21,16 @@ from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 
 logger = get_logger(__name__)
 
-_LOOK_AGAIN_S: Final = 0.25
+_RETRY_S: Final = 0.25
 
 
 @final
 class Reading:
-    """The reading of one driver's connections.
+    """Starts and stops reading the connections of one driver.
 
     Args:
         effects: says whether there is room for more input.
-        end_turn_soon: called when a connection goes on.
+        end_turn_soon: called when a connection is read again.
     """
 
     def __init__(self, effects: Effects, end_turn_soon: Callable[[], None]) -> None:
@@ -41,12 +41,12 @@ class Reading:
         self._limiter = RepeatLimiter()
 
     def settle(self, peer: Peer) -> None:
-        """Read from a client or pause, as its connection says."""
+        """Start or stop reading from a client, as its connection wants now."""
         connection = peer.connection
         if peer.is_lost:
             return
         if connection.peer_closed:
-            self._read_the_rest(peer)
+            self._drain(peer)
             return
         if not connection.reading_paused:
             if peer.is_paused:
@@ -61,7 +61,9 @@ class Reading:
         if connection.resume_at_s > 0.0 and not peer.is_timed:
             now_s = time.monotonic()
             peer.is_timed = True
-            self._loop.call_later(max(0.0, connection.resume_at_s - now_s), self._time_is_up, peer)
+            self._loop.call_later(
+                max(0.0, connection.resume_at_s - now_s), self._resume_after_limit, peer
+            )
             warn_limited(
                 logger,
                 self._limiter,
@@ -73,23 +75,23 @@ class Reading:
                 peer.wire.peer,
             )
 
-    def _read_the_rest(self, peer: Peer) -> None:
+    def _drain(self, peer: Peer) -> None:
         """Read the rest of a client that hung up: one read a turn of the loop, until the end of the
         stream."""
         peer.wire.pause_reading()
         if not peer.is_draining:
             peer.is_draining = True
-            self._loop.call_soon(self._read_more, peer)
+            self._loop.call_soon(self._read_once, peer)
 
-    def _read_more(self, peer: Peer) -> None:
+    def _read_once(self, peer: Peer) -> None:
         if self._effects.store.is_full() and not peer.is_over:
-            self._loop.call_later(_LOOK_AGAIN_S, self._read_more, peer)
+            self._loop.call_later(_RETRY_S, self._read_once, peer)
             return
         assert peer.is_draining, "one read of a peer that hung up is under way at a time"
         peer.is_draining = False
         peer.wire.resume_reading()
 
-    def _time_is_up(self, peer: Peer) -> None:
+    def _resume_after_limit(self, peer: Peer) -> None:
         assert peer.is_timed, "a peer has one timer"
         peer.is_timed = False
         self._effects.turn.resume_later(peer.connection)
@@ -100,7 +102,7 @@ class Reading:
         self.paused.remove(peer)
 
     def close_hung_up(self, now: Now) -> None:
-        """Close connections whose client hung up while it was not read: see ``paused``."""
-        for peer in self.paused.take_gone(now.monotonic_s):
+        """Close paused connections whose client has hung up: see ``paused``."""
+        for peer in self.paused.take_hung_up(now.monotonic_s):
             peer.connection.hang_up(now)
             self.settle(peer)

@@ -4,7 +4,7 @@
 
       failed ─▶ first pause ─ failed ─▶ twice as long ─▶ … ─▶ the longest ─▶ …
         ▲                                                          │
-        ╰──── a connection that stood for ``STABLE_S`` ◀────────────╯   refused: the longest at once
+        ╰──── a connection that lasted ``STABLE_S`` ◀───────────────╯   refused: the longest at once
 
 Each pause is a quarter shorter or longer, drawn at random, so that many clients that lost the same
 broker do not come back all at once.
@@ -21,11 +21,11 @@ _JITTER: Final = 0.25
 
 @final
 class Backoff:
-    """The pauses of one bridge.
+    """Computes the pauses between attempts that fail: each is twice as long as the one before.
 
     Args:
-        first_s: the first, seconds, before jitter.
-        longest_s: none is longer, before jitter.
+        first_s: the first pause, seconds, before jitter.
+        longest_s: the longest pause, seconds, before jitter.
         random: source of the jitter.
     """
 
@@ -35,21 +35,21 @@ class Backoff:
         self._random = random
         self._next_s = self._first_s
 
-    def failed(self) -> float:
+    def after_failure(self) -> float:
         """Return how long to wait after a failure, in seconds; the next pause is longer."""
         pause_s = self._next_s
         assert pause_s <= self._longest_s, "no pause is longer than the longest"
         self._next_s = min(2 * pause_s, self._longest_s)
         return self._with_jitter(pause_s)
 
-    def refused(self) -> float:
-        """Return the longest pause: the server refused us, and dialling again soon would not
-        help."""
+    def longest(self) -> float:
+        """Return the longest pause, which later ones are, too: the server refused us, and dialling
+        again soon would not help."""
         self._next_s = self._longest_s
         return self._with_jitter(self._longest_s)
 
-    def stood(self, seconds: float) -> None:
-        """Note for how many seconds a connection stood; a long one resets the pauses."""
+    def note_duration(self, seconds: float) -> None:
+        """Begin with the first pause again if a connection lasted ``STABLE_S`` or longer."""
         if seconds >= STABLE_S:
             self._next_s = self._first_s
 

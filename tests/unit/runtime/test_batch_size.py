@@ -13,10 +13,10 @@ def settled(bytes_per_s: float, sync_s: float = 0.0) -> list[int]:
     """The sizes that it comes to on a disk of this speed, where every batch is as large."""
     size = BatchSize(MOST)
     for _ in range(50):
-        size.took(100, sync_s)
+        size.adapt(100, sync_s)
     found = []
     for _ in range(200):
-        size.took(size.bytes_max, sync_s + size.bytes_max / bytes_per_s)
+        size.adapt(size.bytes_max, sync_s + size.bytes_max / bytes_per_s)
         found.append(size.bytes_max)
     return found[100:]
 
@@ -38,18 +38,18 @@ def test_it_stays_within_its_bounds() -> None:
 
 def test_a_small_bound_stays_what_it_is() -> None:
     size = BatchSize(65_536)
-    size.took(10 * BYTES_MIN, 1.0)
+    size.adapt(10 * BYTES_MIN, 1.0)
     assert size.bytes_max == 65_536
 
 
 def test_small_commits_say_nothing() -> None:
     size = BatchSize(MOST)
-    size.took(100, 10 * SLICE_S)
-    size.took(100, 0.0)
+    size.adapt(100, 10 * SLICE_S)
+    size.adapt(100, 0.0)
     assert size.bytes_max == BYTES_FIRST
 
 
 def test_one_that_was_larger_than_it_should_be_counts_as_one_of_the_size() -> None:
     size = BatchSize(MOST)
-    size.took(256 * BYTES_MIN, 1.0)
+    size.adapt(256 * BYTES_MIN, 1.0)
     assert size.bytes_max == BYTES_FIRST // 2

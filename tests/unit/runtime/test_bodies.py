@@ -43,7 +43,7 @@ async def test_a_read_that_fails_is_told_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log, supplied = ShakyLog(2), asyncio.Event()
-    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, read_again_s=0.0)
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), supplied.set, retry_s=0.0)
     with caplog.at_level(logging.WARNING):
         reader.fetch(asking(), OFFSETS)
         await asyncio.wait_for(supplied.wait(), DEADLINE_S)
@@ -86,7 +86,7 @@ async def test_what_is_not_wanted_any_more_is_not_read() -> None:
 
 async def test_a_broker_that_ends_does_not_try_again(caplog: pytest.LogCaptureFixture) -> None:
     log = ShakyLog(9)
-    reader = BodyReader(log.read, lambda: Now(0.0, 0), lambda: None, read_again_s=0.0)
+    reader = BodyReader(log.read, lambda: Now(0.0, 0), lambda: None, retry_s=0.0)
     reader.fetch(asking(), OFFSETS)
     reader.stop()
     async with asyncio.timeout(DEADLINE_S):

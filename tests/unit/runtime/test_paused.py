@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from penstock.engine.connection.states import AWAIT_VERDICT, CONNECTED
-from penstock.runtime.paused import ASKED_AT_ONCE_MAX, PausedPeers
+from penstock.runtime.paused import CHECKED_AT_ONCE_MAX, PausedPeers
 from penstock.runtime.peer import Peer
 from penstock.transport.hang_up import BROKEN, FINISHED, STANDING
 
@@ -31,11 +31,11 @@ class Paused:
 
 
 def asked_at(peers: PausedPeers, now_s: float) -> list[Paused]:
-    return [cast(Paused, peer) for peer in peers.take_gone(now_s)]
+    return [cast(Paused, peer) for peer in peers.take_hung_up(now_s)]
 
 
 def test_many_are_asked_in_portions_and_each_once_a_second() -> None:
-    peers, paused = PausedPeers(), [Paused() for _ in range(2 * ASKED_AT_ONCE_MAX + 200)]
+    peers, paused = PausedPeers(), [Paused() for _ in range(2 * CHECKED_AT_ONCE_MAX + 200)]
     for one in paused:
         peers.add(one.peer, 10.0)
     most = 0
@@ -43,10 +43,10 @@ def test_many_are_asked_in_portions_and_each_once_a_second() -> None:
         before = sum(one.asked for one in paused)
         assert asked_at(peers, 11.5 + tick / 8) == []
         most = max(most, sum(one.asked for one in paused) - before)
-    assert most == ASKED_AT_ONCE_MAX
+    assert most == CHECKED_AT_ONCE_MAX
     assert [one.asked for one in paused] == [1] * len(paused)
     assert asked_at(peers, 12.5) == []
-    assert sum(one.asked for one in paused) == len(paused) + ASKED_AT_ONCE_MAX
+    assert sum(one.asked for one in paused) == len(paused) + CHECKED_AT_ONCE_MAX
 
 
 @pytest.mark.parametrize(

@@ -16,28 +16,28 @@ def backoff(first_s: float = 1.0, longest_s: float = 120.0, seed: int = 1) -> Ba
 def test_pauses_double_up_to_the_longest_give_or_take_a_quarter(seed: int) -> None:
     pauses = backoff(seed=seed)
     for expected_s in (1, 2, 4, 8, 16, 32, 64, 120, 120):
-        assert 0.75 * expected_s <= pauses.failed() <= 1.25 * expected_s
+        assert 0.75 * expected_s <= pauses.after_failure() <= 1.25 * expected_s
 
 
 def test_pauses_differ() -> None:
-    assert len({round(backoff(seed=seed).failed(), 6) for seed in range(50)}) > 40
+    assert len({round(backoff(seed=seed).after_failure(), 6) for seed in range(50)}) > 40
 
 
 def test_a_connection_that_stood_begins_anew_and_a_short_one_does_not() -> None:
     pauses = backoff()
     for _ in range(5):
-        pauses.failed()
-    pauses.stood(STABLE_S - 0.1)
-    assert pauses.failed() > 20
-    pauses.stood(STABLE_S)
-    assert pauses.failed() < 2
+        pauses.after_failure()
+    pauses.note_duration(STABLE_S - 0.1)
+    assert pauses.after_failure() > 20
+    pauses.note_duration(STABLE_S)
+    assert pauses.after_failure() < 2
 
 
 def test_who_is_refused_waits_the_longest_at_once() -> None:
     pauses = backoff()
-    assert pauses.refused() >= 90
-    assert pauses.failed() >= 90
+    assert pauses.longest() >= 90
+    assert pauses.after_failure() >= 90
 
 
 def test_the_first_pause_is_no_longer_than_the_longest() -> None:
-    assert backoff(10, 1).failed() <= 1.25
+    assert backoff(10, 1).after_failure() <= 1.25

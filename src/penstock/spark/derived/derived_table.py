@@ -17,8 +17,8 @@ from penstock.config.derived import RECEIVED_AT, DerivedDefinition
 from penstock.config.table import IcebergNames, Metadata, TableDefinition
 from penstock.errors import ConfigError
 from penstock.spark.derived.aggregation import Aggregation
-from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.keyed_aggregation import LATE, KeyedAggregation
+from penstock.spark.derived.last_known import LastKnown
 from penstock.spark.derived.silence import Silence
 from penstock.spark.options import parse_options
 from penstock.spark.tables.api import ROWS, LandedTable, Selection

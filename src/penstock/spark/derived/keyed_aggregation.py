@@ -49,7 +49,6 @@ from penstock.spark.derived.aggregation import (
     quoted,
     windows_wording,
 )
-from penstock.spark.derived.source_rows import SourceRows
 from penstock.spark.derived.key_windows import (
     KeyWindows,
     OpenWindow,
@@ -58,6 +57,7 @@ from penstock.spark.derived.key_windows import (
     WindowAssigner,
     in_order,
 )
+from penstock.spark.derived.source_rows import SourceRows
 from penstock.spark.tables.declared import DeclaredTable
 
 LATE: Final = "late"
@@ -139,7 +139,9 @@ class KeyedAggregation:
         if it.kind == "sessions":
             assigner = SessionWindows(_micros(it.gap_s or 0))
         else:
-            assigner = SlidingWindows(_micros(it.window_s or 0), _micros(it.slide_s or it.window_s or 0))
+            assigner = SlidingWindows(
+                _micros(it.window_s or 0), _micros(it.slide_s or it.window_s or 0)
+            )
         return WindowProcessor(
             assigner,
             [(one.function, self._values.index(one.column)) for one in self._aggregates.values()],

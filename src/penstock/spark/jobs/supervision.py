@@ -193,7 +193,7 @@ class SupervisedLanding:
         self._on_progress(self._progress)
         if gives_up or self._stopping:
             self.error = error
-        pause_s = self._pauses.failed()
+        pause_s = self._pauses.after_failure()
         logger.warning(
             "table %s fails: %s; %s",
             self._name,
