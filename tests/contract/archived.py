@@ -77,7 +77,7 @@ def check_archives(store: RocksStore) -> None:
     for archive in read_archives(database):
         position, messages, size_bytes = archive.begin, 0, 0
         for key, head in database.items(ARCHIVE_FAMILY, archive.key[-8:]):
-            value = database.whole(ARCHIVE_FAMILY, key, head)
+            value = database.full_value(ARCHIVE_FAMILY, key, head)
             piece = decode_piece(key, value)
             assert piece.base == position < piece.end, "each piece begins where the one before ends"
             position = piece.end

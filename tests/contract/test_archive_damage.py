@@ -111,7 +111,7 @@ def test_holes_of_the_log_go_with_what_is_kept(several: Path) -> None:
     follower = LogFollower(several)
     assert follower.extent(ALARMS).given_up == ((18, 21),)
     assert offsets(follower, ALARMS, 0, 18) == [1, 4, 7, 10, 13, 16]
-    repair(several, is_rehearsal=True)
+    repair(several, is_dry_run=True)
     assert examine(several).problems == []
 
 
@@ -234,9 +234,13 @@ def chunks(several: Path, tmp_path: Path) -> dict[int, bytes]:
 def test_what_had_left_the_log_is_there_again(several: Path, chunks: dict[int, bytes]) -> None:
     """As where the newest table of the log is lost, with what it said was removed."""
     bring_back(several, 3, chunks[3])
-    with pytest.raises(StoreBroken, match="what had left its log is there again, offsets 3 to 14"):
+    with pytest.raises(
+        StoreBroken, match="moved to archives are in its log again, offsets 3 to 14"
+    ):
         Writer(several)
-    assert examine(several).problems == ["what had left the log is there again, offsets 3 to 5"]
+    assert examine(several).problems == [
+        "messages that had moved from the log to archives are in the log again: offsets 3 to 5"
+    ]
     repaired = repair(several)
     assert not repaired.is_new_epoch
     with writing(several) as writer:

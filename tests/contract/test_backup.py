@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import StoreDamaged, StoreError, StoreLocked
-from penstock.store.backup import back_up_unused, restore
+from penstock.store.backup import back_up_offline, restore
 from penstock.store.compaction import compact
 from penstock.store.database import STORE_DIRECTORY
 from penstock.store.examination import examine
@@ -85,7 +85,7 @@ def test_backups_during_commits_are_each_a_whole_prefix(tmp_path: Path) -> None:
 def test_no_broker_starts_from_a_backup(tmp_path: Path) -> None:
     """It would go on in the epoch of the store that the backup was taken of."""
     filled(tmp_path / "data").close()
-    back_up_unused(tmp_path / "data", tmp_path / "backup")
+    back_up_offline(tmp_path / "data", tmp_path / "backup")
     with pytest.raises(StoreError, match="is a backup; make a store of it with"):
         RocksStore(tmp_path / "backup")
 

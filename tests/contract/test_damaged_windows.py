@@ -209,9 +209,9 @@ def receives(
 
 def told(there: int, due: int) -> str:
     return (
-        "the packet identifiers of QoS 2 messages received from 'c' are not those that its progress"
-        f" tells of ({there} where it has {due}): none of them counts, and what it sends again may"
-        " be published twice"
+        "the packet identifiers of QoS 2 messages received from 'c' are not those in its progress"
+        f" ({there} where it has {due}): they are dropped, and messages that it sends again may be"
+        " published twice"
     )
 
 

@@ -168,7 +168,7 @@ def test_many_problems_are_counted_and_not_all_told(tmp_path: Path) -> None:
     store.close()
     found = examine(tmp_path)
     assert len(found.problems) == PROBLEMS_MAX
-    assert found.problems_untold == 500 - PROBLEMS_MAX
+    assert found.problems_unlisted == 500 - PROBLEMS_MAX
 
 
 def test_a_queue_whose_bodies_are_gone_is_told_in_one_line(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from penstock.engine.batch.records import WillRecord
 from penstock.engine.message import Message
 from penstock.errors import CommitUnknown, OffsetOutOfRange, StoreFormatError
 from penstock.store.archive import decode_span
-from penstock.store.backup import back_up_unused, restore
+from penstock.store.backup import back_up_offline, restore
 from penstock.store.chunk import chunk_note, decode_key, encode_key
 from penstock.store.compaction import compact
 from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database, open_database
@@ -193,7 +193,7 @@ def test_a_check_a_backup_and_a_compaction_have_all_of_it(log: Log, tmp_path: Pa
     log.close()
     assert examine(log.data_dir).problems == []
     compact(log.data_dir)
-    back_up_unused(log.data_dir, tmp_path / "backup")
+    back_up_offline(log.data_dir, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
     restored = Log(tmp_path / "restored")
     restored.published = log.published

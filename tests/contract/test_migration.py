@@ -34,7 +34,7 @@ from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connect, Packet, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from penstock.protocol.properties import Properties
 from penstock.store import migration
-from penstock.store.backup import back_up_unused, restore
+from penstock.store.backup import back_up_offline, restore
 from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database, open_database
 from penstock.store.examination import examine
 from penstock.store.identity import refuse_format
@@ -199,7 +199,7 @@ def test_a_long_migration_tells_how_far_it_is(
     former: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(migration, "_TELL_S", 0.0)
+    monkeypatch.setattr(migration, "_REPORT_INTERVAL_S", 0.0)
     RocksStore(copy_of(former, tmp_path / "data")).close()
     lines = [record.getMessage() for record in caplog.records]
     told = [line for line in lines if line.startswith("migrating the store")]
@@ -442,7 +442,7 @@ def test_commands_read_a_store_of_format_1_and_leave_it_as_it_is(
     assert (found.problems, found.in_flight, found.format) == ([], in_flight, "1")
     assert ("format", "1, of an older version; 3 once a broker starts on it") in _lines(found)
     assert repair(data_dir).kept == []
-    back_up_unused(data_dir, backup)
+    back_up_offline(data_dir, backup)
     assert examine(backup).in_flight == in_flight
     restore(backup, restored)
     for directory in (data_dir, restored):

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.errors import StoreDamaged, StoreError, StoreFailed
 from penstock.store import rocks
-from penstock.store.backup import back_up_unused, restore
+from penstock.store.backup import back_up_offline, restore
 from penstock.store.compaction import compact
 from penstock.store.examination import examine
 from penstock.store.paths import path_exists
@@ -25,7 +25,7 @@ COMMANDS: Final[list[Callable[[Path], object]]] = [
     examine,
     repair,
     compact,
-    lambda place: back_up_unused(place, place / "backup"),
+    lambda place: back_up_offline(place, place / "backup"),
     lambda place: restore(place / "backup", place),
 ]
 

@@ -340,13 +340,13 @@ def test_a_rehearsal_changes_nothing(sample: Sample, tmp_path: Path) -> None:
     data_dir = copy_of(sample, tmp_path / "damaged")
     damage(largest_table(data_dir), 0.5)
     before = contents(data_dir / STORE_DIRECTORY)
-    rehearsed = repair(data_dir, is_rehearsal=True)
-    assert rehearsed.found is not None
-    assert rehearsed.found.lost
+    dry_run = repair(data_dir, is_dry_run=True)
+    assert dry_run.found is not None
+    assert dry_run.found.lost
     assert contents(data_dir / STORE_DIRECTORY) == before
     assert sorted(path.name for path in data_dir.iterdir()) == [WATERMARK_FILE, STORE_DIRECTORY]
     done = repair(data_dir)
-    assert done.found == rehearsed.found
+    assert done.found == dry_run.found
 
 
 def test_where_nothing_of_the_log_is_lost_it_keeps_its_epoch(

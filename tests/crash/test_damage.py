@@ -109,9 +109,9 @@ def test_a_store_with_a_broken_file_is_refused_checked_and_repaired(
     assert checked.returncode == 1
     assert checked.stdout.splitlines()[0] == "its file CURRENT is missing"
     assert f"run 'penstock store repair --data-dir {data_dir}'" in checked.stdout.splitlines()[-1]
-    rehearsed = penstock("store", "repair", "--dry-run", "--data-dir", data_dir)
-    assert rehearsed.returncode == 0
-    assert "was left as it is; without --dry-run it is repaired" in rehearsed.stdout
+    dry_run = penstock("store", "repair", "--dry-run", "--data-dir", data_dir)
+    assert dry_run.returncode == 0
+    assert "was left as it is; without --dry-run it is repaired" in dry_run.stdout
     repaired = penstock("store", "repair", "--data-dir", data_dir)
     assert repaired.returncode == 0, repaired.stderr
     assert "nothing of the log is lost" in repaired.stdout

@@ -70,8 +70,8 @@ def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
 def _print_problems(found: Examination) -> None:
     for problem in found.problems:
         print(problem)
-    if found.problems_untold:
-        print(f"and {found.problems_untold:,} more")
+    if found.problems_unlisted:
+        print(f"and {found.problems_unlisted:,} more")
 
 
 @app.command()
@@ -103,7 +103,7 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
         ("retained", f"{found.retained:,}"),
         ("wills", f"{found.wills:,}"),
     ]
-    problems = len(found.problems) + found.problems_untold
+    problems = len(found.problems) + found.problems_unlisted
     if problems:
         lines.append(("problems", f"{problems:,}: see 'penstock store check'"))
     return lines
@@ -142,9 +142,9 @@ def backup(
     try:
         made = ask_for_backup(directory, destination)
     except NoBroker:
-        from penstock.store.backup import back_up_unused
+        from penstock.store.backup import back_up_offline
 
-        made = back_up_unused(directory, destination)
+        made = back_up_offline(directory, destination)
     print(
         f"wrote {destination}: epoch {made.epoch}, offsets {made.begin} to {made.end} (excluded),"
         f" {made.commits:,} commits"

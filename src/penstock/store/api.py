@@ -85,7 +85,7 @@ class Store(Protocol):
         leased_from: int = NOTHING_LEASED,
         leased_bytes_max: int = 0,
     ) -> int:
-        """Remove whole chunks from the front of the log; return the offset where it starts then.
+        """Remove whole chunks from the front of the log; return its first offset afterwards.
 
         A chunk goes when all of it was received before ``older_than_us`` (microseconds
         of the steady clock, ``engine.batch.steady_clock``), or while the log is larger than
@@ -109,4 +109,4 @@ class Store(Protocol):
         thread."""
 
     def close(self) -> None:
-        """Let go of the store; nothing may be called afterwards."""
+        """Close the store; nothing may be called afterwards."""

@@ -105,8 +105,8 @@ class Archive(msgspec.Struct, array_like=True):
         """Return whether `key` is that of a piece of it."""
         return key[:8] == self.key[-8:]
 
-    def become(self, other: Archive) -> None:
-        """Take over all that is known of `other`, which is this one, later."""
+    def update_from(self, other: Archive) -> None:
+        """Copy all fields of `other`, which is a later state of this archive."""
         for name in self.__struct_fields__:
             setattr(self, name, getattr(other, name))
 

@@ -42,8 +42,8 @@ class ArchiveExaminer:
     Args:
         view: the readable part of the store.
         found: takes the findings.
-        archives: as they describe themselves.
-        copy: takes the good pieces; None for none.
+        archives: the records of the archives, as the store has them.
+        copy: takes the pieces that can be read; None to copy nothing.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ArchiveExaminer:
         self._spans: dict[int, list[tuple[int, int]]] = {number: [] for number in self._archives}
         self._counts = dict.fromkeys(self._archives, (0, 0))  # messages, bytes
         self._reasons: dict[int, str] = {}
-        self._strangers: set[int] = set()
+        self._unknown_numbers: set[int] = set()
 
     def read(self) -> None:
         """Read all pieces."""
@@ -64,42 +64,44 @@ class ArchiveExaminer:
         for item in self._view.walk("archive"):
             if isinstance(item, Gap):
                 found.incomplete.add("archive")
-                found.tell(f"a part of what streams keep longer cannot be read: {item.reason}")
+                found.add_problem(
+                    f"a part of what streams keep longer cannot be read: {item.reason}"
+                )
                 for number in self._archives:
                     self._reasons.setdefault(number, item.reason)
                 continue
-            self._take(*item)
+            self._examine_piece(*item)
         if self._view.older.get("archive", 0):
             found.incomplete.add("archive")
 
-    def see_again(self, again: log_walk.Piece) -> None:
-        """Take a piece of the log that lies before the end of the open archives, where damage has
-        brought it back.
+    def take_from_log(self, returned: log_walk.Piece) -> None:
+        """Report a piece of the log that had moved to the archives, and is in the log again.
 
-        Removed messages come back so, and messages that an archive has lost: it takes the latter.
+        Damage has undone its removal. An open archive that lacks these messages gets them.
         """
-        if again.chunk is None:
+        if returned.chunk is None:
             return
-        self._found.tell(
-            f"what had left the log is there again, {in_words(again.begin, again.end)}"
+        self._found.add_problem(
+            "messages that had moved from the log to archives are in the log again:"
+            f" {in_words(returned.begin, returned.end)}"
         )
-        chunk = pa.Table.from_batches([decode_chunk(again.chunk)])
-        offsets = pa.array(range(again.begin, again.end), pa.int64())
+        chunk = pa.Table.from_batches([decode_chunk(returned.chunk)])
+        offsets = pa.array(range(returned.begin, returned.end), pa.int64())
         for archive in self._archives.values():
-            held = join_ranges(self._spans[archive.number])
-            missing = without(again.begin, again.end, held)
-            lacks = missing == [(again.begin, again.end)] and again.begin >= archive.begin
+            present = join_ranges(self._spans[archive.number])
+            missing = without(returned.begin, returned.end, present)
+            lacks = missing == [(returned.begin, returned.end)] and returned.begin >= archive.begin
             if archive.is_open and lacks:
                 rows = choose_rows(chunk, offsets, TopicSelector([archive.topic_filters]))
-                for piece in make_pieces(again.begin, again.end, rows):
-                    self._keep(archive.number, piece, b"".join(encode_piece(piece)))
+                for piece in make_pieces(returned.begin, returned.end, rows):
+                    self._count_and_copy(archive.number, piece, b"".join(encode_piece(piece)))
 
     def conclude(self) -> None:
-        """Report what is missing, now that it is known where the log begins and ends."""
+        """Report what is missing of each archive; to be called once the log was examined."""
         found = self._found
-        for number in sorted(self._strangers):
+        for number in sorted(self._unknown_numbers):
             found.incomplete.add("archive")
-            found.tell(f"messages in an archive ({number}) that belongs to no stream")
+            found.add_problem(f"messages in an archive ({number}) that belongs to no stream")
             spans = join_ranges(self._spans[number])
             found.archives_lost += spans
             archive = new_archive(number, f"archive-{number}", (), spans[0][0])
@@ -109,56 +111,60 @@ class ArchiveExaminer:
             archive.messages, archive.size_bytes = self._counts[number]
             self._archives[number] = archive
         for archive in self._archives.values():
-            self._conclude(archive)
+            self._examine_end(archive)
 
-    def _take(self, key: bytes, value: bytes) -> None:
+    def _examine_piece(self, key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])
         archive = self._archives.get(number)
         try:
-            value = self._view.whole(ARCHIVE_FAMILY, key, value)
+            value = self._view.full_value(ARCHIVE_FAMILY, key, value)
             piece = decode_piece(key, value)
         except (StoreFormatError, StoreFailed) as error:
             self._reasons.setdefault(number, str(error))
             return
         if archive is None:
-            self._strangers.add(number)
+            self._unknown_numbers.add(number)
             self._spans.setdefault(number, [])
             self._counts.setdefault(number, (0, 0))
         elif piece.base < archive.begin:
             return  # removed by retention, and back by damage
-        self._keep(number, piece, value)
+        self._count_and_copy(number, piece, value)
 
-    def _keep(self, number: int, piece: Piece, value: bytes) -> None:
+    def _count_and_copy(self, number: int, piece: Piece, value: bytes) -> None:
         self._spans[number].append((piece.base, piece.end))
         messages, size_bytes = self._counts[number]
         self._counts[number] = (messages + piece.batch.num_rows, size_bytes + len(value))
         if self._copy is not None:
             self._copy.put("archive", encode_key(number) + encode_key(piece.base), value)
 
-    def _conclude(self, archive: Archive) -> None:
+    def _examine_end(self, archive: Archive) -> None:
         found = self._found
-        told = len(found.problems)
-        held = join_ranges(self._spans[archive.number])
+        problems_before = len(found.problems)
+        present = join_ranges(self._spans[archive.number])
         kept = msgspec.structs.replace(archive)
-        if held and held[-1][1] > kept.covered:  # written after what is known of the archive now
-            kept.covered = held[-1][1]
+        if (
+            present and present[-1][1] > kept.covered
+        ):  # written after what is known of the archive now
+            kept.covered = present[-1][1]
             kept.end = max(kept.end, kept.covered)
         why = self._reasons.get(archive.number, "there is no piece with them")
-        missing = self._lose(kept, without(kept.begin, kept.covered, held), why)
+        missing = self._report_lost(kept, without(kept.begin, kept.covered, present), why)
         if not kept.is_retired and kept.end > found.end:
             kept.is_open, kept.is_retired = False, True
-            found.tell(
+            found.add_problem(
                 f"the stream {kept.stream} has kept messages up to offset {kept.end - 1}, and the"
                 " log ends before: they are not read any more"
             )
         elif kept.is_open and kept.end < found.begin:
             hole = (kept.end, found.begin)
-            missing += self._lose(kept, [hole], "they are neither in the log nor in its archive")
+            missing += self._report_lost(
+                kept, [hole], "they are neither in the log nor in its archive"
+            )
             kept.end = found.begin
         kept.messages, kept.size_bytes = self._counts[archive.number]
         kept.given_up = join_ranges([*archive.given_up, *missing])
-        if len(found.problems) == told and kept != archive:
-            found.tell(
+        if len(found.problems) == problems_before and kept != archive:
+            found.add_problem(
                 f"the archive of the stream {archive.stream} says {archive.messages:,} messages in"
                 f" {archive.size_bytes:,} bytes, and has {kept.messages:,} in {kept.size_bytes:,}"
             )
@@ -166,11 +172,11 @@ class ArchiveExaminer:
         if self._copy is not None:
             self._copy.put("meta", kept.key, encode_archive(kept))
 
-    def _lose(self, archive: Archive, missing: Ranges, why: str) -> Ranges:
+    def _report_lost(self, archive: Archive, missing: Ranges, why: str) -> Ranges:
         """Report the part of `missing` that no repair has given up yet; return `missing`."""
         for hole in missing:
             for begin, end in without(*hole, archive.given_up):
-                self._found.tell(
+                self._found.add_problem(
                     f"what the stream {archive.stream} keeps of the {in_words(begin, end)}: {why}"
                 )
                 self._found.archives_lost.append((begin, end))

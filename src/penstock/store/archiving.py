@@ -1,7 +1,7 @@
 """Moving what leaves the log into the archives of streams (`store.archive`), and trimming them.
 
-A departure is one write: chunks out of the log, the messages that streams keep longer into their
-archives, all at once and synced, for these messages are acknowledged::
+A removal is one write: chunks leave the log, and the messages that streams keep longer go into
+their archives, all at once and synced, for these messages are acknowledged::
 
     chunk ─╮
     chunk ─┼▶ many at a time: rows of "alarms" ─▶ enough of them, or no more chunks ─▶ one write
@@ -39,7 +39,7 @@ from penstock.store.archive import (
 )
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
-from penstock.store.diagnosis import broken, broken_where_damaged
+from penstock.store.diagnosis import broken, damage_as_broken
 from penstock.store.parts import read_head, size_of
 from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
@@ -48,7 +48,7 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 PIECE_BYTES: Final = 1_048_576
-"""A departure that has gathered as much is written."""
+"""A removal that has gathered so many bytes for the archives is written."""
 
 _SMALL_PIECE_BYTES: Final = PIECE_BYTES // 4
 _CHUNKS_AT_ONCE: Final = 256  # looked at together: choosing has a price of its own
@@ -65,12 +65,12 @@ def read_archives(database: Database) -> list[Archive]:
         StoreBroken: a record cannot be decoded.
         StoreFormatError: a later Penstock wrote it.
     """
-    with broken_where_damaged(database.data_dir):
+    with damage_as_broken(database.data_dir):
         return [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
 
 
 def remove_archive(batch: WriteBatch, database: Database, archive: Archive) -> None:
-    """Add to `batch` that the archive and its pieces go."""
+    """Add to `batch` the removal of an archive and its pieces."""
     first, end = encode_key(archive.number), encode_key(archive.number + 1)
     database.delete_range(batch, ARCHIVE_FAMILY, first, end)
     batch.delete(archive.key, database.handles["meta"])
@@ -106,24 +106,23 @@ class Archives:
         self._open: list[tuple[Archive, TopicSelector]] = []
         for archive in self._all.values():
             if not archive.is_retired:
-                self._see_where_the_log_is(archive)
+                self._compare_with_log(archive)
         for stream in streams:
             if stream.is_archived:
-                archive = self._for(stream)
+                archive = self._archive_for(stream)
                 selector = TopicSelector([stream.topic_filters], _VERDICTS_MAX)
                 self._open.append((archive, selector))
         wanted = {archive.number for archive, _ in self._open}
         for archive in list(self._all.values()):
             archive.is_open = archive.number in wanted
-            self._write_down(archive)
+            self._put_record(archive)
         if not self._batch.is_empty():
             database.write(self._batch)
         for archive, _ in self._open:
             self._remove_unused_parts(archive)
 
     def _remove_unused_parts(self, archive: Archive) -> None:
-        """Remove the parts that an unfinished departure may have left, from a small last piece
-        on."""
+        """Remove the parts that an unfinished removal may have left, from a small last piece on."""
         begin, end = encode_key(archive.number), encode_key(archive.number + 1)
         pieces = self._database.families[ARCHIVE_FAMILY].iter()
         pieces.seek_for_prev(end)
@@ -134,7 +133,13 @@ class Archives:
             begin = archive.piece_key(decode_key(pieces.key()[8:]) + is_large)
         self._database.remove_parts(ARCHIVE_FAMILY, begin, end)
 
-    def _see_where_the_log_is(self, archive: Archive) -> None:
+    def _compare_with_log(self, archive: Archive) -> None:
+        """Compare an archive with the log; note a hole between them, and retire an archive that
+        ends behind the log.
+
+        Raises:
+            StoreBroken: messages that had moved to the archive are in the log again.
+        """
         if archive.end > self._log_end:
             archive.is_open, archive.is_retired = False, True
             logger.error(
@@ -147,7 +152,10 @@ class Archives:
             )
         elif archive.is_open and archive.end > self._log_begin:
             again = in_words(self._log_begin, archive.end)
-            raise broken(self._database.data_dir, f"what had left its log is there again, {again}")
+            raise broken(
+                self._database.data_dir,
+                f"messages that had moved to archives are in its log again, {again}",
+            )
         elif archive.is_open and archive.end < self._log_begin:
             hole = (archive.end, self._log_begin)
             logger.error(
@@ -158,7 +166,8 @@ class Archives:
             archive.given_up = join_ranges([*archive.given_up, hole])
             archive.end = self._log_begin
 
-    def _for(self, stream: StreamDefinition) -> Archive:
+    def _archive_for(self, stream: StreamDefinition) -> Archive:
+        """Return the archive to which a stream's messages are added; make one if there is none."""
         found = [
             archive
             for archive in self._all.values()
@@ -168,13 +177,13 @@ class Archives:
         ]
         archive = max(found, key=lambda one: (one.is_open, one.number), default=None)
         if archive is None:
-            archive = self._make(stream)
+            archive = self._create(stream)
         archive.is_open = True
         archive.retention_s = stream.retention_s or 0
         archive.bytes_max = stream.retention_bytes_max
         return archive
 
-    def _make(self, stream: StreamDefinition) -> Archive:
+    def _create(self, stream: StreamDefinition) -> Archive:
         made: bytes | None = self._database.families["meta"].get(ARCHIVES_MADE)
         number = max([0 if made is None else decode_key(made), *self._all]) + 1
         archive = new_archive(number, stream.name, stream.topic_filters, self._log_begin)
@@ -184,7 +193,9 @@ class Archives:
         remove_archive(self._batch, self._database, archive)  # of that number there is none
         return archive
 
-    def _write_down(self, archive: Archive) -> None:
+    def _put_record(self, archive: Archive) -> None:
+        """Add an archive's record to the open batch if it has changed; drop an archive that is
+        closed and empty."""
         meta = self._database.handles["meta"]
         if not archive.is_open and not archive.messages:
             remove_archive(self._batch, self._database, archive)
@@ -203,12 +214,12 @@ class Archives:
         """Return the archives that no stream reads and that take no more messages."""
         return [archive for archive in self._all.values() if not archive.is_open]
 
-    def depart(self) -> Departure:
-        """Begin to take chunks out of the log."""
-        return Departure(self._database, self._open)
+    def begin_removal(self) -> ChunkRemoval:
+        """Return an empty removal, to which chunks are added that leave the log."""
+        return ChunkRemoval(self._database, self._open)
 
     def trim(self, now_us: int, leads: Leads) -> None:
-        """Remove what is too old or too much, in whole pieces; a bounded number of them.
+        """Remove pieces of archives that are too old, or exceed the size; a bounded number of them.
 
         Args:
             now_us: µs of the steady clock.
@@ -244,7 +255,7 @@ class Archives:
                 newest_us - leads.at(end - 1) < older_than_us or exceeds_size_limit
             ):
                 break
-            value = self._database.whole(ARCHIVE_FAMILY, key, value)
+            value = self._database.full_value(ARCHIVE_FAMILY, key, value)
             messages -= int(decode_piece(key, value).batch.num_rows)
             size_bytes -= len(value)
             begin = end
@@ -263,17 +274,17 @@ class Archives:
         )
         batch.put(archive.key, encode_archive(trimmed), self._database.handles["meta"])
         self._database.write(batch, sync=False)
-        archive.become(trimmed)
+        archive.update_from(trimmed)
         logger.info("retention: stream %s starts at offset %d now", archive.stream, begin)
 
 
 @final
-class Departure:
-    """Chunks that leave the log in one write.
+class ChunkRemoval:
+    """Removes chunks from the log and puts their messages into archives, in one write.
 
     Args:
         database: the database with the archives.
-        archives: the open ones, each with what chooses its messages.
+        archives: the open archives, each with the selector of its messages.
     """
 
     def __init__(
@@ -290,7 +301,7 @@ class Departure:
 
     @property
     def is_large(self) -> bool:
-        """Return whether the departure should be written before more is added."""
+        """Return whether the removal should be written before more is added."""
         return self._kept_bytes >= PIECE_BYTES
 
     def add(self, base: int, batch: pa.RecordBatch, size_bytes: int) -> None:
@@ -303,7 +314,7 @@ class Departure:
         if len(self._waiting) >= _CHUNKS_AT_ONCE or self._waiting_bytes >= _BYTES_AT_ONCE:
             self._choose()
 
-    def pass_over(self, begin: int, end: int) -> None:
+    def skip_hole(self, begin: int, end: int) -> None:
         """Skip a hole of the log."""
         self._holes.append((begin, end))
 
@@ -320,7 +331,7 @@ class Departure:
         self._waiting, self._offsets, self._waiting_bytes = [], [], 0
 
     def write_to(self, batch: WriteBatch, end: int) -> None:
-        """Add to `batch` what the archives get; the log begins at offset `end` then."""
+        """Add to `batch` what the archives get; afterwards the log begins at offset `end`."""
         self._choose()
         for archive, _, tables in self._kept:
             assert archive.is_open, "what leaves the log goes into open archives only"
@@ -372,7 +383,7 @@ class Departure:
         is_same_hour = hour_of(piece.newest_us) == hour_of(next_us)
         return (piece, len(value)) if is_last and is_same_hour else None
 
-    def done(self) -> None:
-        """Take over the new state of the archives, after the write."""
+    def written(self) -> None:
+        """Update the archives in memory; to be called when the batch is written."""
         for archive, after in self._after:
-            archive.become(after)
+            archive.update_from(after)

@@ -90,8 +90,8 @@ def back_up(database: Database, destination: Path) -> Manifest:
     return manifest
 
 
-def back_up_unused(data_dir: Path, destination: Path) -> Manifest:
-    """Write a backup of the store below ``data_dir``, which no broker uses.
+def back_up_offline(data_dir: Path, destination: Path) -> Manifest:
+    """Write a backup of the store below ``data_dir`` while no broker has it open.
 
     Raises:
         StoreLocked: a broker does, and does not listen on its control socket.
@@ -129,7 +129,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
         if unfinished.exists():
             shutil.rmtree(unfinished)
         shutil.copytree(backup / STORE_DIRECTORY, unfinished / STORE_DIRECTORY)
-        epoch = _begin_again(unfinished)
+        epoch = _begin_new_epoch(unfinished)
         _sync_all(unfinished)
         # The watermark first: it makes a start between the two steps a refused one.
         (unfinished / WATERMARK_FILE).replace(data_dir / WATERMARK_FILE)
@@ -143,7 +143,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
     return manifest, epoch
 
 
-def _begin_again(data_dir: Path) -> str:
+def _begin_new_epoch(data_dir: Path) -> str:
     database = open_database(data_dir)
     try:
         epoch = begin_epoch(database)

@@ -65,10 +65,10 @@ from penstock.store.parts import (
     PARTS_FAMILY,
     Large,
     Pieces,
+    full_value,
     new_run,
     owner_key,
     size_of,
-    whole,
 )
 from penstock.store.paths import path_exists
 from penstock.store.recyclable import find_recyclable, mend
@@ -291,10 +291,10 @@ class Database:
             batch.delete_range(first, last, self.handles[PARTS_FAMILY])
             self.write(batch)
 
-    def whole(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return the value under ``key``, of which ``value`` was found there
-        (``store.parts.whole``)."""
-        return whole(family, key, value, self.families.get(PARTS_FAMILY))
+    def full_value(self, family: str, key: bytes, value: bytes) -> bytes:
+        """Return the whole value under ``key``; ``value`` is what was found there, perhaps only
+        the head of a large one (``store.parts.full_value``)."""
+        return full_value(family, key, value, self.families.get(PARTS_FAMILY))
 
     def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values of a column family, those that begin with ``prefix``, in their
@@ -320,7 +320,7 @@ class Database:
         check(entries)
 
     def close(self) -> None:
-        """Let go of the database, and of its lock."""
+        """Close the database, and release its lock."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -347,7 +347,7 @@ def open_database(data_dir: Path) -> Database:
     try:
         _make_directory(path.absolute())
         _mend(data_dir)
-        names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & _families_there(path))]
+        names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & _existing_families(path))]
         database = _open(path, AccessType.read_write(), names)
     except OSError as error:
         if is_failure(error):
@@ -376,7 +376,7 @@ def _make_directory(path: Path) -> None:
 
 
 def open_for_reading(data_dir: Path) -> Database:
-    """Look into the database below ``data_dir`` without a lock and without changing its files.
+    """Open the database below ``data_dir`` read-only: without a lock, and without changing files.
 
     What a write-ahead log holds is read into memory and not written to tables. Only what RocksDB
     would not get past is mended (``store.recyclable``).
@@ -386,7 +386,7 @@ def open_for_reading(data_dir: Path) -> Database:
     """
     path = data_dir / STORE_DIRECTORY
     _mend(data_dir)
-    there = _families_there(path)
+    there = _existing_families(path)
     names = [name for name in COLUMN_FAMILIES if name in there or name != ARCHIVE_FAMILY]
     names += {PARTS_FAMILY} & there
     return Database(_open(path, AccessType.read_only(), names), data_dir, names)
@@ -402,8 +402,8 @@ def has_database(data_dir: Path) -> bool:
 
 
 @contextmanager
-def unused(data_dir: Path) -> Iterator[None]:
-    """Keep brokers away from the database below ``data_dir`` while it is looked at.
+def lock_out_brokers(data_dir: Path) -> Iterator[None]:
+    """Hold the lock of the database below ``data_dir``, so that no broker opens it meanwhile.
 
     Raises:
         StoreLocked: another process has it open.
@@ -442,7 +442,7 @@ def _mend(data_dir: Path) -> None:
     store = data_dir / STORE_DIRECTORY
     if not find_recyclable(store):
         return
-    with unused(data_dir):
+    with lock_out_brokers(data_dir):
         found = find_recyclable(store)
         try:
             mend(found)
@@ -454,7 +454,7 @@ def _mend(data_dir: Path) -> None:
         logger.warning("the store in %s is mended: %s; it is %d now", data_dir, each, each.twin)
 
 
-def _families_there(path: Path) -> set[str]:
+def _existing_families(path: Path) -> set[str]:
     if not path_exists(path / "CURRENT"):
         return set()
     try:

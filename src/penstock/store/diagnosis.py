@@ -79,8 +79,8 @@ def broken(data_dir: Path, part: str) -> StoreBroken:
 
 
 @contextmanager
-def broken_where_damaged(data_dir: Path) -> Iterator[None]:
-    """Turn RocksDB's errors about damage, and values that cannot be decoded, into ``broken``."""
+def damage_as_broken(data_dir: Path) -> Iterator[None]:
+    """Turn RocksDB's errors about damage, and values that cannot be decoded, into StoreBroken."""
     try:
         yield
     except StoreBroken:

@@ -19,7 +19,13 @@ from penstock.store.archive import ARCHIVE, ARCHIVES_MADE, Archive, decode_archi
 from penstock.store.archive_examination import ArchiveExaminer
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
-from penstock.store.database import FORMAT_KEY, PRODUCERS, STORE_DIRECTORY, has_database, unused
+from penstock.store.database import (
+    FORMAT_KEY,
+    PRODUCERS,
+    STORE_DIRECTORY,
+    has_database,
+    lock_out_brokers,
+)
 from penstock.store.diagnosis import lacks_current
 from penstock.store.findings import Examination
 from penstock.store.identity import Loss
@@ -46,7 +52,7 @@ def examine(data_dir: Path) -> Examination:
     manifest = read_manifest(data_dir)
     claimed = read_watermark(data_dir) if manifest is None else manifest.committed
     with (
-        unused(data_dir),
+        lock_out_brokers(data_dir),
         tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
         open_view(data_dir, Path(scratch), claimed) as view,
     ):
@@ -89,10 +95,10 @@ class _Examiner:
         """Read one column family after the other."""
         found = self._found
         for problem in self._view.problems:
-            found.tell(problem)
+            found.add_problem(problem)
         found.notes += self._view.notes
         if self._view.removed_may_be_back:
-            found.tell("what was removed shortly before the damage may be there again")
+            found.add_problem("records removed shortly before the damage may be there again")
         self._examine_meta()
         archives = ArchiveExaminer(self._view, found, self._archives, self._copy)
         archives.read()
@@ -101,19 +107,25 @@ class _Examiner:
         self._examine_sessions()
         self._examine_subscriptions()
         QueueExaminer(found, self._clients, self._copy, self._values).examine()
-        self._tell_lost_sessions()
+        self._report_lost_sessions()
         found.retained = self._values(
             "retained",
-            lambda key, value: self._keep(
-                "retained", key, self._view.whole("retained", key, value), records.decode_message
+            lambda key, value: self._check_and_copy(
+                "retained",
+                key,
+                self._view.full_value("retained", key, value),
+                records.decode_message,
             ),
         )
         found.wills = self._values(
-            "wills", lambda key, value: self._keep("wills", key, value, records.decode_will)
+            "wills",
+            lambda key, value: self._check_and_copy("wills", key, value, records.decode_will),
         )
         return found
 
-    def _keep(self, family: str, key: bytes, value: bytes, decode: Callable[[bytes], Any]) -> None:
+    def _check_and_copy(
+        self, family: str, key: bytes, value: bytes, decode: Callable[[bytes], Any]
+    ) -> None:
         decode(value)
         key.decode()
         if self._copy is not None:
@@ -177,7 +189,7 @@ class _Examiner:
         torn_at: int | None = None
         for piece in walk_log(self._view, begin):
             if piece.end <= left and piece.begin < left:
-                archives.see_again(piece)
+                archives.take_from_log(piece)
                 continue
             if piece.chunk is not None:
                 found.add_chunk(piece.begin, piece.end, len(piece.chunk))
@@ -185,11 +197,13 @@ class _Examiner:
                     copy.put_chunk(piece.begin, piece.chunk)
             elif piece.end > piece.begin:
                 for first, end in without(piece.begin, piece.end, found.given_up):
-                    self._tell_lost(first, end, piece.damage)
+                    self._report_lost(first, end, piece.damage)
             else:
                 torn_at = piece.begin
-                found.tell(f"the messages with the offsets {torn_at} and above: {piece.damage}")
-        self._look_before_the_log(begin)
+                found.add_problem(
+                    f"the messages with the offsets {torn_at} and above: {piece.damage}"
+                )
+        self._check_begin_of_log(begin)
         found.log_is_whole = bool(claimed and found.epoch) and torn_at is None and not found.lost
         if claimed is None:
             return
@@ -200,17 +214,17 @@ class _Examiner:
         if loss.messages or loss.commits:
             found.log_is_whole = False
             found.loss = loss
-            found.tell(f"it has lost {loss}")
+            found.add_problem(f"it has lost {loss}")
 
-    def _tell_lost(self, begin: int, end: int, reason: str) -> None:
+    def _report_lost(self, begin: int, end: int, reason: str) -> None:
         self._found.lost.append((begin, end))
         if end == begin + 1:
-            self._found.tell(f"the message with the offset {begin}: {reason}")
+            self._found.add_problem(f"the message with the offset {begin}: {reason}")
         else:
-            self._found.tell(f"the messages with the offsets {begin} to {end - 1}: {reason}")
+            self._found.add_problem(f"the messages with the offsets {begin} to {end - 1}: {reason}")
 
-    def _look_before_the_log(self, begin: int) -> None:
-        """See whether the log has lost its first chunks.
+    def _check_begin_of_log(self, begin: int) -> None:
+        """Report chunks that are missing at the begin of the log.
 
         After a power cut the watermark may not know yet what retention has removed; the bytes in
         the log do.
@@ -221,7 +235,7 @@ class _Examiner:
             return
         if self._claimed is None:
             if missing is not None and missing > 0 and not found.lost:
-                found.tell(
+                found.add_problem(
                     f"{missing:,} bytes of messages are missing, before offset {found.begin} or"
                     f" after offset {found.end - 1}"
                 )
@@ -229,7 +243,7 @@ class _Examiner:
         if found.begin > begin and (missing is None or missing > 0):
             ranges = without(begin, found.begin, found.given_up)
             for first, end in ranges:
-                self._tell_lost(first, end, "there is no chunk with them")
+                self._report_lost(first, end, "there is no chunk with them")
             found.lost.sort()
 
     # -- sessions ----------------------------------------------------------------------
@@ -256,16 +270,18 @@ class _Examiner:
             records.decode_subscription(number, topic_filter, value)
             if number not in self._clients:
                 found.sessions_lost.add(number)
-                found.tell(f"a subscription to {topic_filter} belongs to no session ({number})")
+                found.add_problem(
+                    f"a subscription to {topic_filter} belongs to no session ({number})"
+                )
             elif self._copy is not None:
                 self._copy.put("subscriptions", key, value)
 
         found.subscriptions = self._values("subscriptions", take)
 
-    def _tell_lost_sessions(self) -> None:
+    def _report_lost_sessions(self) -> None:
         lost = len(self._found.sessions_lost)
         if lost:
-            self._found.tell(
+            self._found.add_problem(
                 f"{lost:,} session{'s are' if lost > 1 else ' is'} lost: parts are left, and"
                 " nothing says whose they are"
             )
@@ -279,7 +295,7 @@ class _Examiner:
         for item in self._view.walk(family):
             if isinstance(item, Gap):
                 found.incomplete.add(family)
-                found.tell(f"{family}: {self._whereabouts(family, item)} {item.reason}")
+                found.add_problem(f"{family}: {self._whereabouts(family, item)} {item.reason}")
                 continue
             key, value = item
             count += 1
@@ -289,11 +305,11 @@ class _Examiner:
                 if isinstance(error, StoreFormatError) and family == "meta":
                     raise
                 found.incomplete.add(family)
-                found.tell(f"{family}: the value of {key!r} cannot be understood: {error}")
+                found.add_problem(f"{family}: the value of {key!r} cannot be understood: {error}")
         older = self._view.older.get(family, 0)
         if older:
             found.incomplete.add(family)
-            found.tell(
+            found.add_problem(
                 f"{family}: {older:,} of what is left may be as it was before the last change"
             )
         return count

@@ -54,7 +54,7 @@ class Examination:
     wills: int = 0
     loss: Loss | None = None
     problems: list[str] = field(default_factory=list)
-    problems_untold: int = 0
+    problems_unlisted: int = 0
     notes: list[str] = field(default_factory=list)
     spans: Ranges = field(default_factory=list)
     lost: Ranges = field(default_factory=list)
@@ -67,12 +67,12 @@ class Examination:
     sessions_lost: set[int] = field(default_factory=set)
     incomplete: set[str] = field(default_factory=set)
 
-    def tell(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         """Add a sentence to ``problems``."""
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(problem)
         else:
-            self.problems_untold += 1
+            self.problems_unlisted += 1
 
     def holds(self, offset: int) -> bool:
         """Return whether the message is in the log."""

@@ -32,7 +32,7 @@ from penstock.store.database import (
 )
 from penstock.store.diagnosis import (
     broken,
-    broken_where_damaged,
+    damage_as_broken,
     lacks_current,
     unfinished_repair,
 )
@@ -220,7 +220,7 @@ def refuse_losses(data_dir: Path) -> None:
     except StoreError:
         return  # opening it for writing will tell why
     try:
-        with broken_where_damaged(data_dir):
+        with damage_as_broken(data_dir):
             loss = find_loss(database, claimed)
             find_begin(database)
     finally:

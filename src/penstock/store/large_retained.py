@@ -50,7 +50,7 @@ class LargeRetained:
             head = read_head(value)
             if head is not None:
                 self._runs[topic] = [head.run]
-            found.append(records.decode_message(database.whole(_FAMILY, topic, value)))
+            found.append(records.decode_message(database.full_value(_FAMILY, topic, value)))
         if database.has_parts:
             self._remove_unused(database)
         return found

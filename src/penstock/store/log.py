@@ -76,11 +76,10 @@ def _payload(payloads: pa.Array, row: int) -> bytes:
     return copy.getvalue()
 
 
-def rehearse() -> None:
-    """Write and read a chunk, and throw it away.
+def warm_up_arrow() -> None:
+    """Encode and decode a chunk, so that Arrow has loaded its modules before the first message.
 
-    Arrow's first conversion loads modules for a quarter of a second; better before the
-    first message than while it waits for its acknowledgement.
+    That takes a quarter of a second, for which the first acknowledgement would wait.
     """
-    chunk = b"".join(chunk_of(columns_of([Message("rehearsal", b"")])))
+    chunk = b"".join(chunk_of(columns_of([Message("warm-up", b"")])))
     messages_of(decode_chunk(chunk), 0, [0], Leads([]))

@@ -51,7 +51,7 @@ def walk_log(view: View, begin: int) -> Iterator[Piece]:
             continue
         base = decode_key(found[0])
         try:
-            chunk = view.whole("log", *found)
+            chunk = view.full_value("log", *found)
             rows = int(decode_chunk(chunk).num_rows)
         except (StoreFormatError, StoreFailed) as error:
             expected, reason = (base if expected is None else expected), str(error)

@@ -33,7 +33,7 @@ logger = get_logger(__name__)
 MIGRATING: Final = b"migrating"
 """Is in the column family ``meta`` while sessions may be left whose progress has a window in it."""
 PORTION_BYTES: Final = 1_048_576
-_TELL_S: Final = 5.0
+_REPORT_INTERVAL_S: Final = 5.0
 
 
 def migrate(database: Database, portion_bytes: int = PORTION_BYTES) -> None:
@@ -86,7 +86,7 @@ def _migrate_windows(database: Database, portion_bytes: int) -> int:
     """Give each window in a session's progress records of its own; return how many there were."""
     handle = database.handles["progress"]
     sessions = 0
-    told_s = time.monotonic()
+    reported_s = time.monotonic()
     batch = WriteBatch(raw_mode=True)
     for key, value in database.items("progress"):
         if len(key) != 8 or not records.has_window(value):
@@ -100,8 +100,8 @@ def _migrate_windows(database: Database, portion_bytes: int) -> int:
         if batch.size_in_bytes() >= portion_bytes:
             database.write(batch)
             batch = WriteBatch(raw_mode=True)
-            if time.monotonic() - told_s > _TELL_S:
-                told_s = time.monotonic()
+            if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
+                reported_s = time.monotonic()
                 logger.info(
                     "migrating the store in %s; sessions rewritten so far: %d",
                     database.data_dir,

@@ -148,8 +148,8 @@ def read_head(value: bytes) -> Head | None:
     return Head(run, count, size_bytes, value[_HEAD.size :])
 
 
-def whole(family: str, key: bytes, value: bytes, parts: Rdict | None) -> bytes:
-    """Return the value that lies under ``key``: ``value`` itself, or what it is the head of.
+def full_value(family: str, key: bytes, value: bytes, parts: Rdict | None) -> bytes:
+    """Return the whole value under ``key``: ``value`` itself, or its parts joined if it is a head.
 
     Args:
         family: column family of the key.

@@ -33,10 +33,10 @@ class QueueExaminer:
     """One examination.
 
     Args:
-        found: gets what is found.
-        clients: by session number, the identifiers of the sessions that are there.
-        copy: gets what is good.
-        values: reads a column family.
+        found: takes the findings.
+        clients: the client identifiers of the sessions, by session number.
+        copy: takes the values that can be read; None to copy nothing.
+        values: reads a column family, and passes each key and value on.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class QueueExaminer:
         """Read the progress of all sessions with their windows, and then their queues."""
         self._values("progress", self._take_progress)
         for number in sorted(self._progress.keys() | self._pages.keys()):
-            self._conclude(number)
+            self._examine_session(number)
         self._values("queue", self._take_segment)
-        self._tell_missing()
-        self._amend()
+        self._report_missing()
+        self._repair_progress()
         if self._copy is not None:
             for progress in self._progress.values():
                 if progress.number in self._clients:
@@ -82,8 +82,8 @@ class QueueExaminer:
         else:
             add_page(self._pages.setdefault(number, _empty(number)), key, value)
 
-    def _conclude(self, number: int) -> None:
-        """Put the progress of a session and the pages of its window together, and judge them."""
+    def _examine_session(self, number: int) -> None:
+        """Join the progress of a session and the pages of its window, and check them."""
         progress = self._progress.get(number)
         if progress is None:
             progress = self._progress[number] = _empty(number)
@@ -101,9 +101,9 @@ class QueueExaminer:
         self._found.in_flight += len(progress.in_flight())
         if number not in self._clients:
             self._found.sessions_lost.add(number)
-            self._found.tell(f"the progress of session {number} belongs to no session")
+            self._found.add_problem(f"the progress of session {number} belongs to no session")
             return
-        self._drop_former(progress)
+        self._drop_stale_entries(progress)
         self._check_length(progress)
         self._trim(progress)
         self._check_inbound(progress)
@@ -112,79 +112,82 @@ class QueueExaminer:
             if entry[2] >= self._heads.get(where, 0):  # what is in flight has left the queue
                 self._sent[where] = max(self._sent.get(where, 0), entry[2] + 1)
 
-    def _drop_former(self, progress: Progress) -> None:
-        """Take out of the window what has the packet identifier of something that was sent later:
-        its page is older than the other one."""
+    def _drop_stale_entries(self, progress: Progress) -> None:
+        """Drop entries of the window whose packet identifier a later entry has, too: their page is
+        older than the page of that one."""
         taken: set[int] = set()
-        former = 0
+        stale = 0
         for page in reversed(progress.pages):
             left = [entry for entry in page.entries if entry[0] not in taken]
-            former += len(page.entries) - len(left)
+            stale += len(page.entries) - len(left)
             taken.update(entry[0] for entry in left)
             page.entries = left
-        if former:
+        if stale:
             client_id = self._clients[progress.number]
-            self._found.tell(
-                f"the in-flight window of {client_id!r} has {former:,} messages with packet"
+            self._found.add_problem(
+                f"the in-flight window of {client_id!r} has {stale:,} messages with packet"
                 " identifiers of later ones"
             )
 
     def _check_length(self, progress: Progress) -> None:
-        """Compare a window with what its session's progress says of it."""
+        """Report a window that has other messages than its session's progress says."""
         packet_ids = [entry[0] for entry in progress.in_flight()]
         missing = progress.window_len - len(packet_ids)
-        told = progress.window_len, progress.window_squares
-        if progress.window_len < 0 or told == (len(packet_ids), squares_of(packet_ids)):
+        recorded = progress.window_len, progress.window_squares
+        if progress.window_len < 0 or recorded == (len(packet_ids), squares_of(packet_ids)):
             return
         name = repr(self._clients[progress.number])
         if missing > 0:
-            self._found.tell(
+            self._found.add_problem(
                 f"{missing:,} messages that were in flight to {name} are missing: they are lost, or"
                 " were acknowledged after its progress was written"
             )
         elif missing == 0:
-            self._found.tell(
+            self._found.add_problem(
                 f"the in-flight window of {name} has other messages than its progress says: some"
                 " are lost, or were acknowledged after its progress was written, and some may"
                 " reach it again"
             )
         else:
-            self._found.tell(
+            self._found.add_problem(
                 f"the in-flight window of {name} has {-missing:,} messages more than its progress"
                 " says: some may reach it again"
             )
 
     def _check_inbound(self, progress: Progress) -> None:
-        """Compare the inbound packet identifiers with what the progress says of them, and forget
-        them where they are others: a message that is published twice is better than one that is
-        acknowledged, taken for a repeat and lost. Those of messages that wait for their PUBREL
-        stand in the progress, too, and stay."""
+        """Report inbound packet identifiers that are others than the progress says, and drop them.
+
+        A message that is published twice is better than one that is acknowledged, taken for a
+        repeat and lost. The identifiers of messages that wait for their PUBREL are in the progress,
+        too, and stay.
+        """
         packet_ids = ids_in(progress.inbound)
-        told = progress.inbound_len, progress.inbound_squares
-        if progress.inbound_len < 0 or told == (len(packet_ids), squares_of(packet_ids)):
+        recorded = progress.inbound_len, progress.inbound_squares
+        if progress.inbound_len < 0 or recorded == (len(packet_ids), squares_of(packet_ids)):
             return
-        self._found.tell(
+        self._found.add_problem(
             f"the packet identifiers of QoS 2 messages received from"
-            f" {self._clients[progress.number]!r} are not those that its progress tells of"
-            f" ({len(packet_ids):,} where it has {progress.inbound_len:,}): none of them counts,"
-            " and what it sends again may be published twice"
+            f" {self._clients[progress.number]!r} are not those in its progress"
+            f" ({len(packet_ids):,} where it has {progress.inbound_len:,}): they are dropped, and"
+            " messages that it sends again may be published twice"
         )
         progress.inbound = pages_of([entry[0] for entry in progress.held])
 
     def _trim(self, progress: Progress) -> None:
-        """Take out of the window and of what waits for PUBREL what is not in the log any more."""
+        """Drop messages that the log no longer has from the window, and from those that wait for
+        their PUBREL."""
         number = progress.number
         for page in progress.pages:
             page.entries = [
                 entry
                 for entry in page.entries
                 if entry[1] == AWAIT_PUBCOMP  # from there on only the packet identifier counts
-                or self._is_there(number, entry[3], "the in-flight window")
+                or self._is_in_log(number, entry[3], "the in-flight window")
             ]
         progress.held = [
             entry
             for entry in progress.held
-            if self._is_there(number, entry[1], "what waits for PUBREL")
+            if self._is_in_log(number, entry[1], "what waits for PUBREL")
         ]
 
     def _take_segment(self, key: bytes, value: bytes) -> None:
@@ -200,14 +203,14 @@ class QueueExaminer:
                 self._note_bounds((number, lane), run)
             elif len(run) > passed:
                 self._found.sessions_lost.add(number)
-                self._found.tell(
+                self._found.add_problem(
                     f"{len(run) - passed} queued messages belong to no session ({number})"
                 )
-            if self._are_there(run.offsets[passed:]):
+            if self._all_in_log(run.offsets[passed:]):
                 left.append(run)
             else:
                 is_changed = True
-                left.extend(self._whole_parts(number, run, passed))
+                left.extend(self._without_lost(number, run, passed))
         if self._copy is None or number not in self._clients:
             return
         if not is_changed:
@@ -225,8 +228,8 @@ class QueueExaminer:
         elif run.end > self._next.get(lane, 0):
             self._stored[lane] = (run.first, run.end)
 
-    def _are_there(self, offsets: array[int]) -> bool:
-        """Return whether the log holds all of them; quick where it has no hole."""
+    def _all_in_log(self, offsets: array[int]) -> bool:
+        """Return whether the log has all of these offsets; quick where it has no hole."""
         if not offsets:
             return True
         spans = self._found.spans
@@ -234,12 +237,12 @@ class QueueExaminer:
             return spans[0][0] <= min(offsets) and max(offsets) < spans[0][1]
         return all(self._found.holds(offset) for offset in offsets)
 
-    def _whole_parts(self, number: int, run: PackedRun, passed: int) -> list[PackedRun]:
-        """``run`` from position ``passed`` on, without those whose bodies are lost."""
+    def _without_lost(self, number: int, run: PackedRun, passed: int) -> list[PackedRun]:
+        """Return ``run`` from position ``passed`` on, without messages whose bodies are lost."""
         parts: list[PackedRun] = []
         for position in range(passed, len(run)):
             offset = run.offsets[position]
-            if not self._is_there(number, offset, "the message queue"):
+            if not self._is_in_log(number, offset, "the message queue"):
                 continue
             sequence, size = run.first + position, run.sizes[position]
             kind = run.table[run.kinds[position]]
@@ -248,7 +251,7 @@ class QueueExaminer:
                 parts[-1].add(sequence, offset, size, kind)
         return parts
 
-    def _is_there(self, number: int, offset: int, where: str) -> bool:
+    def _is_in_log(self, number: int, offset: int, where: str) -> bool:
         if self._found.holds(offset):
             return True
         client_id = self._clients.get(number)
@@ -259,27 +262,27 @@ class QueueExaminer:
             self._found.removed[client_id] = self._found.removed.get(client_id, 0) + 1
         return False
 
-    def _tell_missing(self) -> None:
+    def _report_missing(self) -> None:
         for (name, where), (count, first, last) in self._missing.items():
             which = f"offset {first}, which is"
             if count > 1:
                 which = f"{count:,} messages with offsets from {first} to {last}, which are"
-            self._found.tell(f"{where} of {name} refers to {which} not in the log")
+            self._found.add_problem(f"{where} of {name} refers to {which} not in the log")
 
-    def _amend(self) -> None:
-        """Move the progress of sessions behind their queues, or make one where it is lost."""
+    def _repair_progress(self) -> None:
+        """Correct progress that is older than its queue, and make it anew where it is lost."""
         lanes = sorted(self._stored.keys() | self._sent.keys())
         for number in sorted(self._lost | {number for number, _ in lanes}):
-            self._found.tell(
+            self._found.add_problem(
                 f"the progress of {self._clients[number]!r} is lost, or older than its queue: some"
                 " messages may reach it again"
             )
         for number, lane in lanes:
             if number not in self._progress:
                 self._progress[number] = _empty(number)
-            self._amend_lane(self._progress[number], lane)
+            self._repair_lane(self._progress[number], lane)
 
-    def _amend_lane(self, progress: Progress, number: int) -> None:
+    def _repair_lane(self, progress: Progress, number: int) -> None:
         where = progress.number, number
         lanes = {lane: (head, following) for lane, head, following in progress.lanes}
         lanes[0] = (progress.queue_head, progress.next_sequence)

@@ -42,7 +42,7 @@ class Rebuilt:
     left_out: list[str]
 
 
-def open_whole(
+def open_undamaged(
     store: Path, recovery: DBRecoveryMode | None = None, is_paranoid: bool = True
 ) -> Rdict:
     """Open the database in the directory ``store`` for reading; it need not have all families.
@@ -95,7 +95,7 @@ def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> Rebuilt:
     data_dir = store.parent
     try:
         Rdict.repair(str(rebuilt), Options(raw_mode=True))
-        database = open_whole(rebuilt)
+        database = open_undamaged(rebuilt)
     except Unreadable as error:
         raise broken(data_dir, error.part) from error
     except StoreError:

@@ -1,4 +1,4 @@
-"""Repair: go on with what is left of a damaged store.
+"""Repair: make a new store of what can be read of a damaged one.
 
 What can be read goes into a fresh store; the damaged one is kept beside it. Offsets that are lost
 stay lost: the log goes on in a new epoch, so that they never stand for other messages, and the
@@ -34,7 +34,7 @@ from typing import Final
 
 from penstock.errors import StoreFailed
 from penstock.store.copying import Copy
-from penstock.store.database import STORE_DIRECTORY, unused
+from penstock.store.database import STORE_DIRECTORY, lock_out_brokers
 from penstock.store.diagnosis import REPAIR_FINISHED, unfinished_repair
 from penstock.store.examination import examine_view, has_files
 from penstock.store.findings import Examination
@@ -59,7 +59,7 @@ Report = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """The outcome of a repair, or of its rehearsal.
+    """The outcome of a repair, or of a dry run.
 
     Attributes:
         epoch: epoch of the store as it is now.
@@ -85,13 +85,13 @@ class Repaired:
         return sum(path.stat().st_size for path in files)
 
 
-def repair(data_dir: Path, is_rehearsal: bool = False, tell: Report | None = None) -> Repaired:
+def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = None) -> Repaired:
     """Make a store of what is left of the one below ``data_dir``.
 
     Args:
         data_dir: a store that is whole is left as it is.
-        is_rehearsal: only look, and change nothing.
-        tell: called with the progress.
+        is_dry_run: examine the store only, and change nothing.
+        report: called with the progress.
 
     Raises:
         StoreLocked: a broker has it open.
@@ -104,30 +104,30 @@ def repair(data_dir: Path, is_rehearsal: bool = False, tell: Report | None = Non
     if not has_database and interrupted is None and not path_exists(data_dir / WATERMARK_FILE):
         raise no_store(data_dir)
     refuse_backup(data_dir)
-    if interrupted is not None and not is_rehearsal:
+    if interrupted is not None and not is_dry_run:
         return _finish_interrupted(data_dir, interrupted)
-    with unused(data_dir) if has_database else nullcontext():
-        return _repair(data_dir, has_database, is_rehearsal, tell or _tell_nobody)
+    with lock_out_brokers(data_dir) if has_database else nullcontext():
+        return _repair(data_dir, has_database, is_dry_run, report or _report_nothing)
 
 
-def _repair(data_dir: Path, has_database: bool, is_rehearsal: bool, tell: Report) -> Repaired:
+def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report) -> Repaired:
     claimed = read_watermark(data_dir)
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         if not has_database:
             found = _all_lost(claimed)
         else:
             with open_view(data_dir, Path(scratch), claimed) as view:
-                tell("reading", 0, view.size_bytes)
+                report("reading", 0, view.size_bytes)
                 found = examine_view(view, claimed)
-                tell("reading", view.size_bytes, view.size_bytes)
-    if not found.problems or is_rehearsal:
+                report("reading", view.size_bytes, view.size_bytes)
+    if not found.problems or is_dry_run:
         return Repaired(found.epoch, found.end, found.loss, found)
     unfinished = data_dir / _UNFINISHED
     try:
         if unfinished.exists():
             shutil.rmtree(unfinished)
         unfinished.mkdir()
-        epoch = _copy(data_dir, unfinished, has_database, claimed, tell)
+        epoch = _copy(data_dir, unfinished, has_database, claimed, report)
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
         finished = data_dir / f"{REPAIR_FINISHED}{stamp}"
         _sync_all(unfinished)
@@ -149,7 +149,7 @@ def _all_lost(claimed: Committed | None) -> Examination:
         found.epoch = claimed.epoch
         found.loss = Loss(0, claimed.end, claimed.commits)
         found.lost = [(claimed.begin, claimed.end)] if claimed.end > claimed.begin else []
-    found.tell("the database is missing")
+    found.add_problem("the database is missing")
     return found
 
 
@@ -158,7 +158,7 @@ def _copy(
     unfinished: Path,
     has_database: bool,
     claimed: Committed | None,
-    tell: Report,
+    report: Report,
 ) -> str:
     """Copy what is good to ``unfinished``; return the epoch of the copy."""
     scratch = unfinished / "scratch"
@@ -168,7 +168,7 @@ def _copy(
     def copied(size_bytes: int) -> None:
         nonlocal copied_bytes
         copied_bytes += size_bytes
-        tell("copying", min(copied_bytes, total_bytes), total_bytes)
+        report("copying", min(copied_bytes, total_bytes), total_bytes)
 
     if not has_database:
         found = _all_lost(claimed)
@@ -235,5 +235,5 @@ def _sync_all(directory: Path) -> None:
         sync_directory(Path(top))
 
 
-def _tell_nobody(_what: str, _done: int, _total: int) -> None:
+def _report_nothing(_what: str, _done: int, _total: int) -> None:
     pass

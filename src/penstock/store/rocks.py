@@ -38,7 +38,7 @@ from penstock.engine.message import Message
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
 from penstock.store import records
 from penstock.store.api import NOTHING_LEASED, LogExtent
-from penstock.store.archiving import Archives, Departure
+from penstock.store.archiving import Archives, ChunkRemoval
 from penstock.store.backup import back_up
 from penstock.store.chunk import (
     ChunkFacts,
@@ -56,7 +56,7 @@ from penstock.store.database import (
     open_database,
     open_for_reading,
 )
-from penstock.store.diagnosis import broken, broken_where_damaged
+from penstock.store.diagnosis import broken, damage_as_broken
 from penstock.store.faults import ReadWriteLock, probe, with_remedy
 from penstock.store.identity import (
     CLOCK,
@@ -76,7 +76,7 @@ from penstock.store.identity import (
     unverified,
 )
 from penstock.store.large_retained import LargeRetained
-from penstock.store.log import chunk_of, messages_of, rehearse
+from penstock.store.log import chunk_of, messages_of, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
 from penstock.store.pages import add_page, page_values
@@ -131,12 +131,12 @@ class RocksStore:
         self._large_retained = LargeRetained()
         self._use(open_database(data_dir))
         try:
-            with broken_where_damaged(data_dir):
+            with damage_as_broken(data_dir):
                 self._begin()
         except BaseException:
             self._database.close()
             raise
-        rehearse()
+        warm_up_arrow()
 
     def _begin(self) -> None:
         data_dir = self._data_dir
@@ -186,7 +186,7 @@ class RocksStore:
 
     def recover(self) -> Recovered:
         """Return everything that was committed; see ``Store.recover``."""
-        with broken_where_damaged(self._data_dir):
+        with damage_as_broken(self._data_dir):
             return self._recover()
 
     def _recover(self) -> Recovered:
@@ -303,7 +303,7 @@ class RocksStore:
                 refuse_losses(self._data_dir)
                 self._use(open_database(self._data_dir))
                 self._refuse_foreign_writes()
-                self._take_up()
+                self._refresh_after_reopening()
             except (StoreDamaged, StoreFormatError):
                 self._database.close()
                 raise
@@ -318,9 +318,12 @@ class RocksStore:
                 ) from None
             self._is_writable = True
 
-    def _take_up(self) -> None:
-        """Bring memory in line with the database: a run of retention may not have been synced, and
-        the mapped file may lie on another file system now."""
+    def _refresh_after_reopening(self) -> None:
+        """Read again where the log begins, and map the watermark's file anew.
+
+        The last run of retention may not have been synced, and the file may lie on another file
+        system now.
+        """
         self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
@@ -421,7 +424,7 @@ class RocksStore:
         """Return the chunk under ``key``, of which ``value`` was found there."""
         if facts.batch is not None:
             return facts.batch
-        return decode_chunk(self._database.whole("log", key, value))
+        return decode_chunk(self._database.full_value("log", key, value))
 
     def retain(
         self,
@@ -453,7 +456,7 @@ class RocksStore:
         removed = self._log_bytes_removed
         size_bytes = self._log_bytes_appended - removed
         earliest = decode_key(chunks.key()) if chunks.valid() else self._end
-        departure = self._archives.depart()
+        removal = self._archives.begin_removal()
         for _ in range(_RETAIN_CHUNKS_MAX):
             if not chunks.valid():
                 break
@@ -470,22 +473,22 @@ class RocksStore:
             if end > leased_from and size_bytes <= leased_bytes_max:
                 break
             if self._archives.is_any_open:
-                departure.add(base, self._chunk(key, value, facts), facts.size_bytes)
+                removal.add(base, self._chunk(key, value, facts), facts.size_bytes)
             earliest = decode_key(chunks.key())
             if earliest > end:
-                self._tell_hole(end, earliest)
-                departure.pass_over(end, earliest)
+                self._log_hole(end, earliest)
+                removal.skip_hole(end, earliest)
             size_bytes -= facts.size_bytes
             removed += facts.size_bytes
-            if departure.is_large:
-                self._depart(departure, earliest, removed)
-                departure = self._archives.depart()
-        self._depart(departure, earliest, removed)
+            if removal.is_large:
+                self._remove_chunks(removal, earliest, removed)
+                removal = self._archives.begin_removal()
+        self._remove_chunks(removal, earliest, removed)
         self._watermark.sync()
         return self._earliest
 
-    def _tell_hole(self, begin: int, end: int) -> None:
-        """Log a hole of the log that no repair has logged."""
+    def _log_hole(self, begin: int, end: int) -> None:
+        """Log an error for each range of missing offsets that no repair has given up."""
         kept: bytes | None = self._families["meta"].get(GIVEN_UP)
         for hole in without(begin, end, [] if kept is None else decode_given_up(kept)):
             logger.error(
@@ -494,8 +497,11 @@ class RocksStore:
                 self._data_dir,
             )
 
-    def _depart(self, departure: Departure, earliest: int, removed: int) -> None:
-        """Let the log begin at ``earliest``, all at once; ``removed`` counts its bytes."""
+    def _remove_chunks(self, removal: ChunkRemoval, earliest: int, removed: int) -> None:
+        """Write a removal: the log begins at ``earliest`` then.
+
+        ``removed`` is the number of bytes that ever left the log, those of this removal included.
+        """
         if earliest > self._earliest:
             assert earliest <= self._end, "the log begins where it ends, at the latest"
             self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
@@ -503,9 +509,9 @@ class RocksStore:
             first, end = encode_key(self._earliest), encode_key(earliest)
             self._database.delete_range(batch, "log", first, end)
             batch.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])
-            departure.write_to(batch, earliest)
+            removal.write_to(batch, earliest)
             self._database.write(batch, sync=self._archives.is_any_open)
-            departure.done()
+            removal.written()
             self._log_bytes_removed = removed
         self._earliest = earliest
 

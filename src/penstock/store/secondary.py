@@ -58,7 +58,7 @@ from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_ke
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, check
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
-from penstock.store.parts import PARTS_FAMILY, read_head, whole
+from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.ranges import join_ranges
 from penstock.store.recyclable import find_recyclable
 from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
@@ -231,7 +231,7 @@ class LogFollower:
                 continue
             batch = facts.batch
             if batch is None:
-                chunk = self._whole(opened, "log", key, value)
+                chunk = self._full_value(opened, "log", key, value)
                 if chunk is None:
                     break
                 batch = decode_chunk(chunk)
@@ -255,7 +255,7 @@ class LogFollower:
         if position < end:
             self._refuse_unreadable(chunks)
 
-    def _whole(self, opened: _Opened, family: str, key: bytes, value: bytes) -> bytes | None:
+    def _full_value(self, opened: _Opened, family: str, key: bytes, value: bytes) -> bytes | None:
         """Return the value under `key`, of which `value` was found there; None if it was just
         removed.
 
@@ -268,7 +268,7 @@ class LogFollower:
                 self._close()
             raise StoreNotReady("the first large value came after the log was opened")
         try:
-            return whole(family, key, value, opened.parts)
+            return full_value(family, key, value, opened.parts)
         except (StoreFormatError, StoreFailed) as error:
             if decode_key(key[-8:]) < self.extent().earliest:
                 return None
@@ -289,7 +289,7 @@ class LogFollower:
                     break
                 if decode_span(value)[0] <= position:
                     continue
-                found = self._whole(opened, ARCHIVE_FAMILY, key, value)
+                found = self._full_value(opened, ARCHIVE_FAMILY, key, value)
                 if found is None:
                     break
                 piece = decode_piece(key, found)

@@ -33,12 +33,12 @@ from penstock.store.chunk import decode_key
 from penstock.store.database import STORE_DIRECTORY
 from penstock.store.diagnosis import damaged_table
 from penstock.store.identity import COMMITS
-from penstock.store.parts import PARTS_FAMILY, read_head, whole
+from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.rebuild import (
     Rebuilt,
     Unreadable,
     number_of,
-    open_whole,
+    open_undamaged,
     rebuild,
     table_and_log_files,
 )
@@ -71,7 +71,7 @@ class View:
         self._tables: dict[str, tuple[bytes, bytes, int]] = {}  # smallest, largest key, level
         self._rebuilt: dict[str, Rebuilt] = {}  # by the table that is left out
 
-    def tell(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         """Add a sentence to ``problems``, once."""
         if problem not in self.problems:
             self.problems.append(problem)
@@ -117,9 +117,9 @@ class View:
                 self.older[family] = self.older.get(family, 0) + 1
             yield found
 
-    def whole(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return the value under ``key``, of which ``value`` was found there
-        (``store.parts.whole``).
+    def full_value(self, family: str, key: bytes, value: bytes) -> bytes:
+        """Return the whole value under ``key``; ``value`` is what was found there, perhaps only
+        the head of a large one (``store.parts.full_value``).
 
         Raises:
             StoreFormatError: parts of it are missing.
@@ -133,7 +133,7 @@ class View:
         except Exception:  # rocksdict raises bare Exception where there is none
             parts = None
         try:
-            return whole(family, key, value, parts)
+            return full_value(family, key, value, parts)
         finally:
             if parts is not None:
                 parts.close()
@@ -210,16 +210,16 @@ class _Opening:
         view = self._view
         for directory in dict.fromkeys((source, self._store)):
             try:
-                view.use(open_whole(directory, is_paranoid=False))
+                view.use(open_undamaged(directory, is_paranoid=False))
                 return
             except Unreadable as error:
-                view.tell(error.part)
+                view.add_problem(error.part)
         self._use_rebuilt(rebuild(self._store, self._scratch, None))
 
     def _use_rebuilt(self, rebuilt: Rebuilt) -> None:
         for name in rebuilt.left_out:
-            self._view.tell(f"its table file {name} is damaged")
-        self._view.tell(
+            self._view.add_problem(f"its table file {name} is damaged")
+        self._view.add_problem(
             "without its MANIFEST it cannot be told whether tables are missing, and with them parts"
             " of sessions, subscriptions, queues, retained messages and wills"
         )
@@ -233,14 +233,14 @@ class _Opening:
         """
         view = self._view
         try:
-            database = open_whole(store)
-            behind = open_whole(store, DBRecoveryMode.skip_any_corrupted_record())
+            database = open_undamaged(store)
+            behind = open_undamaged(store, DBRecoveryMode.skip_any_corrupted_record())
         except Unreadable as error:
-            view.tell(error.part)
+            view.add_problem(error.part)
             return False
         commits = _commits(behind)
         if commits > _commits(database):
-            view.tell("a part in the middle of its write-ahead log is damaged")
+            view.add_problem("a part in the middle of its write-ahead log is damaged")
             view.removed_may_be_back = True
         database.close()
         claimed = self._claimed
@@ -249,7 +249,7 @@ class _Opening:
         if claimed is not None and claimed.commits > commits and unknown:
             rebuilt = rebuild(self._store, self._scratch, None)
             if _commits(rebuilt.database) > commits:
-                view.tell("its MANIFEST, the list of its table files, is not whole")
+                view.add_problem("its MANIFEST, the list of its table files, is not whole")
                 behind.close()
                 self._use_rebuilt(rebuilt)
                 return True
