@@ -196,7 +196,7 @@ def receives(
     received.pages = [WindowPage(0, []), WindowPage(1, [])]
     received.inbound = [*((page, 0) for page, _ in pages_of(list(released)))]
     received.inbound += pages_of(list(packet_ids))
-    received.held = list(held)
+    received.unreleased = list(held)
     received.inbound_len = len(packet_ids)
     received.inbound_squares = squares_of(list(packet_ids))
     commit.progress = [received]
@@ -248,4 +248,4 @@ def test_messages_that_wait_for_pubrel_stay_with_their_identifiers(data_dir: Pat
     assert examine(data_dir).problems == [told(2, 5)]
     found = repaired(data_dir)
     assert (ids_in(found.inbound), found.inbound_len) == ([5], 1)
-    assert found.held == [(5, 17, 9)]
+    assert found.unreleased == [(5, 17, 9)]

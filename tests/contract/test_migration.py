@@ -113,7 +113,13 @@ def expected() -> State:
 def state_of(recovered: Recovered) -> State:
     return {
         number: (
-            *(kept.queue_head, kept.next_sequence, ids_in(kept.inbound), kept.lanes, kept.held),
+            *(
+                kept.queue_head,
+                kept.next_sequence,
+                ids_in(kept.inbound),
+                kept.lanes,
+                kept.unreleased,
+            ),
             kept.sent_below,
             kept.in_flight(),
             [

@@ -127,7 +127,7 @@ def fields(value: object) -> object:
         [(page.number, page.entries) for page in value.pages],
         value.inbound,
         value.lanes,
-        value.held,
+        value.unreleased,
     )
 
 

@@ -286,4 +286,4 @@ class Endpoint:
         assert self.session.queue_length == 0, f"{name}: the queue is stuck"
         assert self.link is not None
         assert self.link.unreleased_acks == 0, f"{name}: acknowledgements are stuck"
-        assert not self.session.waits_for_releases, f"{name} keeps packet identifiers"
+        assert not self.session.has_unfinished_qos2, f"{name} keeps packet identifiers"

@@ -307,7 +307,7 @@ class Crowd:
                 session = self.bench.server.registry.sessions[client.client_id]
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
-                    waits_for_itself = waits_for_itself or session.awaits_own_pubrel
+                    waits_for_itself = waits_for_itself or session.awaits_pubrel
                 assert waits_for_itself or effects.store.is_full(), (
                     f"{client.client_id} is forgotten"
                 )

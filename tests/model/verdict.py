@@ -18,7 +18,7 @@ def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
     for session in shell.server.registry.sessions.values():
         assert session.window_length == 0, f"{session.client_id}'s window is stuck"
         assert session.queue_length == 0, f"{session.client_id}'s queue is stuck"
-        assert not session.waits_for_releases, f"{session.client_id} keeps packet identifiers"
+        assert not session.has_unfinished_qos2, f"{session.client_id} keeps packet identifiers"
     for pipe in shell.pipes.values():
         assert pipe.connection.link.unreleased_acks == 0
     check_waiting(shell.server)

@@ -69,9 +69,9 @@ class Counted:
                 self.body(entry)
         self.queue(session.backlog, once)
         self.blocked_bytes += len(session.inbound) * IDENTIFIER_BYTES
-        held = session.inbound.held
-        if held is not None:
-            self.unreleased_bytes += sum(item.size_bytes for item in held._entries.values())
+        unreleased = session.inbound.unreleased
+        if unreleased is not None:
+            self.unreleased_bytes += sum(item.size_bytes for item in unreleased._entries.values())
 
     def queue(self, backlog: Backlog, once: bool) -> None:
         """Everything that waits in one queue."""

@@ -201,7 +201,7 @@ def _with_pages(kept: Progress, pages: list[WindowPage], inbound: list[InboundPa
         [],
         [],
         kept.lanes,
-        kept.held,
+        kept.unreleased,
         kept.sent_below,
         kept.window_len,
         kept.next_place,

@@ -171,7 +171,7 @@ class QueueExaminer:
             f" ({len(packet_ids):,} where it has {progress.inbound_len:,}): they are dropped, and"
             " messages that it sends again may be published twice"
         )
-        progress.inbound = pages_of([entry[0] for entry in progress.held])
+        progress.inbound = pages_of([entry[0] for entry in progress.unreleased])
 
     def _trim(self, progress: Progress) -> None:
         """Drop messages that the log no longer has from the window, and from those that wait for
@@ -184,9 +184,9 @@ class QueueExaminer:
                 if entry[1] == AWAIT_PUBCOMP  # from there on only the packet identifier counts
                 or self._is_in_log(number, entry[3], "the in-flight window")
             ]
-        progress.held = [
+        progress.unreleased = [
             entry
-            for entry in progress.held
+            for entry in progress.unreleased
             if self._is_in_log(number, entry[1], "what waits for PUBREL")
         ]
 

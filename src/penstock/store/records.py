@@ -202,7 +202,7 @@ def encode_progress(progress: Progress) -> bytes:
             progress.queue_head,
             progress.next_sequence,
             progress.lanes,
-            progress.held,
+            progress.unreleased,
             progress.sent_below,
             progress.window_len,
             progress.next_place,

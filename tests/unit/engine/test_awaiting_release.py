@@ -41,7 +41,7 @@ def exchange(line: Line, *packets: Packet) -> list[Packet]:
 
 def messages_held(line: Line) -> AwaitingRelease:
     """What the client's session holds."""
-    held = line.session.inbound.held
+    held = line.session.inbound.unreleased
     assert held is not None
     return held
 
@@ -386,7 +386,7 @@ def test_the_timeout_goes_on_while_the_client_is_away(crash: bool) -> None:
     held.bench.commit()
     assert (held.not_released, session.lowest_offset()) == (3, -1)
     assert held.bench.server.effects.budget.unreleased_bytes == 0
-    assert held.bench.store.recover().progress[session.number].held == []
+    assert held.bench.store.recover().progress[session.number].unreleased == []
 
 
 def test_a_client_that_comes_and_goes_gets_no_more_time() -> None:

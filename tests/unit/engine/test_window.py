@@ -216,7 +216,7 @@ def test_after_a_restart_an_identifier_that_was_freed_is_not_the_next() -> None:
 
 def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_no_other() -> None:
     window = InFlightWindow(10, stored=True)
-    window.use_only(6)
+    window.limit_packet_ids(6)
     window.reserved_ids.keep(3, 6)
     assert [window.reserve() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
     assert window.reserve() == 0

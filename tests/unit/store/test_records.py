@@ -122,7 +122,7 @@ def test_progress(
     assert not records.has_window(value)
     read = records.decode_progress(9, value)
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
-    assert (read.lanes, read.held) == (lanes, held)
+    assert (read.lanes, read.unreleased) == (lanes, held)
     assert (read.pages, read.inbound, read.sent_below) == ([], [], following)
     assert (read.window_len, read.next_place, read.window_squares) == (3, 70, 14)
     assert (read.inbound_len, read.inbound_squares) == (4, 30)
@@ -181,7 +181,7 @@ def test_what_an_older_version_wrote_is_read() -> None:
     ]
     progress = records.decode_progress(5, msgspec.msgpack.encode((1, 7, 13, [], [4])))
     assert (progress.queue_head, progress.next_sequence) == (7, 13)
-    assert (progress.inbound, progress.lanes, progress.held) == ([(0, 16)], [], [])
+    assert (progress.inbound, progress.lanes, progress.unreleased) == ([(0, 16)], [], [])
     assert (progress.pages, progress.sent_below) == ([], 0)
     assert (progress.window_len, progress.inbound_len, progress.inbound_squares) == (0, 1, 16)
 
@@ -199,7 +199,7 @@ def test_the_window_in_an_older_progress_becomes_pages() -> None:
     assert read.in_flight() == [
         (*entry, size, kinds.get(entry[2])) for entry, size in zip(window, sizes, strict=True)
     ]
-    assert (read.lanes, read.held, read.sent_below) == ([(9, 5, 6)], [(4, 1, 2)], 8)
+    assert (read.lanes, read.unreleased, read.sent_below) == ([(9, 5, 6)], [(4, 1, 2)], 8)
     without_sizes = records.decode_progress(5, msgspec.msgpack.encode(old[:8]))
     assert [entry[7] for entry in without_sizes.in_flight()] == [0] * len(window)
 

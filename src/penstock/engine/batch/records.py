@@ -136,7 +136,7 @@ class Progress:
         segments: the deliveries that joined the queue since the last record and still wait.
         finished_segments: first sequences of segments the queue has passed.
         lanes: head and next sequence of each further lane, as above for the first.
-        held: the received messages that are not routed before their PUBREL.
+        unreleased: the received messages that are not routed before their PUBREL.
         sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
             may have been sent (``stored_queue``); 0 in a store of an older Penstock.
         window_len: entries on all pages of the window, so that a repair sees whether one is
@@ -160,7 +160,7 @@ class Progress:
         segments: list[PackedRun],
         finished_segments: list[int],
         lanes: list[LaneEntry],
-        held: list[UnreleasedEntry],
+        unreleased: list[UnreleasedEntry],
         sent_below: int = 0,
         window_len: int = -1,
         next_place: int = 0,
@@ -176,7 +176,7 @@ class Progress:
         self.segments = segments
         self.finished_segments = finished_segments
         self.lanes = lanes
-        self.held = held
+        self.unreleased = unreleased
         self.sent_below = sent_below
         self.window_len = window_len
         self.next_place = next_place

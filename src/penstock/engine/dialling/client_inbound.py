@@ -109,7 +109,7 @@ class ClientInbound:
         packet_id = publish.packet_id
         if not self._session.awaits_release(packet_id):
             return False
-        if publish.dup or self._session.came_here(packet_id):
+        if publish.dup or self._session.received_on_this_connection(packet_id):
             return True
         self._session.release(packet_id)
         return False

@@ -44,7 +44,7 @@ class PacketIdCleanup:
         if not session.stored:
             own = limits.window(PACKET_IDENTIFIERS)
             last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
-        session.inherit(last_id)
+        session.limit_packet_ids(last_id)
         self._unreleased = set(range(1, last_id + 1))
         self.until_s = now.monotonic_s + limits.connect_timeout_s
         for packet_id in range(1, last_id + 1):

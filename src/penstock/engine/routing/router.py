@@ -116,14 +116,14 @@ class Router:
         account: Account | None = None,
         plan: Plan | None = None,
     ) -> int:
-        """Route ``message``; the number of sessions it is for.
+        """Route ``message``; return the number of sessions and groups that it is for.
 
         Args:
             message: the published message.
             publisher: the session it came from, for No Local; None for the broker's own.
             now: when.
-            account: in which it counts if it is retained; without, in the publisher's.
-            plan: the decision about it (``apply``); without, a full queue drops it or another.
+            account: the account in which it counts if it is retained; None = the publisher's.
+            plan: the decision about it (``apply``); without one, a full queue drops a message.
         """
         matches = self.trie.match(message.topic) if plan is None else plan.matches
         append = self._in_a_stream(message.topic)
@@ -170,7 +170,10 @@ class Router:
         return reached
 
     def _may_append_qos0(self, message: Message) -> bool:
-        """Return whether QoS 0 goes on: while the store fails, streams get it as memory allows."""
+        """Return whether a QoS 0 message may be logged; while the store fails, memory limits it.
+
+        A message that may not is counted as dropped.
+        """
         if not self._effects.store.fails or self._effects.store.has_room_for_qos0():
             return True
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
@@ -219,11 +222,10 @@ class Router:
         return plan.refused_by
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
-        """Say that ``topic`` (of ``$SYS``) has ``value``; whether that is new.
+        """Publish ``value`` as the value of a ``$SYS`` topic; return whether it changed.
 
-        Like a retained message of QoS 0, but in memory only: neither the log nor the store
-        ever sees it, and a client that is away misses it, because what it would find in its
-        queue would not be true any more.
+        It is like a retained message of QoS 0, but in memory only: it is neither logged nor stored,
+        and not queued for a client that is offline, because it would be out of date when read.
         """
         known = self.system.get(topic)
         if known is not None and known.payload == value:
@@ -234,10 +236,10 @@ class Router:
         return True
 
     def publish_bridge_state(self, topic: str, value: bytes, now: Now) -> None:
-        """Say that a foreign bridge is connected or not; an empty ``value`` forgets it.
+        """Publish whether a foreign bridge is connected; an empty ``value`` removes its topic.
 
-        Like all of ``$SYS`` it is in memory only. Where there is no room it is told
-        to those who are there, and not kept: at most half of the places for ``$SYS`` are theirs.
+        Like all of ``$SYS`` it is in memory only. Foreign bridges may use half of the places for
+        ``$SYS`` topics; beyond that, the value is published to current subscribers and not kept.
         """
         if self.system.get(topic) is None and 2 * len(self.system) >= SYSTEM_TOPICS_MAX:
             self.publish_passing(topic, value, self.trie.match(topic), now)
@@ -247,7 +249,7 @@ class Router:
             self.system.remove(topic)
 
     def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
-        """Publish like ``publish_system``, but keep nothing for those who come later."""
+        """Publish like ``publish_system``, but keep nothing for later subscribers."""
         self._deliver_system(
             Message(topic, value, 0, False, "", now.wall_us, lead_us=now.lead_us), matches, now
         )
@@ -263,7 +265,7 @@ class Router:
             group.tell(message, now)
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
-        """Add a subscription, or replace the one with the same filter; whether it is new."""
+        """Add a subscription, or replace the one with the same filter; return whether it is new."""
         topic_filter = entry.subscription.topic_filter
         is_new = topic_filter not in session.subscriptions
         session.subscriptions[topic_filter] = entry
@@ -282,7 +284,7 @@ class Router:
     def deliver_retained(
         self, session: Session, entry: SessionSubscription, is_new: bool, now: Now
     ) -> None:
-        """Send the retained messages a subscription asks for; the SUBACK goes before them.
+        """Send the retained messages that a subscription asks for, after its SUBACK.
 
         A shared subscription gets none (v5 §4.8.2).
         """
@@ -310,7 +312,7 @@ class Router:
         session.outbound.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
 
     def unsubscribe(self, session: Session, topic_filter: str) -> bool:
-        """Remove a subscription; whether there was one."""
+        """Remove a subscription; return whether there was one."""
         if session.subscriptions.pop(topic_filter, None) is None:
             return False
         session.outbound.stop_retained(topic_filter)

@@ -28,7 +28,7 @@ from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.shared_group import SharedGroup, Xorshift32
 from penstock.engine.session.queue import PRIORITY_SHIFT
-from penstock.engine.session.session import FormerRun, Session, SessionSubscription
+from penstock.engine.session.session import LegacyRun, Session, SessionSubscription
 from penstock.engine.topics import share_name
 
 
@@ -172,11 +172,11 @@ class SharedSubscriptions(MemberConnections):
             self._effects.batch.end_session(record.client_id, record.number)
         self._recovered = None
         self._records = {}
-        self._move_former([run for session in sessions for run in session.former_runs()])
+        self._move_legacy([run for session in sessions for run in session.legacy_runs()])
         for session in sessions:
-            session.give_up_former()
+            session.drop_legacy_runs()
 
-    def _move_former(self, runs: list[FormerRun]) -> None:
+    def _move_legacy(self, runs: list[LegacyRun]) -> None:
         """Move what waited at members to their groups, in the order of the log."""
         heads: list[tuple[int, int]] = []
         for place, run in enumerate(runs):
@@ -191,7 +191,7 @@ class SharedSubscriptions(MemberConnections):
             assert shared is not None
             group = self.groups.get(shared.topic_filter)
             if group is None:
-                run.session.keep_former(delivery)
+                run.session.keep_legacy(delivery)
             else:
                 moved = Delivery(None, delivery.offset, shared.qos, shared.retain)
                 moved.size_bytes = delivery.size_bytes

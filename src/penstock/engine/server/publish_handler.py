@@ -111,7 +111,7 @@ class PublishHandler(BlockedPublisher):
             self._check_offers(packet)
         if topic is not self._topic:
             self._check_topic(topic)
-        if packet.qos > 0 or self.held_back.count > 0 or session.waits_for_releases:
+        if packet.qos > 0 or self.held_back.count > 0 or session.has_unfinished_qos2:
             self._publish_in_order(packet, topic, encoded, session, now)
             return
         if properties is not None and self._is_false_text(packet):  # ends the connection
@@ -186,7 +186,7 @@ class PublishHandler(BlockedPublisher):
 
     def release(self, packet_id: int, session: Session, now: Now) -> None:
         """Take a PUBREL, and publish what may be published now."""
-        if not session.holds(packet_id):
+        if not session.awaits_routing(packet_id):
             self._complete(packet_id, session)
         elif session.release_in_order(packet_id):
             self._route_released(session, now)
@@ -372,7 +372,7 @@ class PublishHandler(BlockedPublisher):
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
                 return True  # no subscriber got it, as above
-            if held and not session.has_room_to_hold():
+            if held and not session.has_room_for_unreleased():
                 raise RemoteProtocolError(
                     reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
                 )
@@ -380,7 +380,7 @@ class PublishHandler(BlockedPublisher):
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
             if held:  # v3.1 §3.3: not made available to interested parties yet
-                session.keep_until_release(packet.packet_id, message)
+                session.keep_until_pubrel(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
         if number is not None:

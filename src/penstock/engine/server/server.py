@@ -207,7 +207,8 @@ class Server:
             self.write_events(now)
 
     def write_events(self, now: Now) -> bool:
-        """Write the events that wait, without waiting for the next tick; whether there were any."""
+        """Write the events that wait, without waiting for the next tick; return whether any were
+        written."""
         events = self.effects.events
         if self.event_log is None or events is None or events.waiting == 0:
             return False

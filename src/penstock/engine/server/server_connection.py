@@ -256,7 +256,7 @@ class ServerConnection(OpeningConnection):
         session = self._session
         if session is None or self._server.effects.store.fails:
             return False
-        if session.awaits_own_pubrel and not session.has_room_to_receive():
+        if session.awaits_pubrel and not session.has_room_to_receive():
             return True
         if session.window_length == 0:
             return False

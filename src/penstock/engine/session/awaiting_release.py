@@ -6,8 +6,8 @@ waits for PUBREL (``inbound``).
 
 ::
 
-      PUBLISH ─▶ held ── PUBREL ─▶ in line ── its body is here, and there is room ─▶ routed
-                  │                   ╰─ its body is in the log only ─▶ asked for ─╯
+      PUBLISH ─▶ kept ── PUBREL ─▶ released ── its body is in memory, and there is room ─▶ routed
+                  │                   ╰─ its body is in the log only ─▶ read from there ─╯
                   ╰─ await_rel_timeout, end of the session ─▶ dropped, counted
 
 A waiting message keeps the log from being trimmed, so its timeout goes on while the client is
@@ -17,10 +17,10 @@ A stored session's message is in the log from the beginning, as an internal one,
 the commit that releases PUBREC; when it is routed, it is appended once more, in the order of the
 PUBRELs, by the commit that forgets the identifier. A session that is not stored needs the log only
 for bodies that memory has no room for. Memory has at most ``bytes_max`` of bodies, none while the
-client is disconnected, and a body that does not fit only when its message is the next to leave.
+client is disconnected, and a body that does not fit only when its message is routed next.
 
-Messages leave in the order of their PUBRELs. The line ends with the connection: the client
-sends PUBREL again until it has PUBCOMP.
+Messages are routed in the order of their PUBRELs. When the connection ends, these PUBRELs are
+forgotten: the client sends PUBREL again until it has PUBCOMP.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class UnreleasedMessage:
         self.message = message
         self.offset = offset
         self.size_bytes = size_bytes
-        self.in_line = False  # its PUBREL came on this connection
-        self.gone = False  # the log does not have it any more
+        self.is_released = False  # its PUBREL came on this connection
+        self.gone = False  # retention removed it from the log
 
 
 @final
@@ -60,8 +60,8 @@ class AwaitingRelease:
         self._account = account
         self.size_bytes = 0  # bytes of the bodies in memory
         self.bytes_max = bytes_max
-        self.line: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
-        self.wanted: list[int] = []  # log offsets of bodies asked for
+        self.released_ids: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
+        self.wanted: list[int] = []  # log offsets of the bodies that are being read
         self._entries: dict[int, UnreleasedMessage] = {}
 
     def __len__(self) -> int:
@@ -79,101 +79,100 @@ class AwaitingRelease:
         """Add ``message``: its body stays in memory if there is room, else it must be in the
         log."""
         size_bytes = message.size_bytes()
-        held = UnreleasedMessage(None, message.offset, size_bytes)
+        entry = UnreleasedMessage(None, message.offset, size_bytes)
         if message.offset == NOT_IN_LOG or self.has_room(size_bytes):
-            held.message = message
+            entry.message = message
             self.size_bytes += size_bytes
-        self._entries[packet_id] = held
+        self._entries[packet_id] = entry
         self._count(size_bytes)
 
     def forget(self, packet_id: int) -> None:
         """Remove the message of ``packet_id``, if there is one: it was routed or dropped."""
-        held = self._entries.get(packet_id)
-        if held is None:
+        entry = self._entries.get(packet_id)
+        if entry is None:
             return
         del self._entries[packet_id]
-        self._count(-held.size_bytes)
-        self._let_go(held)
-        if held.in_line:
-            self.line.remove(packet_id)  # mostly the first
+        self._count(-entry.size_bytes)
+        self._release_body(entry)
+        if entry.is_released:
+            self.released_ids.remove(packet_id)  # mostly the first
 
     def ended(self) -> None:
         """Release the account: the session ended, and all messages with it."""
-        for held in self._entries.values():
-            self._count(-held.size_bytes)
+        for entry in self._entries.values():
+            self._count(-entry.size_bytes)
 
     def release_in_order(self, packet_id: int) -> bool:
-        """Append a message whose PUBREL came to the line; return whether it is the first and may
-        be routed."""
-        held = self._entries[packet_id]
-        if held.in_line:  # the client repeats itself
+        """Note the PUBREL of a message; return whether it is the first released, to be routed
+        now."""
+        entry = self._entries[packet_id]
+        if entry.is_released:  # the client sent PUBREL again
             return False
-        held.in_line = True
-        self.line.append(packet_id)
-        return len(self.line) == 1
+        entry.is_released = True
+        self.released_ids.append(packet_id)
+        return len(self.released_ids) == 1
 
-    def in_line(self, packet_id: int) -> bool:
+    def is_released(self, packet_id: int) -> bool:
         """Return whether the PUBREL of this message came, and it waits for its body or for room."""
-        held = self._entries.get(packet_id)
-        return held is not None and held.in_line
+        entry = self._entries.get(packet_id)
+        return entry is not None and entry.is_released
 
-    def ask(self) -> list[int]:
-        """Return the log offsets of the next bodies to read; none while an answer is due."""
+    def next_offsets_to_read(self) -> list[int]:
+        """Return the log offsets of the bodies to read next; [] while some are being read."""
         if self.wanted:
             return []
         size_bytes = self.size_bytes
-        for packet_id in self.line.items():
-            held = self._entries[packet_id]
-            if held.message is None and not held.gone:
-                size_bytes += held.size_bytes
+        for packet_id in self.released_ids.items():
+            entry = self._entries[packet_id]
+            if entry.message is None and not entry.gone:
+                size_bytes += entry.size_bytes
                 if self.wanted and size_bytes > self.bytes_max:
                     break
-                self.wanted.append(held.offset)
+                self.wanted.append(entry.offset)
                 if len(self.wanted) >= _BODIES_AT_ONCE_MAX:
                     break
         return self.wanted
 
     def supply(self, bodies: dict[int, Message]) -> int:
-        """Take bodies from the log, by offset, for what ``ask`` returned; return how many are
-        gone."""
+        """Take the bodies of ``next_offsets_to_read``, by offset; return how many are missing."""
         asked = set(self.wanted)
         self.wanted = []
         gone = 0
-        for packet_id in self.line.items():
-            held = self._entries[packet_id]
-            if held.message is None and held.offset in asked:
-                message = bodies.get(held.offset)
+        for packet_id in self.released_ids.items():
+            entry = self._entries[packet_id]
+            if entry.message is None and entry.offset in asked:
+                message = bodies.get(entry.offset)
                 if message is None:
-                    held.gone = True
+                    entry.gone = True
                     gone += 1
                 else:
-                    held.message = message
-                    self.size_bytes += held.size_bytes
+                    entry.message = message
+                    self.size_bytes += entry.size_bytes
         return gone
 
-    def rest(self) -> None:
-        """Clear the line and release bodies that the log has: the connection ended."""
+    def disconnected(self) -> None:
+        """Forget the PUBRELs, and release bodies that the log has: the connection ended."""
         self.wanted = []
-        self.line.clear()
-        for held in self._entries.values():
-            held.in_line = False
-            if held.offset != NOT_IN_LOG:
-                self._let_go(held)
+        self.released_ids.clear()
+        for entry in self._entries.values():
+            entry.is_released = False
+            if entry.offset != NOT_IN_LOG:
+                self._release_body(entry)
 
     def lowest_offset(self) -> int:
         """Return the lowest log offset that is needed, or -1."""
         lowest = -1
-        for held in self._entries.values():
-            if held.offset >= 0 and (lowest < 0 or held.offset < lowest):
-                lowest = held.offset
+        for entry in self._entries.values():
+            if entry.offset >= 0 and (lowest < 0 or entry.offset < lowest):
+                lowest = entry.offset
         return lowest
 
     def snapshot(self) -> list[UnreleasedEntry]:
         """Return the entries that the log has, for the store."""
         return [
-            (packet_id, held.offset, held.size_bytes)
-            for packet_id, held in self._entries.items()
-            if held.offset >= 0
+            (packet_id, entry.offset, entry.size_bytes)
+            for packet_id, entry in self._entries.items()
+            if entry.offset >= 0
         ]
 
     def restore(self, entries: list[UnreleasedEntry]) -> None:
@@ -186,7 +185,7 @@ class AwaitingRelease:
         if self._account is not None:
             self._account.count_unreleased(grows_bytes)
 
-    def _let_go(self, held: UnreleasedMessage) -> None:
-        if held.message is not None:
-            self.size_bytes -= held.size_bytes
-            held.message = None
+    def _release_body(self, entry: UnreleasedMessage) -> None:
+        if entry.message is not None:
+            self.size_bytes -= entry.size_bytes
+            entry.message = None

@@ -6,15 +6,15 @@
                             │    ▲      ╰── await_rel_timeout, connected ─▶ forgotten
                             ╰────╯ PUBLISH again: answered, not routed [MQTT-4.3.3-10]
 
-Only the packet identifier tells whether a message is new, not DUP: a first PUBLISH may
-carry DUP, after a crash of ours that forgot nothing we acknowledged.
+Whether a message is new follows from its packet identifier, not from DUP: the first PUBLISH that
+we see of a message may have DUP, if we crashed before we stored it.
 
-The timeout counts while the client is connected, and anew with each connection: a client
-that was away for a week still finds its QoS 2 messages delivered once.
+The timeout runs while the client is connected, and starts anew with each connection: the QoS 2
+messages of a client that was offline for a week are still delivered once.
 
-For an MQTT 3.1 client the message itself waits beside the identifier, which costs more than a
-number: its timeout goes on while the client is disconnected, and begins anew only when the broker
-starts. See ``awaiting_release``.
+For an MQTT 3.1 client the message itself is kept as well (``awaiting_release``). That takes more
+memory than a number, so its timeout also runs while the client is offline, and starts anew only
+when the broker starts.
 """
 
 from __future__ import annotations
@@ -65,9 +65,11 @@ class Inbound:
         self._changed_pages: dict[int, None] = {}
         self.squares = 0  # sum of the squares of all stored packet identifiers
         self._account = account
-        self.held: AwaitingRelease | None = None  # set with the first message of an MQTT 3.1 client
+        self.unreleased: AwaitingRelease | None = None  # messages of an MQTT 3.1 client
         self._since_us: dict[int, int] = {}  # by packet identifier, the oldest first
-        self._here: dict[int, None] = {}  # received on this connection, until their PUBREL
+        self._on_this_connection: dict[
+            int, None
+        ] = {}  # received on this connection, until their PUBREL
         self.resumed = False  # identifiers of an earlier connection may be released on this one
         self._was_connected = False
 
@@ -75,31 +77,31 @@ class Inbound:
         return len(self._since_us)
 
     @property
-    def here(self) -> int:
-        """Return how many were received on this connection and await PUBREL (MQTT 5 §4.9)."""
-        return len(self._here)
+    def count_on_this_connection(self) -> int:
+        """Return how many came on this connection and await PUBREL (MQTT 5 §4.9)."""
+        return len(self._on_this_connection)
 
     def reconnected(self, now: Now) -> None:
-        """Begin a new connection: renew the timeouts but those of ``awaiting_release``.
+        """Begin a new connection: renew all timeouts but those of messages of MQTT 3.1 clients.
 
-        All that wait came on an earlier connection, so none counts in ``here``.
+        Those that wait came on an earlier connection, so ``count_on_this_connection`` begins at 0.
         """
-        renewed = [packet_id for packet_id in self._since_us if not self._is_held(packet_id)]
-        for packet_id in renewed:  # behind those that are older: oldest first
+        renewed = [packet_id for packet_id in self._since_us if not self._has_message(packet_id)]
+        for packet_id in renewed:  # move them to the end: the oldest comes first
             del self._since_us[packet_id]
             self._since_us[packet_id] = now.steady_us
-        self._here.clear()
+        self._on_this_connection.clear()
         self.resumed = self._was_connected
         self._was_connected = True
 
-    def restarted(self, now: Now) -> None:
+    def restart_timeouts(self, now: Now) -> None:
         """Begin all timeouts at ``now``: the broker has recovered its sessions from the store."""
         for packet_id in self._since_us:
             self._since_us[packet_id] = now.steady_us
 
     def receive(self, packet_id: int, now: Now) -> bool:
         """Take a QoS 2 PUBLISH; return whether its packet identifier is new [MQTT-4.3.3-10]."""
-        self._here[packet_id] = None
+        self._on_this_connection[packet_id] = None
         if packet_id in self._since_us:
             return False
         self._since_us[packet_id] = now.steady_us
@@ -130,19 +132,19 @@ class Inbound:
         self._count(-len(self._since_us))
         self._account = None
 
-    def waits(self, packet_id: int) -> bool:
+    def awaits_release(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier waits for PUBREL."""
         return packet_id in self._since_us
 
-    def came_here(self, packet_id: int) -> bool:
+    def received_on_this_connection(self, packet_id: int) -> bool:
         """Return whether a message with this packet identifier was received on this connection."""
-        return packet_id in self._here
+        return packet_id in self._on_this_connection
 
     def release(self, packet_id: int) -> int:
         """Handle a PUBREL; return the reason code for PUBCOMP."""
-        self._here.pop(packet_id, None)
-        if self.held is not None:
-            self.held.forget(packet_id)
+        self._on_this_connection.pop(packet_id, None)
+        if self.unreleased is not None:
+            self.unreleased.forget(packet_id)
         if packet_id not in self._since_us:
             return reasons.PACKET_IDENTIFIER_NOT_FOUND
         del self._since_us[packet_id]
@@ -151,63 +153,61 @@ class Inbound:
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:
-        """Return since when the oldest waits, microseconds of the steady clock; 0 when none
-        does."""
+        """Return when the oldest was received, microseconds of the steady clock; 0 if none
+        waits."""
         for since_us in self._since_us.values():
             return since_us
         return 0
 
-    def oldest_held_us(self) -> int:
-        """Return since when the oldest one with its message waits, as ``oldest_us``; 0 when none
-        does."""
+    def oldest_message_us(self) -> int:
+        """Return ``oldest_us`` of those whose message is kept (MQTT 3.1); 0 if there is none."""
         for packet_id, since_us in self._since_us.items():
-            if self._is_held(packet_id):
+            if self._has_message(packet_id):
                 return since_us
         return 0
 
     def forget(self, before_us: int, now: Now, is_away: bool = False) -> int:
-        """Forget identifiers that wait since ``before_us`` or longer; return how many.
+        """Forget identifiers that were received at ``before_us`` or earlier; return how many.
 
-        While the client is disconnected (``is_away``), only those with their message are
-        forgotten. A message whose PUBREL came, and that waits for us, is not forgotten.
+        While the client is offline (``is_away``), only those whose message is kept are forgotten.
+        A message whose PUBREL came is not forgotten: it still waits to be routed.
         """
         old = [
             number
             for number, since_us in self._since_us.items()
-            if since_us <= before_us and not (is_away and not self._is_held(number))
+            if since_us <= before_us and not (is_away and not self._has_message(number))
         ]
         forgotten = 0
-        held = self.held
+        unreleased = self.unreleased
         for packet_id in old:
-            if held is not None and held.in_line(packet_id):
+            if unreleased is not None and unreleased.is_released(packet_id):
                 del self._since_us[packet_id]
                 self._since_us[packet_id] = now.steady_us
             else:
-                del self._since_us[packet_id]  # it stays in ``_here``: its sender awaits PUBCOMP
+                del self._since_us[packet_id]  # its sender still awaits PUBCOMP
                 self._flip(packet_id)
-                if held is not None:
-                    held.forget(packet_id)
+                if unreleased is not None:
+                    unreleased.forget(packet_id)
                 forgotten += 1
         self._count(-forgotten)
         return forgotten
 
-    def messages_for_v31(self, bytes_max: int, account: Account | None = None) -> AwaitingRelease:
-        """Return the messages that wait for PUBREL, which count in ``account``; make them at the
-        first call."""
-        if self.held is None:
-            self.held = AwaitingRelease(bytes_max, account)
-        return self.held
+    def unreleased_of_v31(self, bytes_max: int, account: Account | None = None) -> AwaitingRelease:
+        """Return ``unreleased``, which is created at the first call and counts in ``account``."""
+        if self.unreleased is None:
+            self.unreleased = AwaitingRelease(bytes_max, account)
+        return self.unreleased
 
-    def _is_held(self, packet_id: int) -> bool:
-        return self.held is not None and self.held.get(packet_id) is not None
+    def _has_message(self, packet_id: int) -> bool:
+        return self.unreleased is not None and self.unreleased.get(packet_id) is not None
 
     def session_lost(self) -> None:
-        """Forget all: the sender lost its session, and will never send their PUBREL."""
+        """Forget all identifiers: the sender lost its session, and will send no PUBREL for them."""
         self._count(-len(self._since_us))
         for packet_id in self._since_us:
             self._flip(packet_id)
         self._since_us.clear()
-        self._here.clear()
+        self._on_this_connection.clear()
 
     def take_pages(self) -> list[InboundPage]:
         """Return the durable form of the pages that changed since the last call.

@@ -80,7 +80,7 @@ class Outbound:
         self._backlog.recheck_blocked_publishers()
         self.refill(now)
 
-    def rest(self) -> None:
+    def disconnected(self) -> None:
         """Let go of bodies that the log has: the connection is gone."""
         self._transmission.stop_fetching()
         self._transmission.wanted = NO_BODIES
@@ -292,10 +292,10 @@ class Outbound:
         return message.expires_at_us > 0 and message.expired(now.steady_us)
 
     def _let_qos0_past(self, link: Link, now: Now) -> bool:
-        """Send the QoS 0 messages that wait behind a full window; whether none is left.
+        """Send the QoS 0 messages that wait behind a full window; return whether none is left.
 
-        It is QoS 1 and 2 that the window bounds (seed 000), and the order of messages is owed
-        to each QoS by itself [MQTT-4.6.0-5].
+        The window limits QoS 1 and 2 only (seed 000), and messages keep their order for each QoS
+        by itself [MQTT-4.6.0-5].
         """
         queue = self._queue
         delivery = queue.first_qos0()

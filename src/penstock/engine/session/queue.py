@@ -293,7 +293,7 @@ class MessageQueue:
         return lane is not None and lane.count > 0
 
     def take_out(self, lane: Lane, delivery: Delivery) -> bool:
-        """Take ``delivery`` out of ``lane``, wherever it stands; whether that was its head."""
+        """Remove ``delivery`` from ``lane``; return whether it was the head of the lane."""
         is_head = lane.head() is delivery
         if is_head:
             lane.pop()

@@ -1,6 +1,6 @@
 """A session: the state of one client identifier, whichever side of the link it is on.
 
-Broker, client and bridge run this one machine::
+Broker, client library and bridge use this one class::
 
       Session ─┬─ outbound ────── a message goes to the window or waits; refill
                │     │ │
@@ -8,16 +8,16 @@ Broker, client and bridge run this one machine::
                ├─ transmission ── the in-flight window: sent, acknowledged, sent again
                │     │ │
                │     ▼ ▼
-               ├─ backlog ─────── the message queue: what waits, what is dropped of it
+               ├─ backlog ─────── the message queue: messages wait in it, or are dropped
                ├─ inbound ─────── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
                │                  the messages too (``AwaitingRelease``)
                ╰─ its subscriptions, its expiry, its durable form
 
-Each part knows those below it. The backlog alone knows the session, to mark it as changed, until
-the session ends.
+Each part uses those below it. Only the backlog refers back to the session, to mark it as changed,
+until the session ends.
 
-It writes packets to the ``Link`` of the connection it is attached to, if any. What
-promises something leaves only after the commit that holds it (``Link.send_after_commit``).
+A session writes packets to the ``Link`` of its connection, if it has one. A packet that promises
+something is sent only after the commit that stores it (``Link.send_after_commit``).
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ class SessionSubscription:
 
 @final
 class Session(StoredState):
-    """State of one client identifier.
+    """The state of one client identifier.
 
     Args:
         client_id: the client identifier.
-        number: key of its stored state.
-        expiry_interval_s: 0 = ends with its connection, and is not stored.
+        number: the key of its stored state.
+        expiry_interval_s: 0 = it ends with its connection, and is not stored.
         effects: the parts of the broker that it acts on.
-        limits: bounds.
+        limits: the limits of the listener that its client uses.
         drops: the counts of dropped messages.
-        account: its owner's, see ``accounts``; without, it is bounded by what all may keep.
+        account: the memory account of its owner (``accounts``); None = the common account.
     """
 
     def __init__(
@@ -90,45 +90,45 @@ class Session(StoredState):
         self.number = number
         self.expiry_interval_s = expiry_interval_s
         self.ended = False
-        self.zone = limits.zone  # listener its client came through last
-        self.username: str | None = None  # whose it is, as authenticated; None = anonymous
-        self.owned = False  # ``username`` tells; else the next user owns it
-        self.identified = False  # since this start of the broker: what it may do is known
+        self.zone = limits.zone  # the listener that its client used last
+        self.username: str | None = None  # its owner, as authenticated; None = anonymous
+        self.owned = False  # whether ``username`` is known; if not, the next user becomes the owner
+        self.identified = False  # whether ``permissions`` were set since the broker started
         self.disconnected_at_us = 0
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._effects = effects
         self._drops = drops
-        self._former: list[FormerRun] | None = None  # in an earlier store, until a group has it
+        self._legacy: list[LegacyRun] | None = None  # until they were moved to groups
         self.backlog.owner = self  # until ``end``
 
     @property
     def limits(self) -> EngineLimits:
-        """Return the bounds that hold for it."""
+        """Return the limits of the listener that its client used last."""
         return self.backlog.limits
 
     @property
     def stored(self) -> bool:
-        """Return whether it outlives its connection."""
+        """Return whether the session outlives its connection."""
         return self.backlog.stored
 
     @property
     def link(self) -> Link | None:
-        """Return the link of its connection; None while the client is away."""
+        """Return the link of its connection; None while the client is offline."""
         return self.transmission.link
 
     @property
     def permissions(self) -> Permissions | None:
-        """Return what its client may do; None = everything."""
+        """Return the permissions of its client; None = everything is allowed."""
         return self.transmission.permissions
 
     @property
     def queue_length(self) -> int:
-        """Return the number of messages waiting."""
+        """Return the number of messages in the queue."""
         return len(self.backlog.queue)
 
     @property
     def window_length(self) -> int:
-        """Return the number of messages in flight."""
+        """Return the number of messages in the in-flight window."""
         return len(self.transmission.window)
 
     # -- messages for the client ---------------------------------------------------------
@@ -143,15 +143,15 @@ class Session(StoredState):
         now: Now,
         planned: bool = False,
     ) -> None:
-        """Take one message for this client: see ``Outbound.deliver``."""
+        """Send or queue one message for this client: see ``Outbound.deliver``."""
         self.outbound.deliver(message, qos, retain, subscription_ids, at_once, now, planned)
 
     def refill(self, now: Now) -> None:
-        """Send what the window has room for."""
+        """Send queued messages, as many as the window has room for."""
         self.outbound.refill(now)
 
     def may_receive(self, message: Message) -> bool:
-        """Return whether this client may have ``message``."""
+        """Return whether this client is permitted to receive ``message``."""
         return self.transmission.may_receive(message)
 
     def refuses(self, size_bytes: int) -> bool:
@@ -167,7 +167,7 @@ class Session(StoredState):
         self.backlog.recheck_blocked_publishers()
 
     def watch_links(self) -> None:
-        """Have the client resumed when it reads again, if it does not read now."""
+        """Arrange that a client that does not read is resumed when it reads again."""
         link = self.link
         if link is not None and not link.has_room():
             link.resume_when_room()
@@ -175,84 +175,82 @@ class Session(StoredState):
     # -- connections -------------------------------------------------------------------
 
     def attach(self, link: Link, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
-        """Attach a connection: everything unacknowledged is sent again.
+        """Attach a connection, and send everything unacknowledged again.
 
-        The bounds of the connection's listener hold for the session from here on, also
-        while it is offline.
-
-        PUBLISH with DUP and PUBREL, with their packet identifiers and in their order
-        [MQTT-4.4.0-1], then the queue, as far as the window allows.
+        PUBLISH with DUP, and PUBREL, are sent with their packet identifiers and in their order
+        [MQTT-4.4.0-1], then the queue, as far as the window allows. The limits of the connection's
+        listener apply from here on, also while the client is offline.
         """
         self._use(link)
         link.belongs_to(self.account)
         self.disconnected_at_us = 0
         self.inbound.reconnected(now)
-        held = self.inbound.held
-        if held is not None:
-            held.bytes_max = limits.max_awaiting_rel_bytes
+        unreleased = self.inbound.unreleased
+        if unreleased is not None:
+            unreleased.bytes_max = limits.max_awaiting_rel_bytes
         self.outbound.resume(limits, receive_maximum, now)
         self._watch_releases()
         self._effects.presence.member_connected(self, now)
 
     def _use(self, link: Link | None) -> None:
-        """Send through ``link`` from now on; None: the client is away."""
+        """Send through ``link`` from now on; None: the client is offline."""
         self.transmission.link = link
         self.backlog.away = link is None
 
     def session_lost(self) -> None:
-        """Begin anew: the server has no session for us, although we have one [MQTT-3.2.2-5].
+        """Continue without the server's half: it has no session for us [MQTT-3.2.2-5].
 
-        Called before ``attach``. To discard all would lose what waits. What the server had
-        received is delivered; what it had not acknowledged is sent anew, so that a QoS 2 message
-        whose PUBREC got lost may arrive twice: nobody knows any more. What it sent us and will
-        not release is forgotten.
+        Call it before ``attach``. Queued messages are kept. Messages that the server had received
+        count as delivered. Unacknowledged ones are sent as new, so that a QoS 2 message whose
+        PUBREC was lost may arrive twice. Received QoS 2 messages that it will never release are
+        forgotten.
         """
         if self.transmission.sender is not None:
             for delivery in self.transmission.window.delivered():
                 self.transmission.sender.acknowledged(delivery, reasons.SUCCESS)
         self.transmission.window.session_lost()
-        # whatever was sent, this server does not know
+        # the server does not know what was sent: none of it is a repeat
         self.backlog.stored_queue.first.sent_below = 0
         self.inbound.session_lost()
         self.backlog.touch()
 
-    def inherit(self, last_id: int) -> None:
-        """Take up a session whose former client nothing is known of, see ``ClientConnection``."""
-        self.transmission.window.use_only(last_id)
+    def limit_packet_ids(self, last_id: int) -> None:
+        """Assign no packet identifier above ``last_id`` from now on; see ``packet_id_cleanup``."""
+        self.transmission.window.limit_packet_ids(last_id)
 
     def identify(self, username: str | None, permissions: Permissions | None) -> None:
-        """Set who uses this session from now on, and what they may do."""
+        """Set the user of this session and the user's permissions."""
         self.username = username
         self.identified = True
         self.transmission.permissions = permissions
         self.recheck_blocked_publishers()
-        if self.link is not None:  # what it may publish now may wait for nothing
+        if self.link is not None:  # a message that was blocked may be permitted now, or refused
             self._effects.turn.resume_later(self.link.user)
 
     def detach(self, now: Now) -> None:
-        """Detach the connection, which is gone; bodies that the log has leave memory."""
+        """Detach the connection, which ended, and release message bodies that the log has."""
         self._effects.presence.member_disconnected(self, now)
         self._use(None)
         if self.backlog.stored_queue.first.lets_leave():
-            self.backlog.touch()  # it may not any more
+            self.backlog.touch()  # nothing may be sent before its commit any more
         self.disconnected_at_us = now.steady_us
         self.transmission.congestion.by(NOTHING, now)
-        if self.inbound.held is not None:
-            self.inbound.held.rest()
-        self.outbound.rest()
-        if self.inbound.held is not None:
+        if self.inbound.unreleased is not None:
+            self.inbound.unreleased.disconnected()
+        self.outbound.disconnected()
+        if self.inbound.unreleased is not None:
             self._watch_releases()
 
     def end(self) -> None:
-        """End the session: drop and count what it still had."""
+        """End the session: drop and count the messages that it still has."""
         self.ended = True
         self._use(None)
         self.transmission.wanted = NO_BODIES
         self.recheck_blocked_publishers()
         self.backlog.drop_all(self.transmission.window.undelivered())
-        if self.inbound.held is not None:
-            unreleased = len(self.inbound.held)
-            self.inbound.held.ended()
+        if self.inbound.unreleased is not None:
+            unreleased = len(self.inbound.unreleased)
+            self.inbound.unreleased.ended()
             self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", unreleased)
         self.transmission.window.ended()
         self.inbound.ended()
@@ -262,7 +260,7 @@ class Session(StoredState):
     # -- inbound -----------------------------------------------------------------------
 
     def receive(self, publish: Publish, now: Now) -> bool:
-        """Take a PUBLISH from the peer; return whether it is new and must be routed."""
+        """Note a received PUBLISH; return whether it is new and must be routed."""
         if publish.qos < 2:
             return True
         is_new = self.inbound.receive(publish.packet_id, now)
@@ -275,81 +273,84 @@ class Session(StoredState):
     def awaits_release(self, packet_id: int) -> bool:
         """Return whether a QoS 2 message with this packet identifier was received and not
         released."""
-        return self.inbound.waits(packet_id)
+        return self.inbound.awaits_release(packet_id)
 
-    def came_here(self, packet_id: int) -> bool:
-        """Return whether such a message came on this connection, and not on an earlier one."""
-        return self.inbound.came_here(packet_id)
+    def received_on_this_connection(self, packet_id: int) -> bool:
+        """Return whether such a message was received on this connection, not on an earlier one."""
+        return self.inbound.received_on_this_connection(packet_id)
 
     def release(self, packet_id: int) -> int:
-        """Take a PUBREL from the peer; return the reason code for PUBCOMP."""
+        """Note a received PUBREL; return the reason code for PUBCOMP."""
         code = self.inbound.release(packet_id)
         if code == reasons.SUCCESS:
             self.backlog.touch()
         return code
 
-    # -- held until PUBREL (v3.1 §3.3) -----------------------------------------------------
+    # -- MQTT 3.1: a QoS 2 message is routed at its PUBREL (v3.1 §3.3) ---------------------
 
-    def keep_until_release(self, packet_id: int, message: Message) -> None:
-        """Keep ``message``, just received, until its PUBREL routes it; see ``awaiting_release``."""
-        held = self.inbound.messages_for_v31(
+    def keep_until_pubrel(self, packet_id: int, message: Message) -> None:
+        """Keep ``message``, just received, until its PUBREL; see ``awaiting_release``."""
+        unreleased = self.inbound.unreleased_of_v31(
             self.backlog.limits.max_awaiting_rel_bytes, self.account
         )
-        if self.stored or not held.has_room(message.size_bytes()):
+        if self.stored or not unreleased.has_room(message.size_bytes()):
             message.internal = True
             self._effects.batch.append(message)
-        held.keep(packet_id, message)
+        unreleased.keep(packet_id, message)
 
-    def holds(self, packet_id: int) -> bool:
-        """Return whether the message with this packet identifier is not routed yet."""
-        held = self.inbound.held
-        return held is not None and held.get(packet_id) is not None
+    def awaits_routing(self, packet_id: int) -> bool:
+        """Return whether a message is kept under this packet identifier until its PUBREL."""
+        unreleased = self.inbound.unreleased
+        return unreleased is not None and unreleased.get(packet_id) is not None
 
     def release_in_order(self, packet_id: int) -> bool:
-        """Note the PUBREL of a held message; return whether it is the first in line."""
-        held = self.inbound.held
-        return held is not None and held.release_in_order(packet_id)
+        """Note the PUBREL of a kept message; return whether it is the next to be routed."""
+        unreleased = self.inbound.unreleased
+        return unreleased is not None and unreleased.release_in_order(packet_id)
 
     @property
     def released_count(self) -> int:
-        """Return how many held messages have their PUBREL and are not routed yet."""
-        held = self.inbound.held
-        return 0 if held is None else len(held.line)
+        """Return how many kept messages have their PUBREL and are not routed yet."""
+        unreleased = self.inbound.unreleased
+        return 0 if unreleased is None else len(unreleased.released_ids)
 
     def first_released(self) -> int:
-        """Return the packet identifier of the first held message in line; there must be one."""
-        held = self.inbound.held
-        assert held is not None
-        return held.line.first()
+        """Return the packet identifier of the kept message that is routed next; there must be
+        one."""
+        unreleased = self.inbound.unreleased
+        assert unreleased is not None
+        return unreleased.released_ids.first()
 
     def next_released(self) -> UnreleasedMessage | None:
-        """Return the first held message in line, with its body unless that is gone.
+        """Return the kept message that is routed next, with its body unless retention removed it.
 
-        None until the body is read from the log.
+        While its body is being read from the log, return None.
         """
-        messages = self.inbound.held
-        if messages is None:
+        unreleased = self.inbound.unreleased
+        if unreleased is None:
             return None
-        held = messages.get(messages.line.first())
-        if held is None or held.message is not None or held.gone:
-            return held
-        asked = messages.ask()
+        first = unreleased.get(unreleased.released_ids.first())
+        if first is None or first.message is not None or first.gone:
+            return first
+        asked = unreleased.next_offsets_to_read()
         if asked:
             self._effects.batch.body_requests.append((self, asked))
         return None
 
     def wants(self, asked: list[int]) -> bool:
-        """Return whether the bodies asked for are still needed, on either way."""
-        held = self.inbound.held
-        return (held is not None and asked is held.wanted) or asked is self.transmission.wanted
+        """Return whether these bodies are still needed: for sending, or after a PUBREL."""
+        if asked is self.transmission.wanted:
+            return True
+        unreleased = self.inbound.unreleased
+        return unreleased is not None and asked is unreleased.wanted
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take bodies from the log, by offset: of messages to send, or that await PUBREL."""
-        held = self.inbound.held
-        if held is None or asked is not held.wanted:
+        """Take bodies from the log, by offset: for sending, or after a PUBREL."""
+        unreleased = self.inbound.unreleased
+        if unreleased is None or asked is not unreleased.wanted:
             self.outbound.supply(asked, bodies, now)
             return
-        gone = held.supply(bodies)
+        gone = unreleased.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
         if self.link is not None:
             self._effects.turn.resume_later(self.link.user)
@@ -357,31 +358,31 @@ class Session(StoredState):
     def lowest_offset(self) -> int:
         """Return the lowest log offset that this session still needs, or -1."""
         sending = self.outbound.lowest_offset()
-        if self.inbound.held is None:
+        if self.inbound.unreleased is None:
             return sending
-        held = self.inbound.held.lowest_offset()
-        return held if sending < 0 or 0 <= held < sending else sending
+        received = self.inbound.unreleased.lowest_offset()
+        return received if sending < 0 or 0 <= received < sending else sending
 
     def has_room_to_receive(self) -> bool:
         """Return whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``).
 
-        Where messages are held, and there is no room for more of them, one that the client owes
-        a PUBREL for must go first.
+        Where memory is short, the client must first send a PUBREL that it owes.
         """
-        if self.inbound.held is not None and self.awaits_own_pubrel and not self.has_room_to_hold():
-            return False
-        if self.awaits_own_pubrel and not self.account.has_room_to_block():
-            return False
+        if self.awaits_pubrel:
+            if self.inbound.unreleased is not None and not self.has_room_for_unreleased():
+                return False
+            if not self.account.has_room_to_block():
+                return False
         return not 0 < self.backlog.limits.max_awaiting_rel <= len(self.inbound)
 
-    def has_room_to_hold(self) -> bool:
-        """Return whether one more message may be held until its PUBREL."""
+    def has_room_for_unreleased(self) -> bool:
+        """Return whether one more message may be kept until its PUBREL."""
         return self.account.has_room_for_unreleased()
 
     def watch_release_timeout(self, now: Now) -> None:
-        """Time what awaits PUBREL from now on: the broker started and took the session up."""
-        if self.inbound.held is not None:
-            self.inbound.restarted(now)
+        """Restart the timeouts of kept messages: the broker has recovered the session."""
+        if self.inbound.unreleased is not None:
+            self.inbound.restart_timeouts(now)
             self._watch_releases()
 
     def _watch_releases(self) -> None:
@@ -389,17 +390,17 @@ class Session(StoredState):
         if timeout_s <= 0.0:
             return
         inbound = self.inbound
-        oldest_us = inbound.oldest_held_us() if self.link is None else inbound.oldest_us()
+        oldest_us = inbound.oldest_us() if self.link is not None else inbound.oldest_message_us()
         if oldest_us > 0:
             self._effects.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
 
     @property
-    def waits_for_releases(self) -> bool:
-        """Return whether a QoS 2 message waits for its PUBREL, or was released and waits for us."""
+    def has_unfinished_qos2(self) -> bool:
+        """Return whether a received QoS 2 message waits for its PUBREL, or for being routed."""
         return len(self.inbound) > 0
 
     @property
-    def awaits_own_pubrel(self) -> bool:
+    def awaits_pubrel(self) -> bool:
         """Return whether the client still has to send a PUBREL."""
         return len(self.inbound) > self.released_count
 
@@ -410,15 +411,16 @@ class Session(StoredState):
 
     @property
     def inbound_count(self) -> int:
-        """QoS 2 messages received on this connection and not yet released (MQTT 5 §4.9)."""
-        return self.inbound.here
+        """Return how many QoS 2 messages came on this connection and are not released (MQTT 5
+        §4.9)."""
+        return self.inbound.count_on_this_connection
 
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
-        """Drop messages whose PUBREL is overdue; send again what an MQTT 3.1 peer owes an answer.
+        """Drop messages whose PUBREL is overdue; resend what an MQTT 3.1 peer has not acknowledged.
 
-        The timer of the session calls it. Offline, only held messages expire.
+        The timer of the session calls it. While the client is offline, only kept messages time out.
         """
         if self.ended:
             return
@@ -438,7 +440,7 @@ class Session(StoredState):
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
-        """Return the change since the last snapshot; see ``records``."""
+        """Return what changed since the last snapshot (``records``); None if the session ended."""
         self.backlog.changed = False
         if self.ended:
             return None
@@ -465,7 +467,7 @@ class Session(StoredState):
             segments,
             queue.take_finished(),
             queue.entries(),
-            [] if self.inbound.held is None else self.inbound.held.snapshot(),
+            [] if self.inbound.unreleased is None else self.inbound.unreleased.snapshot(),
             sent_below,
             self.transmission.window.stored_len,
             self.transmission.window.next_place,
@@ -475,9 +477,9 @@ class Session(StoredState):
         )
 
     def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:
-        """Take up what ``snapshot`` and the segments kept. The session is offline.
+        """Restore what the store holds of this session, which is offline.
 
-        All of it: what was acknowledged is not dropped because a start finds other bounds.
+        Nothing is dropped, even if the limits are lower now: these messages were acknowledged.
 
         Args:
             progress: the latest record, with all pages of the window.
@@ -488,23 +490,23 @@ class Session(StoredState):
         stored_queue.restore(progress, queue, segments)
         first = stored_queue.first
         self.transmission.window.reserved_ids.keep(first.head, first.leaving_end())
-        former: list[FormerRun] = []
+        legacy: list[LegacyRun] = []
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
             head = stored_queue.lane(number).head
             if run.end > head and run.is_shared():
-                former.append(FormerRun(self, run, head))
+                legacy.append(LegacyRun(self, run, head))
             if number >> SLOT_SHIFT == 0:
                 self.backlog.queue.restore(run, head)
-        self._former = former or None
+        self._legacy = legacy or None
         self.transmission.window.next_place = progress.next_place
         for page in progress.pages:
             for entry in page.entries:
                 self._restore_in_flight(entry, page.number)
         self.inbound.restore(progress.inbound)
-        if progress.held:
+        if progress.unreleased:
             bytes_max = self.backlog.limits.max_awaiting_rel_bytes
-            self.inbound.messages_for_v31(bytes_max, self.account).restore(progress.held)
+            self.inbound.unreleased_of_v31(bytes_max, self.account).restore(progress.unreleased)
 
     def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
         packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
@@ -514,14 +516,14 @@ class Session(StoredState):
             delivery.shared = Shared(shared[0], shared[1], shared[2])
         self.transmission.window.restore(packet_id, state, delivery, page)
 
-    # -- what an earlier store has here of shared subscriptions ------------------------------
+    # -- deliveries of shared subscriptions that an older store has in a member's queue ------
 
-    def former_runs(self) -> list[FormerRun]:
-        """Return what is to be moved to the queues of groups; then call ``give_up_former``."""
-        return self._former or []
+    def legacy_runs(self) -> list[LegacyRun]:
+        """Return the deliveries to move to groups' queues; call ``drop_legacy_runs`` afterwards."""
+        return self._legacy or []
 
-    def keep_former(self, delivery: Delivery) -> None:
-        """Make ``delivery`` the client's own: its group is no more."""
+    def keep_legacy(self, delivery: Delivery) -> None:
+        """Append ``delivery`` to the session's own queue: its group does not exist any more."""
         if delivery.sequence >> PRIORITY_SHIFT >> SLOT_SHIFT > 0:
             priority = delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK
             own = Delivery(
@@ -530,15 +532,15 @@ class Session(StoredState):
             own.size_bytes = delivery.size_bytes
             self.backlog.push(own, priority)
 
-    def give_up_former(self) -> None:
-        """Empty the lanes of slots, and remove what was mixed in: all of it is elsewhere."""
-        former = self._former
-        if former is None:
+    def drop_legacy_runs(self) -> None:
+        """Remove the deliveries of ``legacy_runs``, which were moved, from the queue."""
+        legacy = self._legacy
+        if legacy is None:
             return
-        self._former = None
+        self._legacy = None
         self.backlog.touch()
         mixed: dict[int, set[int]] = {}
-        for run in former:
+        for run in legacy:
             if run.lane >> SLOT_SHIFT > 0:
                 lane = self.backlog.stored_queue.lane(run.lane)
                 lane.head = lane.next_sequence
@@ -550,26 +552,26 @@ class Session(StoredState):
 
 
 @final
-class FormerRun:
-    """Deliveries of shared subscriptions that an earlier store has at one member.
+class LegacyRun:
+    """A cursor over the deliveries of shared subscriptions in one run of a member's queue.
 
     Args:
-        session: the member.
-        run: the deliveries there; some of them may be its own.
-        head: the first sequence that is not gone.
+        session: the session of the member.
+        run: the deliveries; some of them may be the member's own.
+        head: the first sequence that still waits.
     """
 
     def __init__(self, session: Session, run: PackedRun, head: int) -> None:
         self.session = session
         self.lane = run.first >> PRIORITY_SHIFT
         self.priority = self.lane & PRIORITY_MASK
-        self.moved: set[int] = set()  # sequences of those that are mixed with its own
+        self.moved: set[int] = set()  # sequences of the deliveries that were moved to groups
         self._run = run
         self._end = len(run)  # it may grow
         self._position = max(0, head - run.first) - 1
 
     def advance(self) -> bool:
-        """Go on to the next that is shared; whether there is one."""
+        """Move to the next shared delivery; return whether there is one."""
         run = self._run
         self._position += 1
         while self._position < self._end:
@@ -580,9 +582,9 @@ class FormerRun:
 
     @property
     def offset(self) -> int:
-        """Return where the present one lies in the log."""
+        """Return the log offset of the delivery at the cursor."""
         return self._run.offsets[self._position]
 
     def delivery(self) -> Delivery:
-        """Return the present one."""
+        """Return the delivery at the cursor."""
         return self._run.delivery(self._position)

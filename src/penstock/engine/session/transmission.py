@@ -187,7 +187,7 @@ class Transmission:
         at_once: bool,
         now: Now,
     ) -> bool:
-        """Send ``entry``; whether it left."""
+        """Send ``entry``; return whether it was sent. If not, it was counted as dropped."""
         if self.permissions is not None and not self.may_have(entry, message):
             return False
         place = link.place_of_publish(at_once)
@@ -376,7 +376,10 @@ class Transmission:
         return True
 
     def _send_again(self, link: Link, entry: Delivery, message: Message, now: Now) -> bool:
-        """Send the PUBLISH of ``entry`` once more; whether it left. If not, it is given up."""
+        """Send the PUBLISH of ``entry`` once more; return whether it was sent.
+
+        If not, the entry is given up, or was sent as QoS 0 and is complete.
+        """
         if entry.qos > link.qos_max:
             if link.qos_max == 0:
                 retain, ids = entry.retain, entry.subscription_ids

@@ -136,7 +136,7 @@ class InFlightWindow:
             return False
         return taken + len(self._reserved) < self._last_id
 
-    def use_only(self, last_id: int) -> None:
+    def limit_packet_ids(self, last_id: int) -> None:
         """Assign no packet identifier above ``last_id`` from now on."""
         self._last_id = last_id
 
