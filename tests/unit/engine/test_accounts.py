@@ -11,7 +11,7 @@ from penstock.engine.limits import SPILL, EngineLimits
 from penstock.engine.memory.accounts import Account
 from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.reporting import drop_counts as drops
-from penstock.engine.session.lane import HEAD_LEN_MAX_AWAY
+from penstock.engine.session.lane import HEAD_LEN_MAX_OFFLINE
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
@@ -204,14 +204,14 @@ def test_what_spills_for_one_user_leaves_room_for_others() -> None:
         line.cut()
     publisher, _ = connect(bench, "p", "publisher")
     for user in ("hog", "other"):
-        for number in range(HEAD_LEN_MAX_AWAY + 150):
+        for number in range(HEAD_LEN_MAX_OFFLINE + 150):
             publisher.send(Publish(user, b"", 1, packet_id=1 + number % 1000))
             if number % 500 == 0:
                 bench.commit()
         bench.commit()
         publisher.read()
         queue = bench.server.registry.sessions[user].queue_length
-        assert queue == HEAD_LEN_MAX_AWAY + 100
+        assert queue == HEAD_LEN_MAX_OFFLINE + 100
     assert bench.server.effects.budget.packed_bytes == 13 * 200
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.limits import SPILL, EngineLimits
 from penstock.engine.reporting import drop_counts as drops
-from penstock.engine.session.lane import HEAD_LEN_MAX, HEAD_LEN_MAX_AWAY
+from penstock.engine.session.lane import HEAD_LEN_MAX, HEAD_LEN_MAX_OFFLINE
 from penstock.protocol import reasons
 from penstock.protocol.packets import (
     Connect,
@@ -145,14 +145,14 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
     pair = Pair(limits)
     budget = pair.bench.server.effects.budget
     pair.line.cut()
-    pair.publish(*numbered(HEAD_LEN_MAX_AWAY + 120))
+    pair.publish(*numbered(HEAD_LEN_MAX_OFFLINE + 120))
     pair.bench.commit()
     assert budget.packed_bytes == 13 * 100
     assert pair.bench.server.drops.counts[drops.MEMORY_FULL] == 20
     if crash:
         pair.bench.restart()
         budget = pair.bench.server.effects.budget
-        assert budget.packed_bytes == 13 * (HEAD_LEN_MAX_AWAY + 100), "all of it is taken up"
+        assert budget.packed_bytes == 13 * (HEAD_LEN_MAX_OFFLINE + 100), "all of it is taken up"
     line = pair.rejoin()
     received: list[bytes] = []
     while messages := publishes(line.read()):
@@ -164,7 +164,7 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
                 else Puback(message.packet_id)
             )
         pair.bench.commit()
-    assert received == numbered(HEAD_LEN_MAX_AWAY + 100)
+    assert received == numbered(HEAD_LEN_MAX_OFFLINE + 100)
     assert budget.packed_bytes == 0
 
 
@@ -174,7 +174,7 @@ def test_a_session_that_ends_gives_its_packed_queue_back() -> None:
     pair.publish(*numbered(3000))
     pair.bench.commit()
     budget = pair.bench.server.effects.budget
-    assert budget.packed_bytes == 13 * (3000 - HEAD_LEN_MAX_AWAY)
+    assert budget.packed_bytes == 13 * (3000 - HEAD_LEN_MAX_OFFLINE)
     line = pair.rejoin()
     for message in publishes(line.read()):
         line.send(Puback(message.packet_id))

@@ -534,7 +534,7 @@ def test_no_message_waits_for_an_identifier_that_is_not_there() -> None:
     assert not window.has_room()
     assert window.free == 0
     assert window.reserve() == 0
-    window.let_go_of_reserved(1)
+    window.free_reserved(1)
     assert window.has_room()
 
 

@@ -293,34 +293,34 @@ def test_a_lane_lets_leave_what_a_durable_commit_says_and_no_more() -> None:
     lane = StoredLane(0)
     for _ in range(2000):
         lane.next_sequence_number()
-    assert not lane.may_leave(1, 0)
+    assert not lane.may_send(1, 0)
     assert lane.seal(1, 0, True, 9999) == 1025
-    assert not lane.may_leave(1, 0)
-    assert lane.may_leave(1024, 1)
-    assert not lane.may_leave(1025, 1)
-    lane.passed(10)
+    assert not lane.may_send(1, 0)
+    assert lane.may_send(1024, 1)
+    assert not lane.may_send(1025, 1)
+    lane.dequeued(10)
     assert lane.seal(2, 1, True, 9999) == 1035
-    assert lane.may_leave(1024, 1)
-    assert not lane.may_leave(1034, 1)
-    assert lane.may_leave(1034, 2)
-    lane.passed(20)
+    assert lane.may_send(1024, 1)
+    assert not lane.may_send(1034, 1)
+    assert lane.may_send(1034, 2)
+    lane.dequeued(20)
     assert lane.seal(3, 2, True, 0) == 1035
-    assert lane.may_leave(1034, 2)
-    assert not lane.may_leave(1035, 3)
+    assert lane.may_send(1034, 2)
+    assert not lane.may_send(1035, 3)
     assert lane.seal(4, 3, False, 9999) == 0
-    assert not lane.may_leave(21, 3)
-    assert not lane.may_leave(21, 4)
+    assert not lane.may_send(21, 3)
+    assert not lane.may_send(21, 4)
 
 
 def test_what_an_earlier_start_may_have_sent_is_known_until_it_has_left() -> None:
     lane = StoredLane(0)
     lane.next_sequence, lane.sent_below = 100, 50
     assert lane.seal(1, 0, False, 0) == 50
-    lane.passed(47)
+    lane.dequeued(47)
     assert lane.seal(2, 1, True, 0) == 50
-    lane.passed(48)
+    lane.dequeued(48)
     assert lane.seal(3, 2, False, 0) == 50
-    lane.passed(49)
+    lane.dequeued(49)
     assert lane.seal(4, 3, False, 0) == 0
 
 
@@ -481,7 +481,7 @@ def test_nothing_overtakes_what_was_dropped_before_the_commit_that_says_so() -> 
     for _ in range(4):
         lane.next_sequence_number()
     lane.seal(1, 0, True, 100)
-    assert lane.may_leave(3, 1)
-    lane.dropped(2)
-    assert not lane.may_leave(3, 1)
-    assert lane.may_leave(3, 2)
+    assert lane.may_send(3, 1)
+    lane.wait_for_drop(2)
+    assert not lane.may_send(3, 1)
+    assert lane.may_send(3, 2)

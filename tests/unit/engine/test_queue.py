@@ -189,8 +189,8 @@ def test_what_leaves_a_lane_behind_the_first_leaves_nothing_in_the_order() -> No
         queue.push(item, 1 << SLOT_SHIFT)
         assert queue.head() is first
         lane = queue._lane(1 << SLOT_SHIFT)
-        assert lane.look(0) is item
-        assert queue.take_out(lane, item)
+        assert lane.peek(0) is item
+        assert queue.remove(lane, item)
         assert sum(len(rank._heap) for rank in queue._ranks) <= 2 * 2 + OUT_OF_DATE_MAX
 
 
@@ -322,8 +322,8 @@ def test_what_was_taken_out_of_the_middle_needs_nothing_from_the_log() -> None:
 def test_what_was_taken_behind_others_is_no_qos_0_that_waits() -> None:
     queue = filled(4, "1010")
     head, first, _, last = queue.waiting(4)
-    assert not queue.take_out(queue.first_lane, first)
-    assert queue.take_out(queue.first_lane, head)
+    assert not queue.remove(queue.first_lane, first)
+    assert queue.remove(queue.first_lane, head)
     assert (len(queue), queue.qos0_count) == (2, 1)
     assert queue.first_qos0() is last
     queue.max_len = 3
@@ -401,7 +401,7 @@ def test_lanes_against_the_definition(
             assert queue.is_in(lane_number) == bool(waits)
             if number < len(waits):
                 found = queue._lane(lane_number)
-                assert queue.take_out(found, waits[number]) == (number == 0)
+                assert queue.remove(found, waits[number]) == (number == 0)
                 assert waits[number].gone == (number > 0)
                 del model[waits[number]]
         else:

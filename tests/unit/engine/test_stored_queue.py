@@ -38,7 +38,7 @@ class World:
             delivery = Delivery(None, self.offset, 1)
             lane = self.stored.lane(number)
             delivery.sequence = lane.next_sequence_number()
-            lane.joined(delivery)
+            lane.enqueued(delivery)
             self.queue.push(delivery, number)
             self.waiting.add(self.offset)
             self.offset += 1
@@ -46,23 +46,23 @@ class World:
     def send(self) -> None:
         for _ in range(min(len(self.queue), self.random.choice((1, 3, 100)))):
             delivery = self.queue.pop()
-            self.stored.passed(delivery.sequence)
+            self.stored.dequeued(delivery.sequence)
             self.waiting.remove(delivery.offset)
 
     def take(self) -> None:
         """Some leave from wherever they stand in a lane."""
         lane = self.queue._lane(self.random.choice(NUMBERS))
         reach = self.random.choice((3, 64, 1000))
-        looked_at = [lane.look(position) for position in range(reach)]
+        looked_at = [lane.peek(position) for position in range(reach)]
         chance = self.random.choice((0.1, 0.9))
         for delivery in looked_at:
             if delivery is None or delivery.gone or self.random.random() > chance:
                 continue
             self.waiting.remove(delivery.offset)
-            if self.queue.take_out(lane, delivery):
-                self.stored.passed(delivery.sequence)
+            if self.queue.remove(lane, delivery):
+                self.stored.dequeued(delivery.sequence)
             else:
-                self.stored.taken_out(delivery.sequence)
+                self.stored.removed_from_middle(delivery.sequence)
 
     def commit(self) -> None:
         before = {run.first + at for run in self.segments.values() for at in range(len(run))}

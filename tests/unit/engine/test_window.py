@@ -217,12 +217,12 @@ def test_after_a_restart_an_identifier_that_was_freed_is_not_the_next() -> None:
 def test_identifiers_of_what_may_leave_are_given_to_others_only_where_there_is_no_other() -> None:
     window = InFlightWindow(10, stored=True)
     window.limit_packet_ids(6)
-    window.reserved_ids.keep(3, 6)
+    window.reserved_ids.reserve(3, 6)
     assert [window.reserve() for _ in range(6)] == [6, 2, 1, 5, 4, 3]
     assert window.reserve() == 0
-    window.reserved_ids.keep(6, 3)  # none
+    window.reserved_ids.reserve(6, 3)  # none
     for packet_id in range(1, 7):
-        window.let_go_of_reserved(packet_id)
+        window.free_reserved(packet_id)
     assert window.reserve() == 2
 
 
@@ -298,9 +298,9 @@ def test_what_is_given_up_or_lowered_is_stored_anew() -> None:
     window = stored_window(3 * PAGE_PLACES)
     entries = window.entries()
     window.give_up(entries[0])
-    window.lower(entries[-1], 1)
+    window.lower_qos(entries[-1], 1)
     assert sorted(taken(window)) == [0, 2]
-    window.lower(entries[-1], 1)
+    window.lower_qos(entries[-1], 1)
     assert taken(window) == {}
 
 

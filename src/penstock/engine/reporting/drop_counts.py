@@ -70,15 +70,14 @@ class DropHandler:
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
         """Take ``delivery``, which was dropped on its way to ``client_id``."""
 
-    def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
-        """Count dropped messages of QoS 1 and 2 and of QoS 0 whose deliveries are not known any
-        more."""
+    def on_unknown_drops(self, client_id: str, acknowledged: int, qos0: int) -> None:
+        """Count drops of QoS 1 and 2 (``acknowledged``) and of QoS 0 whose deliveries are not at
+        hand."""
 
 
 @final
 class Dropped:
-    """A count of messages that were dropped for one reason and one client, with the topic of the
-    last one."""
+    """The number of messages dropped for one reason and client, with the topic of the last one."""
 
     def __init__(self, reason: int, client_id: str, topic: str, messages: int) -> None:
         self.reason = reason
@@ -101,14 +100,14 @@ class Drops:
         self.events: Events | None = None
         self._recent: dict[tuple[int, str], Dropped] = {}
 
-    def lose(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Count one delivery that is dropped, and hand it to ``drop_handler``."""
-        self.refuse(reason, client_id, delivery)
+    def drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """Count a dropped delivery, and hand it to ``drop_handler``."""
+        self.count_delivery(reason, client_id, delivery)
         if self.drop_handler is not None:
             self.drop_handler.on_drop(reason, client_id, delivery)
 
-    def refuse(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Count one delivery that is dropped; ``drop_handler`` does not get it."""
+    def count_delivery(self, reason: int, client_id: str, delivery: Delivery) -> None:
+        """Count a dropped delivery that ``drop_handler`` is not to get."""
         topic = "" if delivery.message is None else delivery.message.topic
         self._count(reason, client_id, topic, 1)
         if self.events is not None:
@@ -163,8 +162,10 @@ class Drops:
         self._by_client.pop(client_id, None)
 
     def take_recent(self) -> list[Dropped]:
-        """Return the drops noted since the last call, of at most 100 clients, and clear them; the
-        counters miss none."""
+        """Return the drops since the last call, for at most 100 pairs of reason and client.
+
+        The list is cleared; drops that it had no room for are in ``counts`` only.
+        """
         if not self._recent:
             return []
         recent = list(self._recent.values())

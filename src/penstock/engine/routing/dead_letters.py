@@ -112,7 +112,7 @@ class _Inbox(DropHandler):
         self.letters = self.letters[count:]
         return taken
 
-    def lose(self, client_id: str, acknowledged: int, qos0: int) -> None:
+    def on_unknown_drops(self, client_id: str, acknowledged: int, qos0: int) -> None:
         """Count deliveries that were dropped and whose messages are not known."""
         if not self.closed:
             lost = acknowledged + (qos0 if self._with_qos0 else 0)

@@ -146,7 +146,7 @@ class GroupQueue(StoredState):
         self.client_id = topic_filter  # as which its messages are told of
         self.account = account
         self.backlog = Backlog(topic_filter, False, effects, limits, drops, account)
-        self.backlog.away = False  # a member is connected: bodies stay in memory
+        self.backlog.is_offline = False  # a member is connected: bodies stay in memory
         self.number = 0  # key of its stored state; 0 = there is none
         self.bounds = Bounds()
         self.wanted: list[int] = []
@@ -164,7 +164,7 @@ class GroupQueue(StoredState):
     @property
     def awake(self) -> bool:
         """Return whether a member is connected."""
-        return not self.backlog.away
+        return not self.backlog.is_offline
 
     @property
     def queue_length(self) -> int:
@@ -184,7 +184,7 @@ class GroupQueue(StoredState):
     def bound_anew(self) -> None:
         """Take over the bounds of the members as they are now; drop nothing that waits."""
         bounds = self.bounds
-        self._queue.bound_to(bounds.len_max, bounds.bytes_max, bounds.overflow)
+        self._queue.set_bounds(bounds.len_max, bounds.bytes_max, bounds.overflow)
         self.recheck_blocked_publishers()
 
     def store(self) -> None:
@@ -209,15 +209,15 @@ class GroupQueue(StoredState):
 
     def sleep(self) -> None:
         """Let bodies rest in the log: no member is connected any more."""
-        self.backlog.away = True
+        self.backlog.is_offline = True
         self._stop_fetching()
         if self.backlog.stored:
-            self._queue.sleep()
+            self._queue.client_disconnected()
 
     def wake_up(self) -> None:
         """Keep bodies in memory again: a member is connected."""
-        self.backlog.away = False
-        self._queue.wake()
+        self.backlog.is_offline = False
+        self._queue.client_connected()
 
     def end(self) -> None:
         """Drop and count what waits, because the last member left."""
@@ -242,10 +242,12 @@ class GroupQueue(StoredState):
         delivery.size_bytes = message.size_bytes()
         before = len(self._queue)
         has_place = planned and message.qos > 0 and self._queue.rejects
-        if has_place and self._queue.ever_fits(delivery.size_bytes):
+        if has_place and self._queue.fits_when_empty(delivery.size_bytes):
             self._append(delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message))
         else:
-            self.backlog.join(delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message))
+            self.backlog.enqueue_in_lane(
+                delivery, slot << SLOT_SHIFT | self.backlog.priority_of(message)
+            )
         return len(self._queue) > before
 
     def put_back(self, delivery: Delivery, priority: int) -> None:
@@ -281,7 +283,7 @@ class GroupQueue(StoredState):
             reach = REACH if taker.is_home(lane.number >> SLOT_SHIFT) else 1
             position = 0
             while reach > 0:
-                delivery = lane.look(position)
+                delivery = lane.peek(position)
                 if delivery is None:
                     break
                 position += 1
@@ -301,8 +303,10 @@ class GroupQueue(StoredState):
                         self._found_in = lane
                     break
                 if taker.is_for_nobody(label):
-                    self._leave(delivery, self._queue.take_out(lane, delivery))
-                    self._drops.refuse(reasons_to_drop.NO_PERMISSION, self.client_id, delivery)
+                    self._leave(delivery, self._queue.remove(lane, delivery))
+                    self._drops.count_delivery(
+                        reasons_to_drop.NO_PERMISSION, self.client_id, delivery
+                    )
                     position = 0  # it may have been the head
                     freed = True
                 elif self.backlog.stored:
@@ -313,7 +317,7 @@ class GroupQueue(StoredState):
         turn.counters.shared_looked_at += looked_at
         turn.share.spent += looked_at // LOOKS_OF_A_UNIT
         if freed:
-            self.backlog.made_room()
+            self.backlog.wake_blocked_publishers()
         return found
 
     @property
@@ -323,17 +327,17 @@ class GroupQueue(StoredState):
 
     def take(self, delivery: Delivery) -> None:
         """Take out what ``find`` found just now."""
-        at_head = self._queue.take_out(self._found_in, delivery)
+        at_head = self._queue.remove(self._found_in, delivery)
         self._leave(delivery, at_head)
         self._effects.batch.adopted(delivery.offset)
-        self.backlog.made_room()
+        self.backlog.wake_blocked_publishers()
 
     def _leave(self, delivery: Delivery, at_head: bool) -> None:
         delivery.gone = True  # a body that was asked for comes too late
         if at_head:
-            self.backlog.passed(delivery)
+            self.backlog.dequeued(delivery)
         elif delivery.sequence > 0:
-            self.backlog.stored_queue.taken_out(delivery.sequence)
+            self.backlog.stored_queue.removed_from_middle(delivery.sequence)
             self.backlog.touch()
 
     def place_of_first(self) -> tuple[int, int]:
@@ -376,7 +380,7 @@ class GroupQueue(StoredState):
     def is_full(self, size_bytes: int) -> bool:
         """Return whether a message of this size must be refused, unless a member takes it."""
         queue = self._queue
-        return queue.rejects and not self.has_room(size_bytes) and queue.ever_fits(size_bytes)
+        return queue.rejects and not self.has_room(size_bytes) and queue.fits_when_empty(size_bytes)
 
     def refuses(self, size_bytes: int) -> bool:
         """Return whether a message of this size must be refused: no member could take it."""
@@ -399,7 +403,7 @@ class GroupQueue(StoredState):
 
     def tell_of_room(self) -> None:
         """Wake blocked publishers: a member has room for what the queue has not."""
-        self.backlog.made_room()
+        self.backlog.wake_blocked_publishers()
 
     # -- inside ------------------------------------------------------------------------
 
@@ -424,7 +428,7 @@ class GroupQueue(StoredState):
         offsets: list[int] = []
         size_bytes = 0
         while len(asked) < _BODIES_AT_ONCE_MAX:
-            delivery = lane.look(position)
+            delivery = lane.peek(position)
             if delivery is None:
                 break
             position += 1
@@ -466,7 +470,7 @@ class GroupQueue(StoredState):
                 continue
             body = bodies.get(delivery.offset)
             if body is None:
-                self._leave(delivery, self._queue.take_out(lane, delivery))
+                self._leave(delivery, self._queue.remove(lane, delivery))
                 gone.append(delivery)
             else:
                 lane.attach_body(delivery, body)
@@ -474,7 +478,7 @@ class GroupQueue(StoredState):
         if gone:
             count = len(gone)
             self._drops.count_known(reasons_to_drop.RETENTION, self.client_id, gone, count)
-            self.backlog.made_room()
+            self.backlog.wake_blocked_publishers()
         if self._owner is not None:
             self._owner.offer(now)
         if self.backlog.stored and not self.account.has_room_for_bodies():

@@ -36,7 +36,7 @@ _VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 class Grant:
     """The part of one session in a match: QoS, retain as published, subscription identifiers.
 
-    It is complete once ``settle`` was called: a client may have thousands of matching
+    It is complete once ``complete`` was called: a client may have thousands of matching
     subscriptions, each with an identifier, so they are gathered in a dictionary, which keeps their
     order.
     """
@@ -58,7 +58,7 @@ class Grant:
                 self._gathered = {}
             self._gathered[entry.identifier] = None
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Complete the grant: every matching subscription was merged."""
         if self._gathered is not None:
             self.subscription_ids = tuple(self._gathered)
@@ -86,11 +86,11 @@ class Match:
                 self.own = Grant(self.session)
             self.own.add(entry)
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Complete both grants: every matching subscription was merged."""
-        self.grant.settle()
+        self.grant.complete()
         if self.own is not None:
-            self.own.settle()
+            self.own.complete()
 
 
 @final

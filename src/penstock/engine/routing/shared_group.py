@@ -310,7 +310,7 @@ class SharedGroup(GroupSource):
             if not self._connected:
                 reason = reasons_to_drop.QOS0_OFFLINE
             lost = Delivery(message, message.offset, 0)
-            self._drops.lose(reason, self.topic_filter, lost)
+            self._drops.drop(reason, self.topic_filter, lost)
             return True
         if queue.put(message, slot, planned):
             self._effects.groups_with_backlog[self.topic_filter] = self
@@ -356,7 +356,7 @@ class SharedGroup(GroupSource):
         assert message is not None
         if message.expired(now.steady_us):
             queue.take(delivery)
-            self._drops.lose(reasons_to_drop.EXPIRED, self.topic_filter, delivery)
+            self._drops.drop(reasons_to_drop.EXPIRED, self.topic_filter, delivery)
         else:
             queue.take(delivery)
             self._hand_over(member, delivery, message, now)
@@ -389,7 +389,7 @@ class SharedGroup(GroupSource):
             if entry.sequence == 0 and message is not None:
                 priority = queue.priority_of(message)
             queue.put_back(back, priority)
-        session.outbound.let_go(entries)
+        session.outbound.remove_in_flight(entries)
         self._effects.groups_with_backlog[self.topic_filter] = self
 
     def adopt(self, delivery: Delivery, priority: int) -> None:

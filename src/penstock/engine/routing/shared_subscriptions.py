@@ -143,10 +143,10 @@ class SharedSubscriptions(MemberConnections):
         """Return how many messages wait in the queues of all groups."""
         return sum([group.queue.queue_length for group in self._feeding()])
 
-    def lose_qos0(self) -> None:
+    def count_qos0_dropped(self) -> None:
         """Drop the QoS 0 messages that wait: the server shuts down, and they are not stored."""
         for group in self.groups.values():
-            group.queue.backlog.lose_qos0()
+            group.queue.backlog.count_qos0_dropped()
 
     def _feeding(self) -> list[SharedGroup]:
         """Return the groups in whose queues something waits."""

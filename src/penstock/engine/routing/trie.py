@@ -169,7 +169,7 @@ class SubscriptionTrie:
         matches = list(found.sessions.values())
         identifiers = 0
         for match in matches:
-            match.settle()
+            match.complete()
             identifiers += len(match.grant.subscription_ids)
         return Matches(matches, found.groups, identifiers)
 

@@ -200,8 +200,8 @@ class Server:
         for connection in list(self.connections.values()):
             connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
-            session.backlog.lose_qos0()
-        self.router.sharing.lose_qos0()
+            session.backlog.count_qos0_dropped()
+        self.router.sharing.count_qos0_dropped()
         if self.effects.events is not None:
             self.effects.events.note(STOPPED, {"reason": because})
             self.write_events(now)

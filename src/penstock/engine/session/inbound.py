@@ -166,16 +166,16 @@ class Inbound:
                 return since_us
         return 0
 
-    def forget(self, before_us: int, now: Now, is_away: bool = False) -> int:
+    def forget(self, before_us: int, now: Now, is_offline: bool = False) -> int:
         """Forget identifiers that were received at ``before_us`` or earlier; return how many.
 
-        While the client is offline (``is_away``), only those whose message is kept are forgotten.
+        Of an offline client (``is_offline``), only those whose message is kept are forgotten.
         A message whose PUBREL came is not forgotten: it still waits to be routed.
         """
         old = [
             number
             for number, since_us in self._since_us.items()
-            if since_us <= before_us and not (is_away and not self._has_message(number))
+            if since_us <= before_us and not (is_offline and not self._has_message(number))
         ]
         forgotten = 0
         unreleased = self.unreleased

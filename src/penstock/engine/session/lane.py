@@ -4,10 +4,10 @@
 
       new ──▶ [ tail: packed runs (offsets into the log) ]──▶[ head: deliveries ]──▶ window
 
-Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; what waits behind
-it and lies in the log is packed (``packed_tail``). What leaves from the middle, a QoS 0 delivery
-that has to go for a new message, or what a member of a group takes behind others, is marked as gone
-where it stands, so that this costs the same however long the lane is.
+Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; deliveries behind
+it that are in the log are packed (``packed_tail``). A delivery that is removed from the middle, to
+make room or because a member of a group took it, is marked as gone and left in place, so that this
+costs the same however long the lane is.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from penstock.engine.message import NOT_IN_LOG, Delivery, Message
 from penstock.engine.session.packed_tail import PackedTail
 
 HEAD_LEN_MAX: Final = 1024
-HEAD_LEN_MAX_AWAY: Final = 8  # while the client is away; below it a run would cost more
-_GONE_MAX: Final = 64  # marked deliveries, beside the root of how many wait
+HEAD_LEN_MAX_OFFLINE: Final = 8  # while the client is offline; fewer take less memory than a run
+_GONE_MAX: Final = 64  # deliveries marked as gone before the lane is compacted
 
 
 @final
@@ -37,18 +37,18 @@ class Lane:
         wakes: its client is connected.
     """
 
-    def __init__(self, number: int, rank: int, account: Account, wakes: bool = True) -> None:
+    def __init__(self, number: int, rank: int, account: Account, is_connected: bool = True) -> None:
         self.number = number
         self.rank = rank
         self.count = 0
-        self.entry_offset = -2  # of its head, as its rank knows it (``lanes_by_offset``)
+        self.entry_offset = -2  # the offset of its head in the heap of ``lanes_by_offset``
         self._head: Fifo[Delivery] = Fifo()
         self._tail: PackedTail | None = None  # behind the head
         self.qos0_count = 0  # QoS 0 deliveries that wait
-        self._qos0: Fifo[Delivery] | None = None  # those, oldest first, and some that are gone
+        self._qos0: Fifo[Delivery] | None = None  # these, oldest first, and some that are gone
         self._account = account
-        self._gone = 0  # marked and still in the head or the tail
-        self._head_len_max = HEAD_LEN_MAX if wakes else HEAD_LEN_MAX_AWAY
+        self._gone = 0  # deliveries marked as gone that are still in the head or the tail
+        self._head_len_max = HEAD_LEN_MAX if is_connected else HEAD_LEN_MAX_OFFLINE
 
     def push(self, delivery: Delivery) -> None:
         """Append ``delivery``."""
@@ -66,17 +66,19 @@ class Lane:
                 if delivery.qos > 0:
                     self._account.add_waiting(delivery)
                 else:
-                    self._count_in(delivery)
+                    self._add_to_account(delivery)
                 return
             tail = self._tail = PackedTail()
         if tail.push(delivery):
             self._account.pack(1)
         else:
-            self._count_in(delivery)
+            self._add_to_account(delivery)
 
     def restore(self, run: PackedRun, position: int) -> None:
-        """Append what the store held of one run, from ``position`` on. Only while empty or after
-        another run."""
+        """Append the deliveries of a stored run from ``position`` on.
+
+        The lane must be empty, or end with another stored run.
+        """
         if self._tail is None:
             self._tail = PackedTail()
         self._tail.restore(run, position)
@@ -84,7 +86,7 @@ class Lane:
         self._account.pack(len(run) - position)
 
     def head(self) -> Delivery | None:
-        """Return the next delivery, left in place."""
+        """Return the first delivery, and leave it in place; None if the lane is empty."""
         if self.count == 0:
             return None
         while True:
@@ -97,7 +99,7 @@ class Lane:
             self._gone -= 1
 
     def pop(self) -> Delivery:
-        """Take the next delivery. The lane must not be empty."""
+        """Remove and return the first delivery. The lane must not be empty."""
         delivery = self.head()
         assert delivery is not None
         self._head.pop()
@@ -106,13 +108,13 @@ class Lane:
             self.first_qos0()
             assert self._qos0 is not None
             self._qos0.pop()
-            self._leaves_qos0(delivery)
+            self._uncount_qos0(delivery)
         else:
             self._account.remove_waiting(delivery)
         return delivery
 
     def first_qos0(self) -> Delivery | None:
-        """Return the oldest QoS 0 delivery, left in place."""
+        """Return the oldest QoS 0 delivery, and leave it in place; None if there is none."""
         line = self._qos0
         while line is not None and len(line) > 0:
             first = line.first()
@@ -129,14 +131,14 @@ class Lane:
         return [] if self._qos0 is None else _without_body(self._qos0, limit)
 
     def drop_qos0(self) -> Delivery | None:
-        """Take the oldest QoS 0 delivery out, wherever it stands."""
+        """Remove and return the oldest QoS 0 delivery; None if there is none."""
         delivery = self.first_qos0()
         if delivery is None:
             return None
         assert self._qos0 is not None
         self._qos0.pop()
-        self._count_out(delivery)
-        self._tidy()
+        self._mark_gone(delivery)
+        self._compact()
         return delivery
 
     def lowest_offset(self, mixed: bool, stored: bool) -> int:
@@ -154,24 +156,27 @@ class Lane:
                 lowest = behind
         return lowest
 
-    def look(self, position: int) -> Delivery | None:
-        """Return the delivery so far behind the head, which may be gone; None at the end."""
+    def peek(self, position: int) -> Delivery | None:
+        """Return the delivery at ``position``, 0 = the first, which may be marked as gone; None at
+        the end."""
         while position >= len(self._head) and self._tail is not None:
             self._unpack()
         return self._head.at(position) if position < len(self._head) else None
 
-    def take_out(self, delivery: Delivery) -> None:
-        """Take ``delivery``, of those that were looked at, out of the middle."""
-        self._count_out(delivery)
-        self._tidy()
+    def remove(self, delivery: Delivery) -> None:
+        """Remove ``delivery``, which ``peek`` returned, from the middle of the lane."""
+        self._mark_gone(delivery)
+        self._compact()
 
     def attach_body(self, delivery: Delivery, body: Message) -> None:
-        """``delivery``, which waits here, has its body from now on."""
-        self._comes(delivery, body)
+        """Set the body of ``delivery``, which is in this lane."""
+        self._set_body(delivery, body)
 
     def between(self, first: int, end: int) -> list[Delivery]:
-        """Return what waits with sequences from ``first`` to below ``end``, left in place; copies
-        of what is packed."""
+        """Return the deliveries with sequences from ``first`` to below ``end``, left in place.
+
+        Those that are packed are copies.
+        """
         head = self._head.items()
         found = [item for item in head if first <= item.sequence < end and not item.gone]
         if self._tail is not None:
@@ -186,8 +191,7 @@ class Lane:
         return _without_body(self._head, limit)
 
     def supply(self, bodies: dict[int, Message]) -> None:
-        """Give the first deliveries, and the first of QoS 0, their bodies, by log offset, as far
-        as they are known."""
+        """Set the ``bodies``, by log offset, of the first deliveries and the first of QoS 0."""
         head = self._head
         for position in range(len(head)):
             delivery = head.at(position)
@@ -195,7 +199,7 @@ class Lane:
                 body = bodies.get(delivery.offset)
                 if body is None:
                     break
-                self._comes(delivery, body)
+                self._set_body(delivery, body)
         line = self._qos0
         if line is None:
             return
@@ -206,20 +210,20 @@ class Lane:
             body = bodies.get(delivery.offset) if delivery.message is None else None
             if body is None:
                 break
-            self._comes(delivery, body)
+            self._set_body(delivery, body)
 
     def evict_to_log(self) -> None:
-        """Let go of the bodies the log has."""
+        """Release the bodies that the log has."""
         for delivery in self._unpacked_items():
             if delivery.offset >= 0 and not delivery.gone:
                 self._account.remove_body(delivery)
             delivery.evict_to_log()
 
     def keep_bodies(self) -> None:
-        """Keep what waits in memory from now on, also if it is in the log."""
+        """Treat the bodies in memory as if the log did not have them, so that they stay there."""
         for delivery in self._unpacked_items():
             if delivery.gone or delivery.offset < 0 or delivery.message is None:
-                continue  # what only the log has stays there
+                continue  # a body that is not in memory stays in the log
             if delivery.qos > 0:
                 delivery.offset = NOT_IN_LOG
             else:
@@ -228,11 +232,11 @@ class Lane:
                 delivery.offset = NOT_IN_LOG
                 self._account.add_qos0(delivery)
 
-    def sleep(self) -> None:
-        """Pack what lies in the log, but for the first: the client is away."""
-        self._head_len_max = HEAD_LEN_MAX_AWAY
+    def client_disconnected(self) -> None:
+        """Pack the deliveries that are in the log, except the first: the client is offline."""
+        self._head_len_max = HEAD_LEN_MAX_OFFLINE
         waiting = self._head.items()
-        if self._tail is not None or len(waiting) <= HEAD_LEN_MAX_AWAY:
+        if self._tail is not None or len(waiting) <= HEAD_LEN_MAX_OFFLINE:
             return
         self._head.clear()
         for delivery in waiting:
@@ -240,32 +244,32 @@ class Lane:
             if delivery.gone:
                 self._gone -= 1
             elif tail is not None and tail.push(delivery):
-                self._packed(delivery)
-            elif tail is None and len(self._head) >= HEAD_LEN_MAX_AWAY and delivery.sequence > 0:
+                self._count_packed(delivery)
+            elif tail is None and len(self._head) >= HEAD_LEN_MAX_OFFLINE and delivery.sequence > 0:
                 tail = self._tail = PackedTail()
                 tail.push(delivery)
-                self._packed(delivery)
+                self._count_packed(delivery)
             elif tail is None:
                 self._head.append(delivery)
 
-    def _packed(self, delivery: Delivery) -> None:
+    def _count_packed(self, delivery: Delivery) -> None:
         self._account.remove_waiting(delivery)
         self._account.pack(1)
 
-    def wake(self) -> None:
-        """Let the head be as long as for a connected client: the client is back."""
+    def client_connected(self) -> None:
+        """Let the head grow to ``HEAD_LEN_MAX``: the client is connected."""
         self._head_len_max = HEAD_LEN_MAX
 
-    def show(self, found: list[Delivery], limit: int) -> None:
-        """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first in a run."""
+    def append_waiting(self, found: list[Delivery], limit: int) -> None:
+        """Append the next deliveries to ``found`` until it has ``limit``; QoS 0 first in a run."""
         for delivery in self._head.items():
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)
         if self._tail is not None:
-            self._tail.show(found, limit)
+            self._tail.append_waiting(found, limit)
 
     def ended(self) -> None:
-        """Note that nobody asks for what waits any more."""
+        """Remove all deliveries from the account: the queue ended."""
         waiting = [] if self._qos0 is None else self._qos0.items()
         for delivery in waiting:
             if not delivery.gone:
@@ -281,41 +285,42 @@ class Lane:
             self._account.pack(-self._tail.packed())
 
     def _unpacked_items(self) -> list[Delivery]:
-        """Return what is not packed; some of it may be gone."""
+        """Return the deliveries that are not packed; some may be marked as gone."""
         found = self._head.items()
         return found if self._tail is None else found + self._tail.unpacked()
 
-    def _count_in(self, delivery: Delivery) -> None:
+    def _add_to_account(self, delivery: Delivery) -> None:
         """Add an unpacked delivery to the account; of QoS 0 its body, if it is in the log too."""
         if delivery.qos > 0:
             self._account.add_waiting(delivery)
         elif delivery.offset >= 0:
             self._account.add_body(delivery)
 
-    def _comes(self, delivery: Delivery, body: Message) -> None:
+    def _set_body(self, delivery: Delivery, body: Message) -> None:
         delivery.message = body
         if delivery.qos > 0 or delivery.offset >= 0:
             self._account.add_body(delivery)
 
-    def _count_out(self, delivery: Delivery) -> None:
+    def _mark_gone(self, delivery: Delivery) -> None:
         delivery.gone = True
         self.count -= 1
         self._gone += 1
         if delivery.qos == 0:
-            self._leaves_qos0(delivery)
+            self._uncount_qos0(delivery)
         else:
             self._account.remove_waiting(delivery)
 
-    def _leaves_qos0(self, delivery: Delivery) -> None:
+    def _uncount_qos0(self, delivery: Delivery) -> None:
         self.qos0_count -= 1
         self._account.remove_qos0(delivery)
         if delivery.offset >= 0:
             self._account.remove_body(delivery)
 
-    def _tidy(self) -> None:
-        """Forget those marked as gone when they are many.
+    def _compact(self) -> None:
+        """Remove the deliveries marked as gone when they are many.
 
-        That costs as much as waits, and walking past them as many as there are: so the root of it.
+        This takes time by the length of the lane, and skipping them by their number; the square
+        root of the length as the threshold balances the two.
         """
         gone = self._gone
         if gone > _GONE_MAX and gone * gone > len(self._head) + self.qos0_count:
@@ -343,14 +348,17 @@ class Lane:
         self._account.pack(-tail.unpack(self._head, max(1, self._head_len_max // 2)))
         for position in range(packed_from, len(self._head)):
             delivery = self._head.at(position)
-            if delivery.sequence > 0:  # the others were not packed
+            if delivery.sequence > 0:  # the others were not packed, and counted already
                 self._account.add_waiting(delivery)
         if tail.is_empty:
             self._tail = None
 
 
 def _without_body(line: Fifo[Delivery], limit: int) -> list[int]:
-    """Return the log offsets of the first deliveries in ``line``, up to the first with a body."""
+    """Return the log offsets of the first deliveries in ``line``, up to the first with a body.
+
+    They are at most ``limit``, and of at most ``FETCHED_BYTES_MAX`` bytes, or one.
+    """
     offsets: list[int] = []
     size_bytes = 0
     for position in range(len(line)):

@@ -1,4 +1,4 @@
-"""The lanes of one rank in a queue: which of them has the oldest delivery at its head.
+"""The lanes of one rank in a queue, sorted by the log offset of their heads.
 
 ::
 
@@ -6,9 +6,9 @@
       slot 1's lane ·· 8  2 ─┼─▶ heap of heads: 2 (slot 1), 4 (lane 0), 7 (slot 2) ─▶ first
       slot 2's lane ·· ·  7 ─╯
 
-A queue may have as many as 128 lanes of a rank (``group_queue``), and looks for the oldest for each
-message: a heap by log offset finds it without a look at the others. What is out of date in there is
-passed over when it comes to the top, and thrown out when it is too much.
+A queue may have 128 lanes of one rank (``group_queue``), and needs the oldest head for each
+message: a heap finds it without looking at the others. Entries of the heap that are out of date are
+skipped when they come to the top, and removed when they are too many.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LanesByOffset:
         self._unsorted = False  # lanes were added or restored: their heads are not in the heap
 
     def add(self, lane: Lane) -> None:
-        """Add ``lane``; whatever it holds is looked at when somebody asks."""
+        """Add ``lane``; its head is sorted in when ``first`` is called next."""
         lane.rank = self.rank
         lane.entry_offset = _NONE
         self.lanes[lane.number] = lane
@@ -48,12 +48,12 @@ class LanesByOffset:
         """Forget an empty lane."""
         self.lanes.pop(lane.number, None)
 
-    def restored(self) -> None:
-        """Note that a lane got what the store holds, which stays packed until somebody asks."""
+    def mark_unsorted(self) -> None:
+        """Sort all lanes when ``first`` is called next: a lane got deliveries from the store."""
         self._unsorted = True
 
-    def settle(self, lane: Lane) -> None:
-        """Sort ``lane`` in again: a delivery joined or left it."""
+    def update(self, lane: Lane) -> None:
+        """Sort ``lane`` in again: a delivery was added to it or removed."""
         if self._unsorted:
             return
         if lane.qos0_count > 0:
@@ -82,11 +82,12 @@ class LanesByOffset:
                 lane.entry_offset = _NONE
             heappop(heap)
             if lane is not None:
-                self.settle(lane)
+                self.update(lane)
         return None
 
     def first_with_qos0(self) -> Lane | None:
-        """Return a lane in which QoS 0 waits, the same until that changes; None: there is none."""
+        """Return a lane with QoS 0 deliveries, always the same while it has any; None if there is
+        none."""
         if self._unsorted:
             self._sort()
         for lane in self._with_qos0.values():
@@ -94,7 +95,7 @@ class LanesByOffset:
         return None
 
     def _sort(self) -> None:
-        """Make the heap anew."""
+        """Build the heap from the heads of all lanes."""
         self._unsorted = False
         self._heap = []
         self._with_qos0 = {}

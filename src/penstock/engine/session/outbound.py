@@ -70,8 +70,8 @@ class Outbound:
 
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
         """Send again what was in flight, then refill: a connection was attached."""
-        self._queue.wake()
-        self._backlog.bound(limits)
+        self._queue.client_connected()
+        self._backlog.set_limits(limits)
         self._transmission.stop_fetching()
         capacity = limits.window(receive_maximum)
         if self._transmission.poison_detector is not None:
@@ -88,8 +88,8 @@ class Outbound:
         if self._transmission.permissions is not None:
             self._transmission.permissions.forget_answers()
         if self._backlog.stored:
-            self._queue.sleep()
-            self._window.sleep()
+            self._queue.client_disconnected()
+            self._window.release_bodies()
 
     # -- sending -----------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class Outbound:
             self._backlog.enqueue(waiting, message, False)
             self._transmission.congestion.watch(self._queue, now)
         else:
-            self._backlog.lose(reasons_to_drop.QOS0_OFFLINE, message, 0)
+            self._backlog.count_dropped_message(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
     def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
         """Return whether memory has room for a packet of this size; if not, it waits in the queue.
@@ -201,7 +201,7 @@ class Outbound:
                 delivery.sequence = backlog.stored_queue.lane(
                     backlog.priority_of(message)
                 ).next_sequence_number()
-                backlog.passed(delivery)
+                backlog.dequeued(delivery)
             transmission.send_new(link, delivery, message, now)
         else:
             backlog.enqueue(delivery, message, planned)
@@ -222,7 +222,7 @@ class Outbound:
         transmission = self._transmission
         backlog = self._backlog
         link = transmission.link
-        backlog.made_room()
+        backlog.wake_blocked_publishers()
         if link is None or transmission.fetching:
             return
         if not link.has_room():
@@ -259,9 +259,9 @@ class Outbound:
                 link.resume_when_room()  # behind those it leaves at once
                 return
             queue.pop()
-            backlog.passed(head)
+            backlog.dequeued(head)
             if self._is_late(message, now):
-                self._backlog.lose_delivery(reasons_to_drop.EXPIRED, head)
+                self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
             elif head.qos == 0:
                 self._send_waiting_qos0(link, head, message, now)
             else:
@@ -281,8 +281,8 @@ class Outbound:
             if not is_late and not 0 <= head.offset < offset:
                 return
             self._queue.pop()
-            self._backlog.dropped(head)
-            self._backlog.lose_delivery(reasons_to_drop.EXPIRED, head)
+            self._backlog.dequeue_dropped(head)
+            self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
             head = self._queue.head()
 
     def _is_late(self, message: Message, now: Now) -> bool:
@@ -309,7 +309,7 @@ class Outbound:
                 return False
             queue.take_qos0()
             if self._is_late(message, now):
-                self._backlog.lose_delivery(reasons_to_drop.EXPIRED, delivery)
+                self._backlog.count_dropped(reasons_to_drop.EXPIRED, delivery)
             else:
                 self._send_waiting_qos0(link, delivery, message, now)
             delivery = queue.first_qos0()
@@ -388,7 +388,7 @@ class Outbound:
             if head is None or head.message is not None or head.offset not in missing:
                 break
             queue.pop()
-            backlog.passed(head)
+            backlog.dequeued(head)
             gone.append(head)
         waiting = queue.first_qos0()
         while waiting is not None and waiting.message is None and waiting.offset in missing:
@@ -422,7 +422,9 @@ class Outbound:
         wait for ever.
         """
         queue = self._queue
-        return queue.rejects and not self.has_place(size_bytes) and queue.ever_fits(size_bytes)
+        return (
+            queue.rejects and not self.has_place(size_bytes) and queue.fits_when_empty(size_bytes)
+        )
 
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 
@@ -497,7 +499,7 @@ class Outbound:
         if self._backlog.stored and offset >= 0:
             number = SHARED_SLOT << SLOT_SHIFT | self._backlog.priority_of(message)
             delivery.sequence = self._backlog.stored_queue.lane(number).next_sequence_number()
-            self._backlog.passed(delivery)
+            self._backlog.dequeued(delivery)
         self._transmission.send_new(link, delivery, message, now)
 
     def _groups_with_backlog(self) -> list[GroupSource]:
@@ -537,17 +539,17 @@ class Outbound:
 
     def shared_in_flight(self) -> list[Delivery]:
         """Return what goes back to groups when the connection is lost: QoS 1, oldest first."""
-        return self._window.shared()
+        return self._window.shared_in_flight()
 
-    def let_go(self, taken: list[Delivery]) -> None:
+    def remove_in_flight(self, taken: list[Delivery]) -> None:
         """Remove what groups took back, a part of ``shared_in_flight``."""
         events = self._effects.events
         if events is not None:
             for delivery in taken:
                 events.tell(MOVED, self._backlog.client_id, delivery)
-        self._window.let_go(set(taken))
+        self._window.remove_in_flight(set(taken))
         self._backlog.touch()
-        self._backlog.made_room()
+        self._backlog.wake_blocked_publishers()
 
     # -- lag ---------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 ::
 
       new ──▶ [ run · run · run ]──▶ the head's next portion
-                  ╰ between them: what no run holds, QoS 0 and what is in no log
+                  ╰ between them: deliveries that no run has, of QoS 0 or not in the log
 
 The body of a packed delivery is in the log only, see ``packed_run``.
 """
@@ -20,7 +20,7 @@ from penstock.engine.message import Delivery
 
 @final
 class PackedTail:
-    """The deliveries behind a lane's head. A lane without deliveries there has no tail."""
+    """The deliveries behind the head of a lane; a lane without any has no tail."""
 
     def __init__(self) -> None:
         self._runs: deque[PackedRun] = deque()
@@ -29,11 +29,11 @@ class PackedTail:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no run is left; then nothing is between them either."""
+        """Return whether no run is left; then there is nothing between runs either."""
         return len(self._runs) == 0
 
     def packed(self) -> int:
-        """Return how many deliveries the runs hold."""
+        """Return how many deliveries are packed in runs."""
         return sum([len(run) for run in self._runs]) - self._at
 
     def push(self, delivery: Delivery) -> bool:
@@ -108,16 +108,15 @@ class PackedTail:
         return found
 
     def unpacked(self) -> list[Delivery]:
-        """Return the deliveries that no run holds, and leave them in place; some may be marked as
-        gone."""
+        """Return the deliveries that no run has, left in place; some may be marked as gone."""
         return [delivery for _, delivery in self._between]
 
     def forget_gone(self) -> None:
         """Remove the deliveries that are marked as gone."""
         self._between = deque([pair for pair in self._between if not pair[1].gone])
 
-    def show(self, found: list[Delivery], limit: int) -> None:
-        """Add the next deliveries to ``found``, up to ``limit`` in it; QoS 0 first."""
+    def append_waiting(self, found: list[Delivery], limit: int) -> None:
+        """Append the next deliveries to ``found`` until it has ``limit``; those of no run first."""
         for _, delivery in self._between:
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)

@@ -1,4 +1,4 @@
-"""Packet identifiers that are computed from sequences in the queue.
+"""Packet identifiers that are computed from sequence numbers of the queue.
 
 A message of a stored session's first lane has the packet identifier that its sequence gives, so
 that after a crash it is sent again as the same packet although no commit recorded that it left
@@ -7,8 +7,8 @@ that after a crash it is sent again as the same packet although no commit record
        1 ── own identifiers, upwards ──▶             ◀── all others, downwards ── 65,535
             ╰ window ╯╰ kept free ╯
 
-So all other identifiers are assigned from the other end, and never one of a waiting message that
-may leave, or may have left, before its commit. Where both ends meet, a message gets another
+So all other identifiers are assigned from the other end, and never one of a queued message that
+may be sent, or was sent, before its commit. Where both ends meet, a message gets another
 identifier than its own, and waits for its commit as at QoS 2.
 """
 
@@ -21,12 +21,14 @@ from mypy_extensions import mypyc_attr
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.session.queue import PRIORITY_SHIFT
 
-_OTHER_LANES: Final = 1 << PRIORITY_SHIFT  # and above
+_OTHER_LANES: Final = 1 << PRIORITY_SHIFT  # the lowest sequence of other lanes than the first
 
 
 def packet_id_of(sequence: int) -> int:
-    """Return the packet identifier that ``sequence`` gives, 1..65535, unless it is in use; 0 for a
-    message that is not stored, or of another lane."""
+    """Return the packet identifier that ``sequence`` gives, 1..65535, which may be in use.
+
+    Return 0 for a message that is not stored, or is of another lane than the first.
+    """
     if sequence <= 0 or sequence >= _OTHER_LANES:
         return 0
     return (sequence - 1) % PACKET_IDENTIFIERS + 1
@@ -35,19 +37,19 @@ def packet_id_of(sequence: int) -> int:
 @mypyc_attr(acyclic=True)
 @final
 class ReservedPacketIds:
-    """The packet identifiers of the messages that may leave before their commit: assigned to no
-    other."""
+    """The packet identifiers of messages that may be sent before their commit; no other message
+    gets them."""
 
     def __init__(self) -> None:
         self._first_id = 1
         self._count = 0
 
-    def keep(self, first: int, end: int) -> None:
-        """Keep the packet identifiers of the sequences from ``first`` to before ``end``, instead
-        of earlier ones."""
+    def reserve(self, first: int, end: int) -> None:
+        """Reserve the packet identifiers of the sequences from ``first`` to below ``end``, and no
+        others."""
         self._first_id = packet_id_of(first)
         self._count = max(0, end - first)
 
     def has(self, packet_id: int) -> bool:
-        """Return whether ``packet_id`` is kept."""
+        """Return whether ``packet_id`` is reserved."""
         return (packet_id - self._first_id) % PACKET_IDENTIFIERS < self._count

@@ -163,7 +163,8 @@ class Session(StoredState):
         return self.backlog.has_memory()
 
     def recheck_blocked_publishers(self) -> None:
-        """Ask every publisher blocked here: limits, subscriptions or permissions changed."""
+        """Wake all publishers that this session blocks: limits, subscriptions or permissions
+        changed."""
         self.backlog.recheck_blocked_publishers()
 
     def watch_links(self) -> None:
@@ -195,7 +196,7 @@ class Session(StoredState):
     def _use(self, link: Link | None) -> None:
         """Send through ``link`` from now on; None: the client is offline."""
         self.transmission.link = link
-        self.backlog.away = link is None
+        self.backlog.is_offline = link is None
 
     def session_lost(self) -> None:
         """Continue without the server's half: it has no session for us [MQTT-3.2.2-5].
@@ -231,7 +232,7 @@ class Session(StoredState):
         """Detach the connection, which ended, and release message bodies that the log has."""
         self._effects.presence.member_disconnected(self, now)
         self._use(None)
-        if self.backlog.stored_queue.first.lets_leave():
+        if self.backlog.stored_queue.first.may_send_any():
             self.backlog.touch()  # nothing may be sent before its commit any more
         self.disconnected_at_us = now.steady_us
         self.transmission.congestion.by(NOTHING, now)
@@ -450,12 +451,12 @@ class Session(StoredState):
         first = queue.first
         free_below = 0
         if is_connected and self.transmission.acknowledges:
-            begin, end = first.unsealed()
+            begin, end = first.next_sendable()
             free_below = self.transmission.window.free_below(begin, end)
         sent_below = first.seal(
             effects.batch.sealed, effects.store.durable, is_connected, free_below
         )
-        self.transmission.window.reserved_ids.keep(first.head, first.leaving_end())
+        self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
         self.transmission.acknowledges = False
         segments = queue.take_segments(self.backlog.queue)
         return Progress(
@@ -489,7 +490,7 @@ class Session(StoredState):
         stored_queue = self.backlog.stored_queue
         stored_queue.restore(progress, queue, segments)
         first = stored_queue.first
-        self.transmission.window.reserved_ids.keep(first.head, first.leaving_end())
+        self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
         legacy: list[LegacyRun] = []
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
@@ -547,8 +548,8 @@ class Session(StoredState):
             else:
                 mixed.setdefault(run.lane, set()).update(run.moved)
         for number, sequences in mixed.items():
-            for delivery in self.backlog.queue.take_out_shared(number, sequences):
-                self.backlog.stored_queue.taken_out(delivery.sequence)
+            for delivery in self.backlog.queue.remove_shared(number, sequences):
+                self.backlog.stored_queue.removed_from_middle(delivery.sequence)
 
 
 @final

@@ -2,31 +2,30 @@
 
 ::
 
-        gone        segment   segment    joined since the last commit
+        gone        segment   segment    queued since the last commit
       ─────────────┬─[4 ·· 9]─[10 · 12]─ 13 14 15 ─┐
                   head                             next
 
-Every stored delivery has a sequence number, and in one lane (priority) they ascend. All
-below ``head`` are in the window or gone. The deliveries that joined the queue in one commit
-and still wait at its end are a segment; a segment is removed from the store when the head has
-passed it. Where deliveries were taken from the middle, their segment is stored again with the
-rest: nothing else of the lane changes, and no number does. A sequence carries the number of
-its lane in the upper bits, so that lanes never share one, and each delivery finds its lane
-again.
+Every stored delivery has a sequence number; they ascend in each lane (priority). All below
+``head`` are in the window or gone. The deliveries that were queued since the last commit and still
+wait at this one are stored as a segment; a segment is removed from the store when the head has
+passed it. Where deliveries were removed from the middle of a segment, the rest of it is stored
+again, under the same numbers. The upper bits of a sequence number are the number of its lane, so
+that no two lanes use the same.
 
-A stored delivery may be sent before a commit says that it was sent. While the client acknowledges,
-each commit records a sequence of the first lane below which waiting deliveries may be sent; once
-that is on disk, a QoS 1 message is sent as soon as the window has a place::
+A stored delivery may be sent before a commit records that it was sent. While the client
+acknowledges, each commit records a sequence number of the first lane below which queued deliveries
+may be sent; once that is on disk, a QoS 1 message is sent as soon as the window has a place::
 
         gone         in the store: may have been sent    not on disk
       ─────────────┬─────────────────────────────────┬─────────────────┐
                   head          waits               sent below        next
 
-After a crash it is found where it was, and sent again with the packet identifier that its sequence
-gives (``packet_ids``), and with DUP, because it may be a repeat. Two kinds of delivery must wait
-for a commit: one whose packet identifier an entry of the window has, and one behind a delivery that
-was dropped, until the drop is stored: a crash would restore that one, and it would come late
-[MQTT-4.6.0-6].
+After a crash it is still in the queue, and is sent again with the packet identifier that its
+sequence number gives (``packet_ids``), and with DUP, because it may be a repeat. Two kinds of
+delivery must wait for a commit: one whose packet identifier is in use in the window, and one behind
+a delivery that was dropped, until the drop is stored. Otherwise a crash would restore the dropped
+one, and it would be sent out of order [MQTT-4.6.0-6].
 """
 
 from __future__ import annotations
@@ -40,121 +39,127 @@ from penstock.engine.batch.records import LaneEntry, Progress
 from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
 
-_LEAVING_MAX: Final = 1024  # between two commits; more would have DUP for nothing after a crash
+_SENDABLE_MAX: Final = 1024  # deliveries sent before their commit; all have DUP after a crash
 _PASSED_MAX: Final = 1024  # removed segments that the array still has
 
 
 @final
 class StoredLane:
-    """Sequence numbers and segments of one lane.
+    """The sequence numbers and segments of one lane.
 
     Args:
-        number: number of the lane: a priority, 0..255, and a slot (``queue``).
+        number: the number of the lane: a priority, 0..255, and a slot (``queue``).
     """
 
     def __init__(self, number: int) -> None:
-        self.lane = number
+        self.number = number
         self.next_sequence = (number << PRIORITY_SHIFT) + 1
         self.head = self.next_sequence
         self.sent_below = 0  # deliveries below it may have been sent before a restart
-        self._leaving_below = 0  # deliveries below it may leave at once
-        self._sealed_below = 0  # the same, once this batch is durable:
-        self._sealed_in = 0
-        self._dropped_in = 0  # the last batch that stores a drop
-        self._joined: list[Delivery] = []  # queued since the last snapshot
+        self._sendable_below = 0  # deliveries below it may be sent now
+        self._sealed_below = 0  # deliveries below it may be sent once ``_sealed_in`` is durable
+        self._sealed_in = 0  # the number of a batch
+        self._drop_stored_in = 0  # the number of the last batch that stores a drop
+        self._enqueued: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
         self._at = 0  # the segments before this index are removed
         self._last = 0  # sequence of the last stored delivery
-        self._taken: list[int] | None = None  # from the middle, since the last snapshot
+        self._removed: list[int] | None = None  # from the middle, since the last snapshot
         self._replaced: list[int] | None = None  # first sequences of segments that are stored again
 
     def next_sequence_number(self) -> int:
-        """Return the sequence for one more delivery, and count it."""
+        """Return the sequence number for a new delivery, and advance it."""
         sequence = self.next_sequence
         self.next_sequence = sequence + 1
         return sequence
 
-    def unsealed(self) -> tuple[int, int]:
-        """Return the sequences, begin and end, that may leave in addition once the next batch is
-        durable."""
+    def next_sendable(self) -> tuple[int, int]:
+        """Return the range of sequences, begin and end, that may be sent in addition once the next
+        batch is durable."""
         begin = max(self.head, self._sealed_below)
-        return begin, min(self.next_sequence, self.head + _LEAVING_MAX)
+        return begin, min(self.next_sequence, self.head + _SENDABLE_MAX)
 
     def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
-        """Record the lane's state in this batch; return how far deliveries may be sent.
+        """Let more deliveries be sent once this batch is durable; return how far.
 
         Args:
-            batch: number of the batch.
-            durable: number of the latest durable batch.
-            is_connected: whether the client is connected, so that deliveries may leave at once.
-            free_below: the packet identifiers of waiting deliveries below this sequence are free;
-                0 if the client acknowledged nothing since the batch before: then no more may
-                leave, so that a message it cannot have got has no DUP.
+            batch: the number of the batch.
+            durable: the number of the latest durable batch.
+            is_connected: whether the client is connected, so that deliveries may be sent.
+            free_below: the packet identifiers of queued deliveries below this sequence are free;
+                0 if the client acknowledged nothing since the batch before: then no more may be
+                sent, so that messages that it did not get have no DUP after a crash.
 
         Returns:
             The sequence below which deliveries may have been sent, should this batch be the last;
             0 if there are none.
         """
         if self._sealed_in <= durable:
-            self._leaving_below = self._sealed_below
+            self._sendable_below = self._sealed_below
         self._sealed_in = batch
         if not is_connected:
-            self._sealed_below = self._leaving_below = 0
+            self._sealed_below = self._sendable_below = 0
         elif free_below > 0:
-            end = min(self.next_sequence, self.head + _LEAVING_MAX, free_below)
+            end = min(self.next_sequence, self.head + _SENDABLE_MAX, free_below)
             self._sealed_below = max(self._sealed_below, end)
         sent_below = max(self._sealed_below, self.sent_below)
         return sent_below if sent_below > self.head else 0
 
-    def lets_leave(self) -> bool:
-        """Return whether any waiting delivery may leave, now or once a commit is durable."""
-        return self.head < max(self._sealed_below, self._leaving_below)
+    def may_send_any(self) -> bool:
+        """Return whether any queued delivery may be sent, now or once a commit is durable."""
+        return self.head < max(self._sealed_below, self._sendable_below)
 
-    def leaving_end(self) -> int:
-        """Return the sequence below which deliveries may leave, or have left before a crash."""
-        return max(self._sealed_below, self._leaving_below, self.sent_below)
+    def sendable_end(self) -> int:
+        """Return the sequence below which deliveries may be sent, or were sent before a crash."""
+        return max(self._sealed_below, self._sendable_below, self.sent_below)
 
-    def may_leave(self, sequence: int, durable: int) -> bool:
-        """Return whether the delivery with this sequence may leave before the commit that records
+    def may_send(self, sequence: int, durable: int) -> bool:
+        """Return whether the delivery with this sequence may be sent before the commit that records
         it."""
         if self._sealed_in <= durable:
-            self._leaving_below = self._sealed_below
-        return sequence < self._leaving_below and self._dropped_in <= durable
+            self._sendable_below = self._sealed_below
+        return sequence < self._sendable_below and self._drop_stored_in <= durable
 
-    def joined(self, delivery: Delivery) -> None:
-        """Note that ``delivery`` joined the queue."""
-        self._joined.append(delivery)
+    def enqueued(self, delivery: Delivery) -> None:
+        """Note that ``delivery`` was queued."""
+        self._enqueued.append(delivery)
 
-    def passed(self, sequence: int) -> None:
+    def dequeued(self, sequence: int) -> None:
         """Move the head past this sequence: its delivery is in the window, or gone; 0 is not
         stored."""
         if sequence >= self.head:
             self.head = sequence + 1
 
-    def dropped(self, batch: int) -> None:
-        """Let no delivery leave before ``batch`` is durable: it stores a drop."""
-        self._dropped_in = batch
+    def wait_for_drop(self, batch: int) -> None:
+        """Let no delivery be sent before its commit until ``batch``, which stores a drop, is
+        durable."""
+        self._drop_stored_in = batch
 
-    def taken_out(self, sequence: int) -> None:
-        """Note that the delivery with this sequence was taken from the middle of the lane."""
-        if self._taken is None:
-            self._taken = []
-        self._taken.append(sequence)
+    def removed_from_middle(self, sequence: int) -> None:
+        """Note that the delivery with this sequence was removed from the middle of the lane."""
+        if self._removed is None:
+            self._removed = []
+        self._removed.append(sequence)
 
     def take_segments(self, segments: list[PackedRun], queue: MessageQueue) -> None:
-        """Add to ``segments`` the deliveries that joined since the last call and still wait, and
-        the rest of stored segments from whose middle one was taken."""
+        """Append to ``segments`` what this commit stores of the lane.
+
+        That is the deliveries that were queued since the last call and still wait, and the rest of
+        stored segments from whose middle a delivery was removed.
+        """
         taken: set[int] = set()
-        if self._taken is not None:
-            taken = set(self._taken)
-            self._taken = None
+        if self._removed is not None:
+            taken = set(self._removed)
+            self._removed = None
             self._replace(taken, segments, queue)
-        joined = self._joined
-        if not joined:
+        enqueued = self._enqueued
+        if not enqueued:
             return
-        self._joined = []
+        self._enqueued = []
         head = self.head
-        waiting = [item for item in joined if item.sequence >= head and item.sequence not in taken]
+        waiting = [
+            item for item in enqueued if item.sequence >= head and item.sequence not in taken
+        ]
         if waiting:
             self._firsts.extend(_pack(waiting, segments))
             self._last = waiting[-1].sequence
@@ -163,7 +168,7 @@ class StoredLane:
         if self._replaced is None:
             self._replaced = []
         firsts = self._firsts
-        done = self._last + 1  # the segments from this sequence on are
+        done = self._last + 1  # segments from this sequence on are replaced already
         for sequence in sorted(taken, reverse=True):
             if not self.head <= sequence < done:
                 continue
@@ -171,14 +176,14 @@ class StoredLane:
             done = firsts[at]
             is_last = at == len(firsts) - 1
             end = self._last + 1 if is_last else firsts[at + 1]
-            stays = queue.between(max(done, self.head), end)
+            rest = queue.between(max(done, self.head), end)
             self._replaced.append(done)
-            firsts[at : at + 1] = array("q", _pack(stays, segments))
+            firsts[at : at + 1] = array("q", _pack(rest, segments))
             if is_last:
-                self._last = stays[-1].sequence if stays else done - 1
+                self._last = rest[-1].sequence if rest else done - 1
 
     def take_finished(self, finished: list[int]) -> None:
-        """Add to ``finished`` the first sequences of segments to remove from the store."""
+        """Append to ``finished`` the first sequences of segments to remove from the store."""
         if self._replaced is not None:
             finished.extend(self._replaced)
             self._replaced = None
@@ -202,10 +207,8 @@ class StoredLane:
 
 @final
 class StoredQueue:
-    """The lanes of one session; lanes other than the first are made when they are used.
-
-    ``first`` is lane 0.
-    """
+    """The stored lanes of one session or group; ``first`` is lane 0, the others are created when
+    they are used."""
 
     def __init__(self) -> None:
         self.first = StoredLane(0)
@@ -223,15 +226,15 @@ class StoredQueue:
             self._others[number] = lane
         return lane
 
-    def passed(self, sequence: int) -> None:
-        """Move its lane's head past this sequence, above 0: the delivery is in the window, or
+    def dequeued(self, sequence: int) -> None:
+        """Move the head of its lane past this sequence, above 0: its delivery is in the window, or
         gone."""
-        self.lane(sequence >> PRIORITY_SHIFT).passed(sequence)
+        self.lane(sequence >> PRIORITY_SHIFT).dequeued(sequence)
 
-    def taken_out(self, sequence: int) -> None:
-        """Note that the delivery with this sequence, above 0, was taken from the middle of its
+    def removed_from_middle(self, sequence: int) -> None:
+        """Note that the delivery with this sequence, above 0, was removed from the middle of its
         lane."""
-        self.lane(sequence >> PRIORITY_SHIFT).taken_out(sequence)
+        self.lane(sequence >> PRIORITY_SHIFT).removed_from_middle(sequence)
 
     def take_segments(self, queue: MessageQueue) -> list[PackedRun]:
         """Return the segments of ``queue`` to store in this commit."""
@@ -250,7 +253,7 @@ class StoredQueue:
         return finished
 
     def restore(self, progress: Progress, runs: list[PackedRun], segments: list[int]) -> None:
-        """Take up how far each lane came, and its segments.
+        """Restore the heads, next sequences and segments of all lanes.
 
         Args:
             progress: the latest record.
@@ -274,14 +277,14 @@ class StoredQueue:
 
     def entries(self) -> list[LaneEntry]:
         """Return the durable form of the lanes other than the first."""
-        return [(lane.lane, lane.head, lane.next_sequence) for lane in self._other_lanes()]
+        return [(lane.number, lane.head, lane.next_sequence) for lane in self._other_lanes()]
 
     def _other_lanes(self) -> list[StoredLane]:
         return [] if self._others is None else list(self._others.values())
 
 
 def _pack(waiting: list[Delivery], segments: list[PackedRun]) -> list[int]:
-    """Add ``waiting``, ascending, to ``segments``; return the first sequences of the new
+    """Append ``waiting``, ascending, to ``segments``; return the first sequences of the new
     segments."""
     firsts: list[int] = []
     run: PackedRun | None = None

@@ -99,7 +99,7 @@ class Transmission:
         if self.may_receive(message):
             return True
         refused = Delivery(message, message.offset, 0)
-        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
+        self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
         return False
 
     def at_limit(self, limit: int) -> LimitUsage | None:
@@ -170,7 +170,7 @@ class Transmission:
         sequence = delivery.sequence
         if delivery.qos != 1 or sequence == 0:
             return False
-        return self._backlog.stored_queue.first.may_leave(sequence, effects.store.durable)
+        return self._backlog.stored_queue.first.may_send(sequence, effects.store.durable)
 
     def _may_have_left(self, delivery: Delivery) -> bool:
         """Return whether an earlier start of this program may have sent it."""
@@ -214,8 +214,8 @@ class Transmission:
         """Return whether the client may have what waited; if not any more, count it as dropped."""
         if self.may_receive(message):
             return True
-        self._drops.refuse(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
-        self._backlog.dropped(delivery)
+        self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
+        self._backlog.dequeue_dropped(delivery)
         return False
 
     def send_qos0(
@@ -230,7 +230,7 @@ class Transmission:
         """Send ``message`` with QoS 0, or lose it: the client does not read."""
         if link.congested:
             self.congestion.by(WRITE_BUFFER, now)
-            self._backlog.lose(reasons_to_drop.SLOW_CONSUMER, message, 0)
+            self._backlog.count_dropped_message(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
         if not at_once and self._effects.store.fails and link.opened and not link.waits:
             at_once = True
@@ -253,10 +253,12 @@ class Transmission:
     def _unsent(self, link: Link, message: Message, qos: int) -> None:
         """Count ``message``, of which there is no packet for this peer."""
         if sees(message.topic, link.mount_point):
-            self._backlog.lose(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
+            self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
         else:
             refused = Delivery(message, message.offset, qos)
-            self._drops.refuse(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
+            self._drops.count_delivery(
+                reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused
+            )
 
     def reserve_packet_id(self) -> int:
         """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until ``answered``; 0 if
@@ -267,7 +269,7 @@ class Transmission:
         """Free the packet identifier of a SUBACK or UNSUBACK; return whether it was in use."""
         if not self.window.is_reserved(packet_id):
             return False
-        self.window.let_go_of_reserved(packet_id)
+        self.window.free_reserved(packet_id)
         return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:
@@ -316,7 +318,7 @@ class Transmission:
         if verdict == REJECTED and entry is not None:
             if sender is not None:
                 sender.refused(entry, reason_code)
-            self._backlog.lose_delivery(reasons_to_drop.REJECTED, entry)
+            self._backlog.count_dropped(reasons_to_drop.REJECTED, entry)
         elif sender is not None and entry is not None:
             if packet_type == PUBCOMP:  # 0x92 where PUBREL came before: it is there all the same
                 reason_code = reasons.SUCCESS
@@ -338,7 +340,7 @@ class Transmission:
         waiting = self.window.undelivered()
         first = waiting[0] if waiting and waiting[0].sent else None
         if poison_detector.ended_at(first) and first is not None:
-            self._backlog.lose_delivery(reasons_to_drop.ENDED_AT, first)
+            self._backlog.count_dropped(reasons_to_drop.ENDED_AT, first)
             self.window.give_up(first)
             self._backlog.touch()
 
@@ -388,7 +390,7 @@ class Transmission:
                 self._backlog.touch()
                 self._acknowledged(entry)
                 return False
-            self.window.lower(entry, link.qos_max)
+            self.window.lower_qos(entry, link.qos_max)
             self._backlog.touch()
         is_new = entry.is_new
         entry.is_new = False

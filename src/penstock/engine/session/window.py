@@ -12,8 +12,8 @@
 
       given up ─▶ QoS 1: free   QoS 2: AWAIT_PUBCOMP, PUBREL sent instead of the message
 
-      session lost ─▶ AWAIT_PUBCOMP: free   the others: sent again, to a receiver that knows
-                                            nothing of them, so without DUP
+      session lost ─▶ AWAIT_PUBCOMP: free   the others: sent again without DUP, because the
+                                            receiver does not know them
 
 A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. A transition that is
 not in ``_TRANSITIONS`` is a protocol error; the session answers an acknowledgement for a packet
@@ -85,10 +85,10 @@ class InFlightWindow:
 
     def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
         self.capacity = capacity
-        self.is_long = False  # it had ``UNCOUNTED_MAX`` entries or more at the last ``has_room``
+        self.is_long = False  # whether ``has_room`` last found ``UNCOUNTED_MAX`` entries or more
         self._account = account
         self.reserved_ids = ReservedPacketIds()
-        self._step = -1 if stored else 1
+        self._packet_id_step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
         self._unsent: list[Delivery] | None = None  # to send again after a reconnect, last first
         self._cursor = 0
@@ -108,8 +108,7 @@ class InFlightWindow:
         return list(self._entries.values())
 
     def delivered(self) -> list[Delivery]:
-        """Return the QoS 2 entries that the receiver has taken over (PUBREC); their PUBCOMP is
-        still to come."""
+        """Return the QoS 2 entries that the receiver has (PUBREC) and whose PUBCOMP is missing."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
 
@@ -141,21 +140,21 @@ class InFlightWindow:
         self._last_id = last_id
 
     def session_lost(self) -> None:
-        """Free the entries that the receiver had taken over, and mark the others as new: it lost
-        its session."""
+        """Free the entries that await PUBCOMP, and mark the others as new: the receiver lost its
+        session."""
         for entry in self.entries():
             if entry.state == AWAIT_PUBCOMP:
                 self._free(entry)
             else:
                 entry.is_new = True
 
-    def lower(self, entry: Delivery, qos_max: int) -> None:
+    def lower_qos(self, entry: Delivery, qos_max: int) -> None:
         """Lower the QoS of ``entry`` to ``qos_max`` (1 or 2), the maximum that the receiver
         accepts now."""
         if entry.qos > qos_max and entry.state != AWAIT_PUBCOMP:
             entry.qos = qos_max
             entry.state = AWAIT_PUBACK
-            self._changes(entry)
+            self._mark_changed(entry)
 
     def add(self, delivery: Delivery) -> None:
         """Add ``delivery`` to the window and assign its packet identifier [MQTT-2.2.1-3]."""
@@ -177,9 +176,9 @@ class InFlightWindow:
         packet_id = self._cursor
         at_worst = 0
         for _ in range(self._last_id):
-            packet_id += self._step
+            packet_id += self._packet_id_step
             if not 1 <= packet_id <= self._last_id:
-                packet_id = 1 if self._step > 0 else self._last_id
+                packet_id = 1 if self._packet_id_step > 0 else self._last_id
             if self._is_unused(packet_id):
                 if not self.reserved_ids.has(packet_id):
                     at_worst = packet_id
@@ -217,7 +216,7 @@ class InFlightWindow:
         """Return whether ``packet_id`` is in use by SUBSCRIBE or UNSUBSCRIBE."""
         return packet_id in self._reserved
 
-    def let_go_of_reserved(self, packet_id: int) -> None:
+    def free_reserved(self, packet_id: int) -> None:
         """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE that was answered."""
         self._reserved.pop(packet_id, None)
 
@@ -266,7 +265,7 @@ class InFlightWindow:
             page.append(delivery)
         self._changed_pages[delivery.page] = None
 
-    def _changes(self, entry: Delivery) -> None:
+    def _mark_changed(self, entry: Delivery) -> None:
         """Mark the page of ``entry`` to be stored again."""
         if entry.sequence > 0:
             self._changed_pages[entry.page] = None
@@ -286,8 +285,8 @@ class InFlightWindow:
             self._free(entry)
         elif entry.state != AWAIT_PUBCOMP:
             entry.state = AWAIT_PUBCOMP
-            self._changes(entry)
-            self._drop_body(entry)  # the receiver owns it now
+            self._mark_changed(entry)
+            self._drop_body(entry)  # the receiver has the message
         return verdict
 
     def get(self, packet_id: int) -> Delivery | None:
@@ -295,7 +294,7 @@ class InFlightWindow:
         return self._entries.get(packet_id)
 
     def drop(self, packet_id: int) -> None:
-        """Free the place of a message that can no longer be sent."""
+        """Free the place of a message that cannot be sent any more; do nothing if it is free."""
         entry = self._entries.get(packet_id)
         if entry is not None:
             self._free(entry)
@@ -303,15 +302,15 @@ class InFlightWindow:
     def give_up(self, entry: Delivery) -> None:
         """Give up ``entry``, which was sent once and cannot be sent again.
 
-        At QoS 2 the receiver may have it and keep the packet identifier: if it were used again,
-        the next message would be taken for this one. So it stays taken until the receiver
-        let go of it: PUBREL is sent in place of the message.
+        At QoS 2 the receiver may have received it. If its packet identifier were assigned again,
+        the receiver would take the next message for a repeat of this one. So PUBREL is sent instead
+        of the message, and the identifier stays in use until PUBCOMP.
         """
         if entry.state == AWAIT_PUBACK:
             self._free(entry)
         else:
             entry.state = AWAIT_PUBCOMP
-            self._changes(entry)
+            self._mark_changed(entry)
             self._drop_body(entry)
 
     def supply(self, bodies: dict[int, Message], missing: set[int]) -> list[Delivery]:
@@ -344,12 +343,11 @@ class InFlightWindow:
                 lowest = offset
         return lowest
 
-    def shared(self) -> list[Delivery]:
-        """Return the entries that other members of shared subscriptions may take over: QoS 1, the
-        oldest first.
+    def shared_in_flight(self) -> list[Delivery]:
+        """Return the QoS 1 entries of shared subscriptions, the oldest first.
 
-        QoS 2 messages are not among them: one in flight stays with this session, and is lost with
-        it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
+        When the client disconnects they go back to their groups. QoS 2 messages in flight stay with
+        this session, and are lost with it [MQTT-4.8.2-4] [MQTT-4.8.2-5].
         """
         return [
             entry
@@ -357,7 +355,7 @@ class InFlightWindow:
             if entry.shared is not None and entry.state == AWAIT_PUBACK
         ]
 
-    def let_go(self, gone: set[Delivery]) -> None:
+    def remove_in_flight(self, gone: set[Delivery]) -> None:
         """Free the entries that are in ``gone``, and remove them from that set."""
         for entry in self.entries():
             if entry in gone:
@@ -408,7 +406,7 @@ class InFlightWindow:
                 offsets.append(entry.offset)
         return offsets
 
-    def sleep(self) -> None:
+    def release_bodies(self) -> None:
         """Count all entries, and release the bodies that the log has: the client of a stored
         session disconnected."""
         for entry in self._entries.values():
@@ -420,7 +418,7 @@ class InFlightWindow:
         """Release the body of ``entry`` if the log has it."""
         message = entry.message
         if message is not None and entry.offset >= 0:
-            entry.size_bytes = message.size_bytes()  # a member that takes it over asks for its size
+            entry.size_bytes = message.size_bytes()  # a group that takes it back needs its size
             self._drop_body(entry)
 
     def ended(self) -> None:
