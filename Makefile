@@ -75,6 +75,7 @@ torture: setup-tests ## what takes long; power cuts, cut links and kills under l
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.side_by_side --write
 	@$(PY) -m benchmarks
+	@$(PY) -m benchmarks.engine
 	@$(PY) -m benchmarks.subscriptions
 	@$(PY) -m benchmarks.memory
 	@$(PY) -m benchmarks.shared

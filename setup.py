@@ -15,12 +15,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.modified import newer_group
 
 COMPILED_PACKAGES = ("protocol", "engine")
 NOT_COMPILED = (  # a compiled class has neither annotations nor the text behind its attributes
@@ -43,6 +47,10 @@ COMPILED_FILES = (  # what of the rest runs for each turn or message
     "runtime/reading.py",
 )
 OPTIMISATION = "3"
+# Each module is a C file, so that all cores compile, and a change costs the files it changed. The
+# linker then optimises over all of them, on all cores too: docs/decisions/mypyc.md has figures.
+HIDDEN = "-fvisibility=hidden"  # functions may be inlined: nobody calls them from outside
+AT_LINK = ("-flto=auto", "-flto=thin")  # of gcc, of clang
 FOR_MYPY = (
     "--explicit-package-bases",
     "--always-true=COMPILING",
@@ -72,15 +80,36 @@ def modules() -> list[str]:
     ) + [str(SOURCE / "penstock" / path) for path in COMPILED_FILES]
 
 
+def compiler() -> str:
+    """Return the C compiler that builds Python's extensions here."""
+    named = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    return named if shutil.which(named) is not None else "cc"
+
+
 def obstacle() -> str | None:
-    """Why nothing can be compiled on this machine, or None."""
-    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
-    if shutil.which(compiler) is None and shutil.which("cc") is None:
-        return f"there is no C compiler ({compiler}); install gcc"
+    """Return why nothing can be compiled on this machine, or None."""
+    if shutil.which(compiler()) is None:
+        return f"there is no C compiler ({compiler()}); install gcc"
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.exists():
         return f"Python's C headers ({header}) are missing; install Debian's python3-dev or alike"
     return None
+
+
+def works(*flags: str) -> bool:
+    """Return whether compiler and linker accept these flags."""
+    with tempfile.TemporaryDirectory() as directory:
+        source = Path(directory) / "probe.c"
+        source.write_text("int probe(void) { return 0; }\n", encoding="ascii")
+        command = [compiler(), "-shared", "-fPIC", *flags, str(source), "-o", f"{source}.so"]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def optimisation() -> list[str]:
+    """Return the flags for compiler and linker, of those that they know."""
+    known = [[HIDDEN, flag] for flag in AT_LINK] + [[HIDDEN]]
+    chosen = next((flags for flags in known if works("-Werror", *flags)), [])
+    return [f"-O{OPTIMISATION}", *chosen]
 
 
 def give_up(reason: str) -> None:
@@ -102,25 +131,51 @@ def extensions() -> list[Extension]:
         from mypyc.build import mypycify
 
         os.environ["MYPYPATH"] = str(SOURCE)
-        return list(
-            mypycify(
-                ["--config-file=", "--strict", *FOR_MYPY, *modules()],
-                opt_level=OPTIMISATION,
-                group_name="penstock",
-            )
+        made = mypycify(
+            ["--config-file=", "--strict", *FOR_MYPY, *modules()],
+            opt_level=OPTIMISATION,
+            multi_file=True,
+            group_name="penstock",
         )
     except (Exception, SystemExit) as error:
         give_up(f"mypyc could not translate it ({type(error).__name__}: {error})")
         return []
+    flags = optimisation()
+    for extension in made:
+        if len(extension.sources) > 1:  # the library; the others only name their module
+            extension.extra_compile_args += flags
+            extension.extra_link_args += flags
+    return list(made)
 
 
 class BuildOrFallBack(build_ext):
     """Where the C compiler fails, the interpreted modules are still the whole package."""
 
     def finalize_options(self) -> None:
-        """Compile the small files, one for each module, beside the large one with all code."""
+        """Compile on all cores: the library with all code, and a small one for each module."""
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
+
+    def build_extension(self, extension: Extension) -> None:
+        """Compile the files of one library on all cores; link it."""
+        sources, extension.sources = extension.sources, []
+        with ThreadPoolExecutor(self.parallel) as threads:
+            objects = list(threads.map(lambda source: self.object_of(source, extension), sources))
+        extension.extra_objects += objects
+        extension.depends += objects
+        super().build_extension(extension)
+
+    def object_of(self, source: str, extension: Extension) -> str:
+        """Compile one file, unless that was done since it changed; return the object's path."""
+        (made,) = self.compiler.object_filenames([source], output_dir=self.build_temp)
+        if self.force or newer_group([source, *extension.depends, "setup.py"], made):
+            self.compiler.compile(
+                [source],
+                output_dir=self.build_temp,
+                include_dirs=extension.include_dirs,
+                extra_postargs=extension.extra_compile_args,
+            )
+        return made
 
     def run(self) -> None:
         """Compile, or give up with a notice and leave no half of it behind."""

@@ -12,8 +12,8 @@ no stamp and is done again:
     test tools     with --tests: system packages that only tests need, where apt and root allow it
 
 The package is built in a copy, so that the source tree stays free of compiled modules, and the
-copy is kept, so that the C compiler works only when compiled sources changed. It is built while
-pip installs the other dependencies: the C compiler takes one core for minutes, and pip another.
+copy is kept, so that the C compiler works only on what changed. It is built while pip installs the
+other dependencies: pip waits for the network, and unpacks on one core.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def install_compiler() -> None:
     made_from = fingerprint([build, locked])
     if is_done("compiler", made_from):
         return
-    say("installing dependencies and building Penstock (two or three minutes the first time)")
+    say("installing dependencies and building Penstock (about two minutes the first time)")
     pip("compiler", "install", "--require-hashes", "--requirement", str(build))
     needed = VENV / "compiler.txt"
     needed.write_text(pins_of(COMPILER, locked.read_text(encoding="utf-8")), encoding="utf-8")
