@@ -74,7 +74,7 @@ class Shell:
 
     def lost(self, pipe: Pipe, now: Now) -> None:
         """The broker notices that a socket is gone."""
-        pipe.connection.link.buffers(0)
+        pipe.connection.link.report_socket_buffer(0)
         pipe.connection.lost("cut", now)
         self.pipes.pop(pipe.connection.link, None)
 

@@ -335,7 +335,7 @@ class World:
         for pipe in self._shell.pipes.values():
             if self.random.random() < 0.5:
                 pipe.connection.link.wire_full()
-                pipe.connection.link.buffers(len(self.trace) % 100_000)
+                pipe.connection.link.report_socket_buffer(len(self.trace) % 100_000)
 
     def _relieve(self) -> None:
         for pipe in list(self._shell.pipes.values()):

@@ -45,7 +45,7 @@ class AgeLimit:
         next_offset: Callable[[], int],
         given_up: Callable[[], None],
     ) -> None:
-        session.outbound.age_us = int(age_s_max * MICROSECONDS)
+        session.outbound.max_age_us = int(age_s_max * MICROSECONDS)
         self._session = session
         self._driver = driver
         self._pause_s = min(_PAUSE_S_MAX, age_s_max / _LOOKS)
@@ -56,7 +56,7 @@ class AgeLimit:
 
     def start(self) -> None:
         """Check now and then, if there is a limit."""
-        if self._session.outbound.age_us > 0:
+        if self._session.outbound.max_age_us > 0:
             self._look()
 
     def stop(self) -> None:
@@ -69,8 +69,8 @@ class AgeLimit:
         now = self._driver.now()
         self.notes.append((now.steady_us, self._next_offset()))
         before = 0
-        while self.notes and self.notes[0][0] <= now.steady_us - self._session.outbound.age_us:
+        while self.notes and self.notes[0][0] <= now.steady_us - self._session.outbound.max_age_us:
             before = self.notes.popleft()[1]
-        self._session.outbound.give_up_before(before, now)
+        self._session.outbound.drop_expired_before(before, now)
         self._driver.end_turn_soon()
         self._given_up()

@@ -151,7 +151,7 @@ class Core(ClientCallbacks):
         expiry_s = NEVER_EXPIRES_S if self.is_stored else 0
         session = registry.open(self.client_id, False, expiry_s, self.limits)
         session.zone = zone
-        session.transmission.sender = self.publications
+        session.transmission.outcomes = self.publications
         self.server.drops.drop_handler = self.publications
         return session
 

@@ -252,7 +252,7 @@ class Delivery:
         self.size_bytes = 0  # of the message; set when it joins a queue
         self.gone = False  # dropped while it waits among others
         self.counted = False  # in the window, in its account
-        self.untold = False  # it is known to have no events of its own, see ``events``
+        self.has_no_events = False  # it is known to have no events of its own, see ``events``
         self.packet_id = 0  # in the window
         self.page = 0  # of the window, in which it is stored
         self.state = 0

@@ -216,7 +216,7 @@ class Driver(PeerOwner):
         """Tell the link how much its wire has still to send; a congested client has a time limit to
         read."""
         link = peer.connection.link
-        if not link.buffers(peer.wire.buffered_bytes()) or link in self._congested:
+        if not link.report_socket_buffer(peer.wire.buffered_bytes()) or link in self._congested:
             return
         timeout_s = peer.connection.limits.slow_peer_timeout_s
         if timeout_s > 0 and link in self._peers:
@@ -253,7 +253,7 @@ class Driver(PeerOwner):
         connection = peer.connection
         peer.is_lost = True
         peer.is_backed_up = False
-        connection.link.buffers(0)
+        connection.link.report_socket_buffer(0)
         if peer.left is not None and not peer.left.done():
             peer.left.set_result(None)
         connection.lost(because, self.now())

@@ -211,4 +211,4 @@ async def test_what_could_not_be_asked_uses_no_packet_identifier() -> None:
                 await core.ask([Subscription("x" * 70_000)], [], None)
             with pytest.raises(SubscribeFailed):
                 await core.ask([], ["x" * 70_000], None)
-        assert not any(core.session.transmission.answered(number) for number in range(1, 10))
+        assert not any(core.session.transmission.free_packet_id(number) for number in range(1, 10))

@@ -234,9 +234,9 @@ def test_there_is_no_flow_without_a_session(pair: Pair) -> None:
 
 def test_each_limit_is_noted_once_while_it_is_watched() -> None:
     bench = Bench(LIMITS)
-    at_limit = LimitUsage("s", WINDOW)
+    limit_usage = LimitUsage("s", WINDOW)
     for _ in range(3):
-        bench.server.effects.reach(at_limit, bench.now)
-        at_limit.left(bench.now.monotonic_s)
-    assert at_limit.times == 3
-    assert bench.server.effects.reached == [at_limit]
+        bench.server.effects.reach(limit_usage, bench.now)
+        limit_usage.left(bench.now.monotonic_s)
+    assert limit_usage.times == 3
+    assert bench.server.effects.reached == [limit_usage]

@@ -40,7 +40,7 @@ class Told(DeliveryOutcomes):
 def opened(properties: Properties | None = None) -> tuple[Rig, Told]:
     rig = Rig()
     told = Told()
-    rig.session.transmission.sender = told
+    rig.session.transmission.outcomes = told
     rig.drops.drop_handler = told
     rig.says(Connack(0, True, properties))
     return rig, told
@@ -88,7 +88,7 @@ def test_what_expires_on_its_way_is_told() -> None:
 
 def test_what_waits_too_long_is_told_wherever_its_body_is() -> None:
     rig, told = opened()
-    rig.session.outbound.age_us = 5_000_000
+    rig.session.outbound.max_age_us = 5_000_000
     rig.publish(b"in flight", 1)
     rig.connection.lost("cut", rig.now)
     rig.publish(b"old", 1)
@@ -137,7 +137,7 @@ def test_what_the_log_has_lost_is_told_on_its_way_and_in_the_queue() -> None:
 def test_what_is_dropped_for_another_is_told() -> None:
     rig = Rig(limits=EngineLimits(max_inflight=1, max_mqueue_len=1, mqueue_overflow=DROP_OLDEST))
     told = Told()
-    rig.session.transmission.sender = told
+    rig.session.transmission.outcomes = told
     rig.drops.drop_handler = told
     rig.says(Connack(0, True))
     for payload in (b"0", b"1", b"2"):

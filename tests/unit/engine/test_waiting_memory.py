@@ -191,7 +191,7 @@ def test_small_messages_pass_whoever_has_all_the_room() -> None:
     bench = bench_of(unsent_bytes_max=1000 * KIB)
     hog = receiver(bench, "hog", "hog")
     other = receiver(bench, "other", "other")
-    hog.connection.link.buffers(1000 * KIB)
+    hog.connection.link.report_socket_buffer(1000 * KIB)
     publish(bench, "t", bytes(1000), 3, qos=0)
     publish(bench, "t", LARGE)
     assert [len(packet.payload) for packet in publishes(other.read())] == [1000] * 3
@@ -205,11 +205,11 @@ def test_who_does_not_read_is_congested_and_not_read_when_its_user_has_its_share
     bench = bench_of(unsent_bytes_max=1000 * KIB)
     links = [receiver(bench, f"c{number}").connection.link for number in range(3)]
     other = receiver(bench, "other", "other").connection.link
-    assert not links[0].buffers(400 * KIB)
-    assert links[1].buffers(400 * KIB), "half of all is there for one user"
+    assert not links[0].report_socket_buffer(400 * KIB)
+    assert links[1].report_socket_buffer(400 * KIB), "half of all is there for one user"
     assert links[1].congested
     assert links[1].is_full()
-    assert not links[2].buffers(FREE_BYTES)
+    assert not links[2].report_socket_buffer(FREE_BYTES)
     assert links[2].has_room_for(0)
     assert not links[2].has_room_for(1)
     assert other.has_room_for(100 * KIB)
@@ -217,7 +217,7 @@ def test_who_does_not_read_is_congested_and_not_read_when_its_user_has_its_share
     account = links[0].account
     assert account is not None
     for link in links:
-        link.buffers(0)
+        link.report_socket_buffer(0)
     assert bench.server.effects.turn.buffered_bytes == account.buffered_bytes == 0
 
 
@@ -249,10 +249,10 @@ def test_a_message_that_is_larger_than_the_bound_finds_room_when_half_of_it_is_f
     bench = bench_of(unsent_bytes_max=80 * KIB, waiting_bytes_max=400 * KIB)
     line = receiver(bench, "c")
     busy = receiver(bench, "busy", "busy", "u")
-    busy.connection.link.buffers(50 * KIB)
+    busy.connection.link.report_socket_buffer(50 * KIB)
     publish(bench, "t")
     assert publishes(line.read()) == []
-    busy.connection.link.buffers(10 * KIB)
+    busy.connection.link.report_socket_buffer(10 * KIB)
     bench.pass_s(0.25)
     bench.commit()
     assert [packet.payload for packet in publishes(line.read())] == [LARGE]

@@ -208,7 +208,7 @@ class BlockedPublishers(Resumable):
         user = publisher.link.user
         if user is not None:
             user.resume(now)
-            self._turn.went_on.append(user)
+            self._turn.resumed_for_room.append(user)
             self.work += _WORK_OF_ONE
 
     def _take_out(self, publisher: BlockedPublisher, blocker: Blocker) -> None:

@@ -1,4 +1,4 @@
-"""The parts that all of one broker share: turn, open batch, store, and those who are told.
+"""The parts that all connections and sessions of one broker share: turn, open batch, store, events.
 
 ::
 
@@ -28,20 +28,20 @@ from penstock.engine.wire.link import Turn
 
 
 class GroupSource:
-    """The port by which a session takes what waits for a group: see ``shared_group``."""
+    """The port by which a session takes messages from a group's queue: see ``shared_group``."""
 
-    def goes_before(self, rank: int, offset: int) -> bool:
-        """Return whether what is first here has a higher rank, or the same and came earlier."""
+    def precedes(self, rank: int, offset: int) -> bool:
+        """Return whether its next message has a higher rank, or the same and a lower offset."""
         del rank, offset
         return False
 
     def give_next_to(self, taker: StoredState, now: Now) -> bool:
-        """Give ``taker`` the first message that it may take; return whether it took one."""
+        """Give ``taker`` the first message that it may take; return whether there was one."""
         del taker, now
         return False
 
     def offer(self, now: Now) -> None:
-        """Hand out what waits to connected members with room."""
+        """Send queued messages to connected members that have room."""
 
     def has_free_member(self) -> bool:
         """Return whether a connected member has room for any message of QoS 1 or 2."""
@@ -52,26 +52,27 @@ class GroupSource:
 
 
 class MemberConnections:
-    """The port by which ``shared_subscriptions`` hears who of the members is connected."""
+    """The port by which ``shared_subscriptions`` learns that a member connects or disconnects."""
 
     def member_connected(self, session: StoredState, now: Now) -> None:
-        """Let ``session``, which is connected now, take what waits."""
+        """Let ``session``, which is connected now, take messages from its groups."""
 
     def member_disconnected(self, session: StoredState, now: Now) -> None:
-        """Note that the connection of ``session`` is gone."""
+        """Note that the connection of ``session`` ended."""
 
 
 @final
 class Effects:
     """The four parts that one broker's connections and sessions act on.
 
-    ``turn`` has the links with bytes to send, and who goes on later; ``batch`` what the next commit
-    writes; ``store`` whether and how far it could; the rest are those who count and are told.
+    ``turn`` has the links with bytes to send, and the work left for later turns; ``batch`` what the
+    next commit writes; ``store`` whether the store works, and what is durable; the rest are memory
+    counts, events, timers, limits and shared subscriptions.
 
     Args:
         next_offset: the log offset that the next appended message gets.
-        budget: the memory that all clients together may use; without, there is no bound.
-        accounts: the share of each user in it; without, all of it.
+        budget: the memory that all clients together may use; None = no limit.
+        accounts: the memory accounts of users; None = each may use all of it.
     """
 
     def __init__(
@@ -83,33 +84,33 @@ class Effects:
         self.budget = budget or MemoryBudget()
         self.accounts = accounts or Accounts(self.budget)
         self.turn.buffers_bytes_max = self.budget.unsent_bytes_max
-        self.events: Events | None = None  # None: nobody wants any
+        self.events: Events | None = None  # None: no events are written
         self.timers = Timers()
-        self.reached: list[LimitUsage] = []  # limits that clients reached, for who watches them
+        self.reached: list[LimitUsage] = []  # limits that clients reached; the shell takes them
         self.blocked_publishers = BlockedPublishers(self.turn)
         self.groups_with_backlog: dict[
             str, GroupSource
-        ] = {}  # groups in whose queues something waits, by name
-        self.presence = MemberConnections()
+        ] = {}  # groups with messages in their queues, by name
+        self.member_connections = MemberConnections()
 
     def tick(self) -> None:
-        """Let those go on who look again a little later."""
+        """Resume users that wait for the next tick."""
         self.blocked_publishers.tick()
         self.turn.tick()
 
     def reach(self, limit_usage: LimitUsage, now: Now) -> None:
-        """Note that a client reached a limit, or still is at it."""
+        """Note that a client is at a limit; add the limit to ``reached`` if it was not before."""
         if limit_usage.reached(now.monotonic_s) and not limit_usage.watched:
             limit_usage.watched = True
             self.reached.append(limit_usage)
 
     @property
     def is_pressing(self) -> bool:
-        """Return whether anybody waits for the open batch to be committed."""
+        """Return whether a client waits for the open batch to be committed."""
         return self.turn.waits_for_batch or self.batch.is_pressing
 
     def seal(self) -> Commit:
-        """Close the batch and start the next."""
+        """Seal the open batch and begin the next; return its commit."""
         if self.events is not None:
             self.events.seal()
         turn = self.turn

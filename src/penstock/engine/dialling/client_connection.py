@@ -151,7 +151,7 @@ class ClientConnection(Connection):
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Suback | Unsuback):
-            if not self._session.transmission.answered(packet.packet_id):
+            if not self._session.transmission.free_packet_id(packet.packet_id):
                 raise RemoteProtocolError(reasons.PROTOCOL_ERROR, f"nothing waits for {packet!r}")
             self._application.answered(packet, now)
         elif isinstance(packet, Connack):
@@ -330,7 +330,7 @@ class ClientConnection(Connection):
                     f"the server does not accept packets as large as {packet!r}",
                 )
         except Exception:
-            self._session.transmission.answered(packet_id)
+            self._session.transmission.free_packet_id(packet_id)
             raise
         self.link.send_after_commit(encoded)
 

@@ -2,7 +2,7 @@
 
 Modules::
 
-    budget       all clients together: bodies, buffers, half of what has not arrived
+    budget       all clients together: messages, sessions, subscriptions, wills
     accounts     each user's share of it
     limit_usage  one client at one of its limits: how often, how long
 """

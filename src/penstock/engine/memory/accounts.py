@@ -5,12 +5,12 @@
       Session ─▶ Account of its owner ─▶ MemoryBudget of the broker
                    full: the user's share      full: everybody's
 
-An account is that of a user; anonymous clients have one for each address they come from (a /64 of
-IPv6). It has a share of every bound in ``budget``, and of the sessions. What the broker makes
-itself (the sessions of bridges), and what was found in an older store without its owner, belongs to
-``Accounts.common``, which only the bounds of the whole hold.
+Each user has an account; anonymous clients have one for each address (each /64 of IPv6). An account
+may use a share of each limit in ``budget``, and of the number of sessions. The sessions of bridges,
+and sessions that an older store has without their owner, belong to ``Accounts.common``, to which
+only the limits of the whole broker apply.
 
-A session stays in the account in which it was made.
+A session stays in the account in which it was created.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
 
 @final
 class Account(Holder):
-    """The memory that one user's sessions take, held within that user's share.
+    """The memory that the sessions of one user take, with the limits of that user's share.
 
     Args:
-        key: the user's; empty for what belongs to nobody.
+        key: the key of the user or address; empty for the common account.
         budget: the memory budget of the whole broker.
-        share: of each bound, above 0; 1 = no bound but that of the whole.
-        sessions_max: sessions; 0 = no bound.
-        known: the accounts that hold something, by key: in it while this one does.
+        share: the user's share of each limit, above 0; 1 = only the limits of the broker apply.
+        sessions_max: the number of sessions; 0 = no limit.
+        known: the accounts in use, by key; the account adds itself to it, and removes itself.
     """
 
     def __init__(
@@ -48,24 +48,26 @@ class Account(Holder):
         self.key = key
         self.budget = budget
         self.sessions = 0
-        self.groups = 0  # whose queues count here
+        self.groups = 0  # shared subscriptions whose queues count here
         self.sessions_bytes = 0
         self.qos0_bytes = 0
         self.packed_bytes = 0
         self.unreleased_bytes = 0
         self.retained_bytes = 0
         self.waiting_bytes = 0
-        self.blocked_bytes = 0  # of its publishers: ``pending_publishes``, ``inbound``
-        self.buffered_bytes = 0  # of its links, above what each has; see ``link``
+        self.blocked_bytes = 0  # of blocked publishers: ``pending_publishes``, ``inbound``
+        self.buffered_bytes = 0  # in the socket buffers of its clients; see ``link``
         self._known = known
         self._sessions_max = sessions_max
-        self._sessions_bytes_max = _part(budget.sessions_bytes_max, share)
-        self._qos0_bytes_max = _part(budget.qos0_bytes_max, share)
-        self._spilled_bytes_max = _part(budget.spilled_bytes_max, share)
-        self._retained_bytes_max = _part(budget.retained_bytes_max, share)
-        self._unreleased_bytes_max = _part(budget.unreleased_bytes_max, share)
-        self._waiting_bytes_max = _part(budget.waiting_bytes_max, share) or budget.waiting_bytes_max
-        self._unsent_bytes_max = _part(budget.unsent_bytes_max, share)
+        self._sessions_bytes_max = _share_of(budget.sessions_bytes_max, share)
+        self._qos0_bytes_max = _share_of(budget.qos0_bytes_max, share)
+        self._spilled_bytes_max = _share_of(budget.spilled_bytes_max, share)
+        self._retained_bytes_max = _share_of(budget.retained_bytes_max, share)
+        self._unreleased_bytes_max = _share_of(budget.unreleased_bytes_max, share)
+        self._waiting_bytes_max = (
+            _share_of(budget.waiting_bytes_max, share) or budget.waiting_bytes_max
+        )
+        self._unsent_bytes_max = _share_of(budget.unsent_bytes_max, share)
 
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
 
@@ -74,12 +76,12 @@ class Account(Holder):
         return self.budget.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
-        """Count a QoS 0 delivery that joined a queue; here its message counts in every queue."""
+        """Add a QoS 0 delivery that was queued; its message counts once for each queue."""
         self.qos0_bytes += _waiting_bytes(delivery)
         self.budget.add_qos0(delivery)
 
     def remove_qos0(self, delivery: Delivery) -> None:
-        """Remove a QoS 0 delivery, which left its queue, from the account."""
+        """Subtract a QoS 0 delivery that was removed from its queue."""
         self.qos0_bytes -= _waiting_bytes(delivery)
         self.budget.remove_qos0(delivery)
 
@@ -88,17 +90,18 @@ class Account(Holder):
         is_full = 0 < self._spilled_bytes_max <= self.packed_bytes
         return self.budget.has_room_to_pack() and not is_full
 
-    def pack(self, deliveries: int) -> None:
-        """Count so many more packed deliveries; fewer if negative."""
+    def count_packed(self, deliveries: int) -> None:
+        """Add packed deliveries; subtract them if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
-        self.budget.pack(deliveries)
+        self.budget.count_packed(deliveries)
 
     # -- QoS 1 and 2 in queues and windows --------------------------------------------------
 
     def has_room_to_wait(self) -> bool:
         """Return whether one more QoS 1 or 2 message may wait for a client of this user.
 
-        What publishers hold back takes no more than half of it: that waits for this room itself.
+        Messages of blocked publishers count too, but at most half of the limit: they wait for this
+        room themselves.
         """
         bound = self._waiting_bytes_max
         if 0 < bound <= self.waiting_bytes + min(self.blocked_bytes, bound // 2):
@@ -108,25 +111,27 @@ class Account(Holder):
         return not 0 < bound <= budget.waiting_bytes + min(budget.blocked_bytes, bound // 2)
 
     def has_room_to_block(self) -> bool:
-        """Return whether publishers of this user may hold back more: half of what may wait, if
-        that is free."""
-        held = self.blocked_bytes
-        if 0 < self._waiting_bytes_max <= held + max(held, self.waiting_bytes):
+        """Return whether one more message may wait for room before it is routed.
+
+        Such messages may take half of the limit for messages that wait, if that is free.
+        """
+        blocked = self.blocked_bytes
+        if 0 < self._waiting_bytes_max <= blocked + max(blocked, self.waiting_bytes):
             return False
         budget = self.budget
-        held = budget.blocked_bytes
-        return not 0 < budget.waiting_bytes_max <= held + max(held, budget.waiting_bytes)
+        blocked = budget.blocked_bytes
+        return not 0 < budget.waiting_bytes_max <= blocked + max(blocked, budget.waiting_bytes)
 
-    def count_blocked(self, grows_bytes: int) -> None:
-        """Count so many more bytes of messages that wait for room in a queue, or of identifiers
-        that wait for PUBREL; fewer if negative."""
-        self.blocked_bytes += grows_bytes
-        self.budget.blocked_bytes += grows_bytes
+    def count_blocked(self, delta_bytes: int) -> None:
+        """Add bytes of messages that wait for room in a queue, or of packet identifiers that await
+        PUBREL; subtract them if negative."""
+        self.blocked_bytes += delta_bytes
+        self.budget.blocked_bytes += delta_bytes
 
     def has_room_for_bodies(self) -> bool:
-        """Return whether at most half of the limit of what waits is used.
+        """Return whether less than half of the limit for messages that wait is used.
 
-        Above it, callers evict bodies that are in the log as well.
+        If not, callers release the bodies that are also in the log.
         """
         if 0 < self._waiting_bytes_max <= 2 * self.waiting_bytes:
             return False
@@ -134,17 +139,17 @@ class Account(Holder):
         return not 0 < budget.waiting_bytes_max <= 2 * budget.waiting_bytes
 
     def add_waiting(self, delivery: Delivery) -> None:
-        """Count a QoS 1 or 2 delivery, of known ``size_bytes``, that joined a queue or a window."""
+        """Add a QoS 1 or 2 delivery that joined a queue or a window; its ``size_bytes`` is set."""
         self.count_waiting(DELIVERY_BYTES)
         self.add_body(delivery)
 
     def remove_waiting(self, delivery: Delivery) -> None:
-        """Remove a delivery, with the body that it has now, from the account."""
+        """Subtract a QoS 1 or 2 delivery, with its body if that is in memory."""
         self.count_waiting(-DELIVERY_BYTES)
         self.remove_body(delivery)
 
     def add_body(self, delivery: Delivery) -> None:
-        """Count the body of a delivery that waits, if that is here."""
+        """Add the body of a delivery, if it is in memory."""
         message = delivery.message
         if message is None:
             return
@@ -154,7 +159,7 @@ class Account(Holder):
             self._add_large(message, delivery.size_bytes)
 
     def remove_body(self, delivery: Delivery) -> None:
-        """Remove the body of a delivery, which is about to let go of it, from the account."""
+        """Subtract the body of a delivery, before the delivery releases it."""
         message = delivery.message
         if message is None:
             return
@@ -163,13 +168,13 @@ class Account(Holder):
         else:
             self._remove_large(message, delivery.size_bytes)
 
-    def count_waiting(self, grows_bytes: int) -> None:
-        """Count so many more bytes that wait; fewer if negative."""
-        self.waiting_bytes += grows_bytes
-        self.budget.waiting_bytes += grows_bytes
+    def count_waiting(self, delta_bytes: int) -> None:
+        """Add bytes of QoS 1 and 2 messages that wait; subtract them if negative."""
+        self.waiting_bytes += delta_bytes
+        self.budget.waiting_bytes += delta_bytes
 
     def _add_large(self, message: Message, size_bytes: int) -> None:
-        """Count one more delivery with this body, which counts once here and once in all."""
+        """Add a delivery with this body, which counts once in an account and once in the budget."""
         holders = message.holders
         if holders is None:
             holders = message.holders = {}
@@ -192,10 +197,10 @@ class Account(Holder):
         if not holders:
             self.budget.waiting_bytes -= size_bytes
 
-    # -- what was written for clients that do not read --------------------------------------
+    # -- bytes written to clients that do not read ------------------------------------------
 
     def has_room_to_send(self, size_bytes: int) -> bool:
-        """Return whether so many more bytes may wait in the buffers of this user's connections."""
+        """Return whether the buffers of this user's connections may take ``size_bytes`` more."""
         bound = self._unsent_bytes_max
         return not 0 < bound < self.buffered_bytes + min(size_bytes, bound // 2)
 
@@ -206,64 +211,64 @@ class Account(Holder):
         is_full = 0 < self._unreleased_bytes_max <= self.unreleased_bytes
         return not is_full and self.budget.has_room_for_unreleased()
 
-    def count_unreleased(self, grows_bytes: int) -> None:
-        """Count so many more bytes of messages that wait for PUBREL; fewer if negative."""
-        self.unreleased_bytes += grows_bytes
-        self.budget.unreleased_bytes += grows_bytes
+    def count_unreleased(self, delta_bytes: int) -> None:
+        """Add bytes of messages that wait for PUBREL; subtract them if negative."""
+        self.unreleased_bytes += delta_bytes
+        self.budget.unreleased_bytes += delta_bytes
 
     # -- retained messages -----------------------------------------------------------------
 
-    def has_room_for_retained(self, grows_bytes: int) -> bool:
-        """Return whether retained messages of this user may weigh so many more bytes."""
-        return not 0 < self._retained_bytes_max < self.retained_bytes + grows_bytes
+    def has_room_for_retained(self, delta_bytes: int) -> bool:
+        """Return whether retained messages of this user may take ``delta_bytes`` more."""
+        return not 0 < self._retained_bytes_max < self.retained_bytes + delta_bytes
 
-    def count_retained(self, grows_bytes: int) -> None:
-        """Retained messages of this user weigh so many more bytes; fewer if negative."""
-        self.retained_bytes += grows_bytes
-        self._settle()
+    def count_retained(self, delta_bytes: int) -> None:
+        """Add bytes of retained messages; subtract them if negative."""
+        self.retained_bytes += delta_bytes
+        self._register()
 
     # -- sessions --------------------------------------------------------------------------
 
     def has_room_for_another_session(self) -> bool:
-        """Return whether there may be one more session; if not, it is counted."""
+        """Return whether there may be one more session; count a refusal."""
         if 0 < self._sessions_max <= self.sessions:
             self.budget.sessions_refused += 1
             return False
         return self.has_room_for_sessions()
 
-    def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
-        """Return whether there may be one more subscription or will; if not, it is counted.
+    def has_room_for_sessions(self, replaced_bytes: int = 0) -> bool:
+        """Return whether there is room for one more session, subscription or will; count a refusal.
 
         Args:
-            given_up_bytes: of what it takes the place of.
+            replaced_bytes: the size of the one that it replaces.
         """
-        if 0 < self._sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
+        if 0 < self._sessions_bytes_max <= self.sessions_bytes - replaced_bytes:
             self.budget.sessions_refused += 1
             return False
-        return self.budget.has_room_for_sessions(given_up_bytes)
+        return self.budget.has_room_for_sessions(replaced_bytes)
 
     def count_session(self, client_id: str, step: int) -> None:
         """Count a session that began (``step`` 1) or ended (-1)."""
         self.sessions += step
         self.sessions_bytes += self.budget.count_session(client_id, step)
-        self._settle()
+        self._register()
 
     def count_group(self, step: int) -> None:
-        """Count the queue of a shared subscription (``step`` 1), or no more (-1)."""
+        """Count the queue of a shared subscription that began (``step`` 1) or ended (-1)."""
         self.groups += step
-        self._settle()
+        self._register()
 
     def count_subscription(self, topic_filter: str, step: int) -> None:
         """Count a subscription that was made (``step`` 1) or ended (-1)."""
         self.sessions_bytes += self.budget.count_subscription(topic_filter, step)
 
     def count_will(self, size_bytes: int, step: int) -> None:
-        """Count a will of this size that was armed (``step`` 1) or is gone (-1)."""
+        """Count a will of this size that was set (``step`` 1) or is gone (-1)."""
         self.sessions_bytes += self.budget.count_will(size_bytes, step)
 
-    def _settle(self) -> None:
-        """Be known while there is something to count; what is retained outlives sessions, and so
-        may the queue of a group."""
+    def _register(self) -> None:
+        """Add the account to ``known`` while it has sessions, groups or retained messages; else
+        remove it."""
         if self._known is None:
             return
         if self.sessions > 0 or self.groups > 0 or self.retained_bytes > 0:
@@ -274,12 +279,13 @@ class Account(Holder):
 
 @final
 class Accounts:
-    """The accounts of one broker; one with neither session nor retained message is forgotten.
+    """The accounts of one broker; an account without sessions, groups and retained messages is
+    forgotten.
 
     Args:
         budget: the memory budget of the whole broker.
-        share: of each bound, for one user, above 0; 1 = no bound but that of the whole.
-        sessions_max: sessions of one user; 0 = no bound.
+        share: one user's share of each limit, above 0; 1 = only the limits of the broker apply.
+        sessions_max: the number of sessions of one user; 0 = no limit.
     """
 
     def __init__(self, budget: MemoryBudget, share: float = 1.0, sessions_max: int = 0) -> None:
@@ -291,7 +297,7 @@ class Accounts:
 
     @property
     def count(self) -> int:
-        """Accounts that hold something, without the common one."""
+        """Return the number of accounts in use, without the common one."""
         return len(self._by_key)
 
     def of(self, username: str | None, address: str) -> Account:
@@ -299,9 +305,9 @@ class Accounts:
         key = f"user {username}"
         if username is None:
             key = f"address {source_of(address) or NO_ADDRESS}"
-        return self.named(key)
+        return self.with_key(key)
 
-    def named(self, key: str) -> Account:
+    def with_key(self, key: str) -> Account:
         """Return the account with this key; the common one if it is empty."""
         if not key:
             return self.common
@@ -311,8 +317,8 @@ class Accounts:
         return account
 
 
-def _part(bytes_max: int, share: float) -> int:
-    """Return the share of a bound; 0 = none."""
+def _share_of(bytes_max: int, share: float) -> int:
+    """Return the user's share of a limit; 0 = no limit of the user's own."""
     if bytes_max == 0 or share >= 1.0:
         return 0
     return max(1, int(bytes_max * share))

@@ -3,7 +3,7 @@
 ::
 
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
-      QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies rest in the log; full: as above
+      QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies stay in the log; full: as above
       publishers that wait for it ─── blocked_bytes ─── half of that: see ``pending_publishes``
       queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
@@ -73,14 +73,14 @@ class MemoryBudget:
         self.packed_bytes = 0
         self.sessions_bytes = 0
         self.unreleased_bytes = 0
-        self.sessions_refused = 0  # sessions, subscriptions and wills, for want of room
+        self.sessions_refused = 0  # sessions, subscriptions and wills for which there was no room
         self.qos0_bytes_max = qos0_bytes_max
         self.spilled_bytes_max = spilled_bytes_max
         self.sessions_bytes_max = sessions_bytes_max
         self.unreleased_bytes_max = unreleased_bytes_max
         self.retained_bytes_max = retained_bytes_max  # ``retained`` counts the bytes itself
         self.waiting_bytes = 0
-        self.blocked_bytes = 0  # of publishers: ``pending_publishes``, ``inbound``
+        self.blocked_bytes = 0  # of blocked publishers: ``pending_publishes``, ``inbound``
         self.fetching_bytes = 0  # bodies that are being read from the log
         self.waiting_bytes_max = waiting_bytes_max
         self.unsent_bytes_max = unsent_bytes_max
@@ -102,8 +102,7 @@ class MemoryBudget:
         return not 0 < self.qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
-        """Count a QoS 0 delivery that joined a queue; its message counts once for all queues it
-        waits in."""
+        """Add a QoS 0 delivery that was queued; its message counts once for all its queues."""
         self.qos0_bytes += DELIVERY_BYTES
         message = delivery.message
         if delivery.offset < 0 and message is not None:  # else the log has it
@@ -112,7 +111,7 @@ class MemoryBudget:
             message.waiting += 1
 
     def remove_qos0(self, delivery: Delivery) -> None:
-        """Uncount a QoS 0 delivery that left its queue."""
+        """Subtract a QoS 0 delivery that was removed from its queue."""
         self.qos0_bytes -= DELIVERY_BYTES
         message = delivery.message
         if delivery.offset < 0 and message is not None:
@@ -126,20 +125,19 @@ class MemoryBudget:
         """Return whether one more delivery may be packed."""
         return not 0 < self.spilled_bytes_max <= self.packed_bytes
 
-    def pack(self, deliveries: int) -> None:
-        """Count ``deliveries`` more packed deliveries; fewer if negative."""
+    def count_packed(self, deliveries: int) -> None:
+        """Add packed deliveries; subtract them if negative."""
         self.packed_bytes += deliveries * PACKED_BYTES
 
     # -- sessions ------------------------------------------------------------------------
 
-    def has_room_for_sessions(self, given_up_bytes: int = 0) -> bool:
-        """Return whether there is room for one more session, subscription or will; count a
-        refusal.
+    def has_room_for_sessions(self, replaced_bytes: int = 0) -> bool:
+        """Return whether there is room for one more session, subscription or will; count a refusal.
 
         Args:
-            given_up_bytes: size of the one that it replaces.
+            replaced_bytes: size of the one that it replaces.
         """
-        if 0 < self.sessions_bytes_max <= self.sessions_bytes - given_up_bytes:
+        if 0 < self.sessions_bytes_max <= self.sessions_bytes - replaced_bytes:
             self.sessions_refused += 1
             return False
         return True
@@ -147,21 +145,21 @@ class MemoryBudget:
     def count_session(self, client_id: str, step: int) -> int:
         """Count a session that began (``step`` 1) or ended (-1); return by how many bytes the sum
         changed."""
-        grows_bytes = step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
-        self.sessions_bytes += grows_bytes
-        return grows_bytes
+        delta_bytes = step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
+        self.sessions_bytes += delta_bytes
+        return delta_bytes
 
     def count_subscription(self, topic_filter: str, step: int) -> int:
         """Count a subscription that was made (``step`` 1) or removed (-1); return as
         ``count_session``."""
         weight = _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(topic_filter)
-        grows_bytes = step * (weight + levels_bytes(topic_filter))
-        self.sessions_bytes += grows_bytes
-        return grows_bytes
+        delta_bytes = step * (weight + levels_bytes(topic_filter))
+        self.sessions_bytes += delta_bytes
+        return delta_bytes
 
     def count_will(self, size_bytes: int, step: int) -> int:
         """Count a will of this size that was set (``step`` 1) or is gone (-1); return as
         ``count_session``."""
-        grows_bytes = step * will_bytes(size_bytes)
-        self.sessions_bytes += grows_bytes
-        return grows_bytes
+        delta_bytes = step * will_bytes(size_bytes)
+        self.sessions_bytes += delta_bytes
+        return delta_bytes

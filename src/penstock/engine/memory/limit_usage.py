@@ -5,8 +5,8 @@
       below ── a message has to wait, or no more may come ─▶ at the limit ── room again ─▶ below
                          times + 1, since = now                     total += now - since
 
-Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell
-that writes it takes ``Effects.reached``, where each limit stands once until ``watched`` is reset.
+Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell,
+which writes it, takes ``Effects.reached``, where each limit is once until ``watched`` is reset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, final
 
 WINDOW: Final = 0  # the in-flight window is full and a message waits for a place
-WRITE_BUFFER: Final = 1  # the client does not read, and a message waits for that
+WRITE_BUFFER: Final = 1  # the client does not read, and a message waits
 QUEUE: Final = 2  # the message queue is full, until less than half of it is taken
 INBOUND: Final = 3  # as many messages are unacknowledged as the client may send
 
@@ -37,7 +37,7 @@ class LimitUsage:
         self.limit = limit
         self.times = 0
         self.since_s = NOT_AT_LIMIT
-        self.watched = False  # it is in ``Effects.reached``, or the shell observes it
+        self.watched = False  # whether it is in ``Effects.reached``, or the shell watches it
         self._total_s = 0.0
 
     def reached(self, now_s: float) -> bool:

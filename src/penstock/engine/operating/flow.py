@@ -22,16 +22,16 @@ class LimitUsageSnapshot:
     """The use of one limit: ``times`` reached, ``total_s`` in all, ``lasts_s`` since it was
     reached last."""
 
-    def __init__(self, at_limit: LimitUsage | None, now_s: float) -> None:
+    def __init__(self, limit_usage: LimitUsage | None, now_s: float) -> None:
         self.times = 0
         self.total_s = 0.0
         self.lasts_s = 0.0
         self.reached = False
-        if at_limit is not None:
-            self.times = at_limit.times
-            self.total_s = at_limit.total_s(now_s)
-            self.lasts_s = at_limit.lasts_s(now_s)
-            self.reached = at_limit.since_s >= 0
+        if limit_usage is not None:
+            self.times = limit_usage.times
+            self.total_s = limit_usage.total_s(now_s)
+            self.lasts_s = limit_usage.lasts_s(now_s)
+            self.reached = limit_usage.since_s >= 0
 
 
 @final
@@ -75,7 +75,7 @@ class FlowSnapshot:
         now_s = now.monotonic_s
         self.limits: list[LimitUsageSnapshot] = []
         for limit in (WINDOW, WRITE_BUFFER, QUEUE):
-            self.limits.append(LimitUsageSnapshot(session.transmission.at_limit(limit), now_s))
+            self.limits.append(LimitUsageSnapshot(session.transmission.limit_usage(limit), now_s))
         inbound: LimitUsage | None = None
         if connection is not None:
             self.version = connection.version

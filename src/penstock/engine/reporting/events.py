@@ -242,9 +242,9 @@ class Events:
     def follows(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` has events; the answer is kept, for its body may be gone
         later."""
-        if not delivery.untold and not self.observes(delivery.offset, delivery.message):
-            delivery.untold = True
-        return not delivery.untold
+        if not delivery.has_no_events and not self.observes(delivery.offset, delivery.message):
+            delivery.has_no_events = True
+        return not delivery.has_no_events
 
     def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
         """Note that ``delivery`` joined the queue of ``client_id``, as the last of ``length``."""

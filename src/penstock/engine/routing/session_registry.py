@@ -235,7 +235,7 @@ class Registry:
                 self._effects,
                 self._zones.get(record.zone, self._limits),
                 self._drops,
-                self._effects.accounts.named(record.account),
+                self._effects.accounts.with_key(record.account),
             )
             session.backlog.stored = True
             session.zone = record.zone

@@ -88,7 +88,7 @@ class Member(GroupMember):
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
             return False
-        if not self.session.outbound.has_room_on_its_way(size_bytes, qos, False):
+        if not self.session.outbound.has_memory_to_send(size_bytes, qos, False):
             return False
         if self._group.by_hash:
             return self._group.home_of(label) is self
@@ -328,7 +328,7 @@ class SharedGroup(GroupSource):
         else:
             self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
 
-    def goes_before(self, rank: int, offset: int) -> bool:
+    def precedes(self, rank: int, offset: int) -> bool:
         """Return whether what is first here has a higher rank, or the same and came earlier."""
         if self.queue.queue_length == 0:
             return False
@@ -452,7 +452,7 @@ class SharedGroup(GroupSource):
         room = session.outbound.room_for_shared(None)
         if room == NO_ROOM or (room != ANY_QOS and qos > 0):
             return False
-        return session.may_receive(message) and session.outbound.has_room_on_its_way(
+        return session.may_receive(message) and session.outbound.has_memory_to_send(
             message.size_bytes(), qos, True
         )
 

@@ -49,7 +49,7 @@ class SharedSubscriptions(MemberConnections):
         self._recovered: Recovered | None = None  # while a start takes up what the store holds
         self._records: dict[str, SessionRecord] = {}  # likewise, of groups not taken up yet
         self._effects = effects
-        effects.presence = self
+        effects.member_connections = self
         self._drops = drops
 
     # -- members -----------------------------------------------------------------------
@@ -66,7 +66,7 @@ class SharedSubscriptions(MemberConnections):
             record = self._records.pop(topic_filter, None)
             account = session.account
             if record is not None:
-                account = self._effects.accounts.named(record.account)
+                account = self._effects.accounts.with_key(record.account)
             group = SharedGroup(
                 topic_filter, strategy, dice, self._effects, self._drops, session, account
             )

@@ -166,10 +166,10 @@ class Server:
         for user in unfinished:
             user.waits_for_turn = False
             user.resume(now)
-        went_on = self.effects.turn.went_on
-        if went_on:
-            self.effects.turn.went_on = []
-            unfinished.extend(went_on)
+        resumed_for_room = self.effects.turn.resumed_for_room
+        if resumed_for_room:
+            self.effects.turn.resumed_for_room = []
+            unfinished.extend(resumed_for_room)
         return unfinished
 
     def needed_from(self, end: int) -> int:

@@ -181,9 +181,9 @@ class AwaitingRelease:
             self._entries[packet_id] = UnreleasedMessage(None, offset, size_bytes)
             self._count(size_bytes)
 
-    def _count(self, grows_bytes: int) -> None:
+    def _count(self, delta_bytes: int) -> None:
         if self._account is not None:
-            self._account.count_unreleased(grows_bytes)
+            self._account.count_unreleased(delta_bytes)
 
     def _release_body(self, entry: UnreleasedMessage) -> None:
         if entry.message is not None:

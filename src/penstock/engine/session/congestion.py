@@ -1,11 +1,10 @@
-"""The limit that holds the queue of one session up, and for how long: window, write buffer or
-length.
+"""The limit that stops the queue of one session, and for how long: window, write buffer or length.
 
 ::
 
       NOTHING ── window full and a message waits ─▶ WINDOW
          ▲  ──── the peer does not read ──────────▶ WRITE_BUFFER
-         ╰────── the queue is empty, or the client left
+         ╰────── the queue is empty, or the client is offline
 
 ``QUEUE`` is counted beside it: a full queue counts as full until less than half of it is taken,
 because an overflowing queue would otherwise become full once for every message.
@@ -27,33 +26,33 @@ _UNBOUNDED: Final = 2**61
 
 @final
 class Congestion:
-    """Watches the limits of one client's queue. It allocates nothing before the first limit is
+    """The use of the limits of one client's queue. It allocates nothing before the first is
     reached."""
 
     def __init__(self, client_id: str, effects: Effects) -> None:
         self._client_id = client_id
         self._effects = effects
-        self._congested_by = NOTHING
+        self._cause = NOTHING
         self._limits: list[LimitUsage] | None = None
 
-    def use(self, limit: int) -> LimitUsage | None:
+    def usage(self, limit: int) -> LimitUsage | None:
         """Return how often and how long ``limit`` was reached; None while none ever was."""
         return None if self._limits is None else self._limits[limit]
 
-    def by(self, limit: int, now: Now) -> None:
+    def set_cause(self, limit: int, now: Now) -> None:
         """Note that the queue waits for ``limit`` now: ``WINDOW``, ``WRITE_BUFFER`` or
         ``NOTHING``."""
-        before = self._congested_by
+        before = self._cause
         if limit == before:
             return
         if before != NOTHING:
             self._limit(before).left(now.monotonic_s)
-        self._congested_by = limit
+        self._cause = limit
         if limit != NOTHING:
             self._effects.reach(self._limit(limit), now)
 
-    def watch(self, queue: MessageQueue, now: Now) -> None:
-        """Note whether the queue is full: it grew or shrank."""
+    def update_queue_full(self, queue: MessageQueue, now: Now) -> None:
+        """Note whether the queue is full, after it grew or shrank."""
         if queue.overflowed or not queue.has_room(1):
             queue.overflowed = False
             self._effects.reach(self._limit(QUEUE), now)

@@ -3,10 +3,9 @@
 ::
 
       oldest of window and queue ─ body in memory ─▶ its age
-                                 ╰ in the log only ─▶ asked for, once ─▶ known when asked next
+                                 ╰ in the log only ─▶ requested ─▶ known at a later call
 
-While a peer is away the oldest stays the same, so one body is read at most for each message that
-becomes the oldest, and none more often than ``seconds`` is called.
+While a peer is offline the oldest message stays the same, so that its body is read only once.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Lane:
                 return
             tail = self._tail = PackedTail()
         if tail.push(delivery):
-            self._account.pack(1)
+            self._account.count_packed(1)
         else:
             self._add_to_account(delivery)
 
@@ -83,7 +83,7 @@ class Lane:
             self._tail = PackedTail()
         self._tail.restore(run, position)
         self.count += len(run) - position
-        self._account.pack(len(run) - position)
+        self._account.count_packed(len(run) - position)
 
     def head(self) -> Delivery | None:
         """Return the first delivery, and leave it in place; None if the lane is empty."""
@@ -254,7 +254,7 @@ class Lane:
 
     def _count_packed(self, delivery: Delivery) -> None:
         self._account.remove_waiting(delivery)
-        self._account.pack(1)
+        self._account.count_packed(1)
 
     def client_connected(self) -> None:
         """Let the head grow to ``HEAD_LEN_MAX``: the client is connected."""
@@ -282,7 +282,7 @@ class Lane:
             elif delivery.offset >= 0:
                 self._account.remove_body(delivery)
         if self._tail is not None:
-            self._account.pack(-self._tail.packed())
+            self._account.count_packed(-self._tail.packed())
 
     def _unpacked_items(self) -> list[Delivery]:
         """Return the deliveries that are not packed; some may be marked as gone."""
@@ -345,7 +345,7 @@ class Lane:
         tail = self._tail
         assert tail is not None
         packed_from = len(self._head)
-        self._account.pack(-tail.unpack(self._head, max(1, self._head_len_max // 2)))
+        self._account.count_packed(-tail.unpack(self._head, max(1, self._head_len_max // 2)))
         for position in range(packed_from, len(self._head)):
             delivery = self._head.at(position)
             if delivery.sequence > 0:  # the others were not packed, and counted already

@@ -1,4 +1,4 @@
-"""The outbound half of a session: a message goes to the window or waits, and refill moves on.
+"""The outbound half of a session: a message is sent, or queued until ``refill`` sends it.
 
 ::
 
@@ -8,16 +8,15 @@
 
 Invariants:
 
-1. From a stored session a QoS 2 message leaves only after the commit that holds its packet
-   identifier; so does PUBREL. A QoS 1 message leaves only when it is on disk,
-   and with it that it may have been sent (``stored_queue``). What is not stored promises no
-   more than that the message is on disk.
-2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 passes what waits for the
-   window, and nothing else overtakes the queue.
-3. A body that lies in the log may be absent from memory; it is asked for
-   (``wanted``) before it is needed and supplied later, and order waits for it.
+1. A QoS 2 message of a stored session is sent only after the commit of its packet identifier;
+   so is PUBREL. A QoS 1 message is sent only when it is on disk, and also that it may have been
+   sent (``stored_queue``). A message of a session that is not stored is sent when it is on disk.
+2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 may overtake messages that
+   wait for the window; no other message overtakes the queue.
+3. The body of a message that is in the log may not be in memory; it is requested (``wanted``)
+   before it is needed and supplied later, and the messages behind it wait.
 
-How the window works is ``transmission``, how the queue does ``backlog``.
+The window is in ``transmission``, the queue in ``backlog``.
 """
 
 from __future__ import annotations
@@ -42,22 +41,22 @@ NO_ROOM: Final = 0
 ONLY_QOS_0: Final = 1
 ANY_QOS: Final = 2
 
-SHARED_SLOT: Final = 1  # of sequences of what came through shared subscriptions
+SHARED_SLOT: Final = 1  # the slot in sequence numbers of messages of shared subscriptions
 _RETAINED_QUEUED_MAX: Final = 1000  # where the queue has no limit
 
 
 @final
 class Outbound:
-    """The way of messages to one client: into the window, or the queue, and refill.
+    """The messages for one client: sent, or queued until the window has room.
 
     Args:
-        backlog: the messages that wait.
-        transmission: the messages on their way.
+        backlog: the queued messages.
+        transmission: the messages in flight.
         effects: the parts of the broker that it acts on.
     """
 
     def __init__(self, backlog: Backlog, transmission: Transmission, effects: Effects) -> None:
-        self.age_us = 0  # what waits for so long is given up; 0 = however long
+        self.max_age_us = 0  # messages queued for longer are dropped; 0 = no limit
         self.shared_filters: dict[str, None] | None = None  # the client's shared subscriptions
         self._backlog = backlog
         self._transmission = transmission
@@ -81,7 +80,7 @@ class Outbound:
         self.refill(now)
 
     def disconnected(self) -> None:
-        """Let go of bodies that the log has: the connection is gone."""
+        """Release message bodies that the log has: the connection ended."""
         self._transmission.stop_fetching()
         self._transmission.wanted = NO_BODIES
         self._window.disconnected()
@@ -103,16 +102,16 @@ class Outbound:
         now: Now,
         planned: bool = False,
     ) -> None:
-        """Take one message for this session, with the QoS that its subscription grants.
+        """Send, queue or drop one message for this session.
 
         Args:
             message: the published message.
             qos: 0..2, the smaller of the published and the granted QoS.
             retain: the RETAIN flag to send.
             subscription_ids: identifiers of the subscriptions that matched.
-            at_once: QoS 0 need not wait for the commit of this turn.
-            now: when.
-            planned: nothing refused it (``Router.plan``), so it has a place here.
+            at_once: whether QoS 0 need not wait for the commit of this turn.
+            now: the time of the turn.
+            planned: whether it was not refused (``Router.plan``), so that it has a place here.
         """
         transmission = self._transmission
         if transmission.permissions is not None and not transmission.is_permitted(message):
@@ -124,7 +123,7 @@ class Outbound:
                 return
             if not forwarding.passes(rule, message.topic, message.properties):
                 return
-            qos = min(qos, rule.qos_max)  # that of the subscriptions is the largest of all
+            qos = min(qos, rule.qos_max)  # subscriptions have the largest QoS of all rules
             retain = retain and rule.keeps_retain
         if qos == 0:
             self._deliver_qos0(message, retain, subscription_ids, at_once, now)
@@ -141,11 +140,11 @@ class Outbound:
         now: Now,
     ) -> None:
         link = self._transmission.link
-        overtakes = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
+        would_overtake = self._queue.qos0_count > 0  # [MQTT-4.6.0-6]
         if link is not None and (
             link.congested
             or (
-                not overtakes
+                not would_overtake
                 and (
                     len(message.payload) < LARGE_BYTES
                     or self._has_room_for_qos0(link, message.size_bytes())
@@ -156,14 +155,14 @@ class Outbound:
         elif link is not None or self._backlog.limits.mqueue_store_qos0:
             waiting = Delivery(message, message.offset, 0, retain, subscription_ids)
             self._backlog.enqueue(waiting, message, False)
-            self._transmission.congestion.watch(self._queue, now)
+            self._transmission.congestion.update_queue_full(self._queue, now)
         else:
             self._backlog.count_dropped_message(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
     def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
-        """Return whether memory has room for a packet of this size; if not, it waits in the queue.
+        """Return whether memory has room for a QoS 0 packet of this size.
 
-        A link may have a little more than its bound of messages that wait for nobody.
+        If not, the client is resumed in the next tick. Small packets always have room.
         """
         if size_bytes + link.pending_bytes + link.buffered_bytes <= FREE_BYTES:
             return True
@@ -187,7 +186,7 @@ class Outbound:
         link = transmission.link
         if link is None:
             backlog.enqueue(delivery, message, planned)
-            transmission.congestion.watch(self._queue, now)
+            transmission.congestion.update_queue_full(self._queue, now)
         elif (
             len(self._queue) == 0
             and self._window.has_room()
@@ -206,18 +205,19 @@ class Outbound:
         else:
             backlog.enqueue(delivery, message, planned)
             transmission.must_wait_for_room(link, delivery.size_bytes)
-            transmission.congestion.watch(self._queue, now)
+            transmission.congestion.update_queue_full(self._queue, now)
             if link.congested:
-                transmission.congestion.by(WRITE_BUFFER, now)
+                transmission.congestion.set_cause(WRITE_BUFFER, now)
             elif not self._window.has_room():
-                transmission.congestion.by(WINDOW, now)
+                transmission.congestion.set_cause(WINDOW, now)
             elif link.user is not None and not backlog.account.has_room_to_wait():
-                self._effects.turn.resume_in_tick(link.user)  # no acknowledgement need come
+                self._effects.turn.resume_in_tick(link.user)  # memory: no acknowledgement may come
 
     def refill(self, now: Now) -> None:
-        """Fill the window: send again what the last connection left, then from the queues.
+        """Fill the window: send unacknowledged messages again, then from the queues.
 
-        Session's and groups' queues go by priority, then by their order in the log.
+        Messages of the session's queue and its groups' queues are taken by priority, then by log
+        offset.
         """
         transmission = self._transmission
         backlog = self._backlog
@@ -228,7 +228,7 @@ class Outbound:
         if not link.has_room():
             link.resume_when_room()
             if link.congested and len(self._queue) > 0:
-                transmission.congestion.by(WRITE_BUFFER, now)
+                transmission.congestion.set_cause(WRITE_BUFFER, now)
             return
         if not transmission.resend(link, now):
             return
@@ -236,14 +236,14 @@ class Outbound:
         groups_with_backlog = self._groups_with_backlog()
         head = queue.head()
         while True:
-            if groups_with_backlog and self._took_from_group(groups_with_backlog, head, now):
+            if groups_with_backlog and self._take_from_group(groups_with_backlog, head, now):
                 continue
             if head is None:
                 break
             if head.qos > 0 and (not self._window.has_room() or self._effects.store.fails):
-                if queue.qos0_count > 0 and not self._let_qos0_past(link, now):
+                if queue.qos0_count > 0 and not self._send_qos0_past_window(link, now):
                     return
-                while self._took_from_group(groups_with_backlog, None, now):
+                while self._take_from_group(groups_with_backlog, None, now):
                     pass  # QoS 0
                 break
             if (
@@ -253,31 +253,33 @@ class Outbound:
             message = head.message
             if message is None:
                 offsets = queue.without_body(transmission.bodies_at_once())
-                transmission.want(offsets, head.size_bytes)
+                transmission.request_bodies(offsets, head.size_bytes)
                 return
-            if link.releases_publishes() and link.opened and transmission.is_on_disk(head):
-                link.resume_when_room()  # behind those it leaves at once
+            if link.publishes_are_sealed() and link.opened and transmission.is_on_disk(head):
+                link.resume_when_room()  # it is sent at once when those were sent
                 return
             queue.pop()
             backlog.dequeued(head)
-            if self._is_late(message, now):
+            if self._is_expired(message, now):
                 self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
             elif head.qos == 0:
                 self._send_waiting_qos0(link, head, message, now)
             else:
                 transmission.send_new(link, head, message, now)
             head = queue.head()
-        transmission.congestion.watch(self._queue, now)
-        transmission.congestion.by(WINDOW if len(self._queue) > 0 else NOTHING, now)
+        transmission.congestion.update_queue_full(self._queue, now)
+        transmission.congestion.set_cause(WINDOW if len(self._queue) > 0 else NOTHING, now)
         if self._retained is not None:
-            self._go_on_with_retained(link, now)
+            self._continue_retained(link, now)
 
-    def give_up_before(self, offset: int, now: Now) -> None:
-        """Drop what waits and is late: it lies before ``offset``, or is in memory and its own time
-        has passed; what is on its way is left alone."""
+    def drop_expired_before(self, offset: int, now: Now) -> None:
+        """Drop queued messages from the front that have a log offset below ``offset``, or expired.
+
+        Whether one expired is only known of those in memory; messages in flight stay.
+        """
         head = self._queue.head()
         while head is not None:
-            is_late = head.message is not None and self._is_late(head.message, now)
+            is_late = head.message is not None and self._is_expired(head.message, now)
             if not is_late and not 0 <= head.offset < offset:
                 return
             self._queue.pop()
@@ -285,13 +287,13 @@ class Outbound:
             self._backlog.count_dropped(reasons_to_drop.EXPIRED, head)
             head = self._queue.head()
 
-    def _is_late(self, message: Message, now: Now) -> bool:
-        """Return whether neither publisher nor sender wants it any more (``age_us``)."""
-        if 0 < self.age_us <= now.steady_us - message.steady_us:
+    def _is_expired(self, message: Message, now: Now) -> bool:
+        """Return whether ``message`` expired, or is older than ``max_age_us``."""
+        if 0 < self.max_age_us <= now.steady_us - message.steady_us:
             return True
         return message.expires_at_us > 0 and message.expired(now.steady_us)
 
-    def _let_qos0_past(self, link: Link, now: Now) -> bool:
+    def _send_qos0_past_window(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; return whether none is left.
 
         The window limits QoS 1 and 2 only (seed 000), and messages keep their order for each QoS
@@ -305,10 +307,10 @@ class Outbound:
             message = delivery.message
             if message is None:
                 offsets = queue.qos0_without_body(self._transmission.bodies_at_once())
-                self._transmission.want(offsets, delivery.size_bytes)
+                self._transmission.request_bodies(offsets, delivery.size_bytes)
                 return False
             queue.take_qos0()
-            if self._is_late(message, now):
+            if self._is_expired(message, now):
                 self._backlog.count_dropped(reasons_to_drop.EXPIRED, delivery)
             else:
                 self._send_waiting_qos0(link, delivery, message, now)
@@ -318,12 +320,14 @@ class Outbound:
     def _send_waiting_qos0(
         self, link: Link, delivery: Delivery, message: Message, now: Now
     ) -> None:
-        if self._transmission.permissions is None or self._transmission.may_have(delivery, message):
+        if self._transmission.permissions is None or self._transmission.is_still_permitted(
+            delivery, message
+        ):
             ids = delivery.subscription_ids
             self._transmission.send_qos0(link, message, delivery.retain, ids, False, now)
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
-        """Deliver what a subscription finds retained, as there is room for it."""
+        """Deliver the retained messages of a subscription, as there is room for them."""
         self.stop_retained(delivery.topic_filter)
         if self._retained is None:
             self._retained = {}
@@ -331,11 +335,11 @@ class Outbound:
         self.refill(now)
 
     def stop_retained(self, topic_filter: str) -> None:
-        """Stop the retained messages of a subscription that ended, or is made anew."""
+        """Stop delivering retained messages of a subscription: it ended, or was replaced."""
         if self._retained is not None:
             self._retained.pop(topic_filter, None)
 
-    def _go_on_with_retained(self, link: Link, now: Now) -> None:
+    def _continue_retained(self, link: Link, now: Now) -> None:
         visits_left = PORTION
         while self._retained:
             if not link.has_room():
@@ -358,7 +362,11 @@ class Outbound:
         self._retained = None
 
     def _has_place_for_retained(self, qos: int) -> bool:
-        """Return whether the window or, if a restart must find it, half of the queue has one."""
+        """Return whether a retained message of this QoS may be delivered now.
+
+        It may when the window has a place, or, in a stored session, the queue is less than half
+        full.
+        """
         waiting = len(self._queue)
         if qos == 0:
             return self._queue.qos0_count == 0
@@ -369,10 +377,10 @@ class Outbound:
     # -- bodies from the log -------------------------------------------------------------
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take bodies from the log, by offset, for what ``wanted`` asked for.
+        """Take the requested bodies from the log, by offset, and refill.
 
-        One that was asked for and is missing is gone (retention), and counted. What an
-        earlier connection asked for is not taken: ``wanted`` is another list by now.
+        A message whose body is missing was removed by retention, and is counted as dropped. Bodies
+        that were requested for an earlier connection are ignored: ``wanted`` is another list then.
         """
         transmission = self._transmission
         backlog = self._backlog
@@ -395,7 +403,7 @@ class Outbound:
             queue.take_qos0()
             gone.append(waiting)
             waiting = queue.first_qos0()
-        transmission.lost_by_log(gone)
+        transmission.drop_lost_by_retention(gone)
         self.refill(now)
         if backlog.stored and not backlog.account.has_room_for_bodies():
             queue.evict_to_log()
@@ -403,7 +411,7 @@ class Outbound:
     # -- room --------------------------------------------------------------------------
 
     def has_place(self, size_bytes: int) -> bool:
-        """Return whether a message of this size, QoS 1 or 2, finds a place in the window or the
+        """Return whether a QoS 1 or 2 message of this size has a place in the window or the
         queue."""
         if not self._backlog.has_memory():
             return False
@@ -416,10 +424,10 @@ class Outbound:
         return self._window.free > 0
 
     def refuses(self, size_bytes: int) -> bool:
-        """Return whether a message, as for ``has_place``, must be refused (``reject``).
+        """Return whether a QoS 1 or 2 message of this size must be refused (``reject``).
 
-        The publisher must wait or be told; what never fits is dropped instead, for it would
-        wait for ever.
+        Its publisher waits then, or gets a reason code. A message that would not fit into an empty
+        queue is dropped instead, because it would wait for ever.
         """
         queue = self._queue
         return (
@@ -428,11 +436,11 @@ class Outbound:
 
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 
-    def room_for_shared(self, feeder: GroupSource | None) -> int:
-        """Return what may be taken from a group: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
+    def room_for_shared(self, group: GroupSource | None) -> int:
+        """Return which messages of a group have room: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
 
         Args:
-            feeder: the group, for what waits there; None for what is published now.
+            group: the group from whose queue they are; None for a message published now.
         """
         link = self._transmission.link
         if link is None or self._transmission.fetching:
@@ -441,18 +449,18 @@ class Outbound:
             link.resume_when_room()
             return NO_ROOM
         queue = self._queue
-        is_next = len(queue) == 0 or (feeder is not None and self._goes_behind(feeder))
+        is_next = len(queue) == 0 or (group is not None and self._is_group_first(group))
         if is_next and self._window.has_room() and not self._effects.store.fails:
             return ANY_QOS
         return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
 
-    def has_room_on_its_way(self, size_bytes: int, qos: int, is_new: bool) -> bool:
-        """Return whether memory has room for a message of this size on its way, with this QoS.
+    def has_memory_to_send(self, size_bytes: int, qos: int, is_new: bool) -> bool:
+        """Return whether memory has room to send a message of this size.
 
         Args:
-            size_bytes: of the message.
-            qos: of the packet.
-            is_new: it does not count as waiting yet.
+            size_bytes: the size of the message.
+            qos: the QoS of its packet.
+            is_new: whether it does not count as waiting yet.
         """
         link = self._transmission.link
         if link is None:
@@ -476,9 +484,9 @@ class Outbound:
         at_once: bool,
         now: Now,
     ) -> None:
-        """Send a message of a group, for which there is room; ``offset`` is its place in the log.
+        """Send a message of a group, for which there is room; ``offset`` is its log offset.
 
-        Its sequence is of a lane of its own, in which nothing ever waits.
+        It has a sequence number of a lane of its own, in which no delivery ever waits.
         """
         link = self._transmission.link
         assert link is not None
@@ -503,46 +511,49 @@ class Outbound:
         self._transmission.send_new(link, delivery, message, now)
 
     def _groups_with_backlog(self) -> list[GroupSource]:
-        """Return the groups of this session in whose queues something waits."""
+        """Return the groups of this session with messages in their queues."""
         groups_with_backlog = self._effects.groups_with_backlog
         filters = self.shared_filters
         if not groups_with_backlog or filters is None:
             return []
         if len(groups_with_backlog) < len(filters):
-            return [feeder for name, feeder in groups_with_backlog.items() if name in filters]
+            return [group for name, group in groups_with_backlog.items() if name in filters]
         return [groups_with_backlog[name] for name in filters if name in groups_with_backlog]
 
-    def _took_from_group(
+    def _take_from_group(
         self, groups_with_backlog: list[GroupSource], head: Delivery | None, now: Now
     ) -> bool:
-        """Return whether a group gave something that goes before ``head``; a group that has nothing
-        leaves ``groups_with_backlog``."""
+        """Take one message that comes before ``head`` from a group; return whether there was one.
+
+        A group that gives none is removed from ``groups_with_backlog``.
+        """
         owner = self._backlog.owner
         if owner is None:
             return False
         place = 0
         while place < len(groups_with_backlog):
-            feeder = groups_with_backlog[place]
-            if head is not None and not self._goes_behind(feeder):
+            group = groups_with_backlog[place]
+            if head is not None and not self._is_group_first(group):
                 place += 1
                 continue
             del groups_with_backlog[place]
-            if feeder.give_next_to(owner, now):
-                groups_with_backlog.append(feeder)  # the others have their turns first
+            if group.give_next_to(owner, now):
+                groups_with_backlog.append(group)  # the other groups come first next time
                 return True
         return False
 
-    def _goes_behind(self, feeder: GroupSource) -> bool:
-        """Return whether what a group has goes before all that waits here."""
+    def _is_group_first(self, group: GroupSource) -> bool:
+        """Return whether the next message of ``group`` comes before all that are queued here."""
         head = self._queue.head()
-        return head is None or feeder.goes_before(self._queue.rank_of_head(), head.offset)
+        return head is None or group.precedes(self._queue.rank_of_head(), head.offset)
 
     def shared_in_flight(self) -> list[Delivery]:
-        """Return what goes back to groups when the connection is lost: QoS 1, oldest first."""
+        """Return the deliveries that go back to groups when the connection is lost: QoS 1, the
+        oldest first."""
         return self._window.shared_in_flight()
 
     def remove_in_flight(self, taken: list[Delivery]) -> None:
-        """Remove what groups took back, a part of ``shared_in_flight``."""
+        """Remove deliveries of ``shared_in_flight`` that groups took back."""
         events = self._effects.events
         if events is not None:
             for delivery in taken:
@@ -554,9 +565,10 @@ class Outbound:
     # -- lag ---------------------------------------------------------------------------
 
     def oldest(self) -> Delivery | None:
-        """Return the first in the log of what the peer has not taken over (no PUBACK, no PUBREC).
+        """Return the oldest delivery that the peer has not acknowledged by PUBACK or PUBREC.
 
-        It is left in place, and its body may be in the log only. What is in no log comes first.
+        It is left in place, and its body may be in the log only. Deliveries that are not in the log
+        come first. Return None if there is none.
         """
         waiting = self._queue.oldest()
         in_flight = self._window.undelivered()

@@ -1,11 +1,11 @@
-"""The port that hears the outcome of each message of a session: the client library implements it.
+"""The port that gets the outcome of each message of a session: the client library implements it.
 
 ::
 
-      deliver ─▶ waits, in flight ── PUBACK, PUBCOMP ──────────────▶ acknowledged
+      deliver ─▶ queued, in flight ── PUBACK, PUBCOMP ─────────────▶ acknowledged
                      │    │  ╰────── PUBACK, PUBREC of 0x80 or more ─▶ refused
                      │    ╰─ the receiver lost its session, and had sent PUBREC ─▶ acknowledged
-                     ╰─ dropped on its way (``drop_counts``) ─▶ inherit
+                     ╰─ dropped (``drop_counts``) ───────────────────▶ on_drop
 
 A message is identified by its offset, in the log or of the library's own counting.
 """
@@ -20,7 +20,7 @@ from penstock.engine.reporting.drop_counts import DropHandler
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class DeliveryOutcomes(DropHandler):
-    """The listener for deliveries of one session that are over."""
+    """The listener for the outcomes of one session's deliveries."""
 
     def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
         """Take a ``delivery`` that the receiver acknowledged; its body may be gone."""

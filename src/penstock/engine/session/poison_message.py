@@ -1,19 +1,19 @@
 """Detection of a message at which the remote broker of a bridge ends every connection.
 
 Before MQTT 5 a broker cannot refuse a message: one that is too large for it, or whose topic it does
-not allow, makes it hang up. The message is sent again first on the next connection, and so nothing
-behind it ever passes. The message that the peer closed on is the first it has not acknowledged,
-because it handles them in order.
+not allow, makes it end the connection. The message is the first that is sent on the next
+connection, so that no message behind it is ever acknowledged. It is the first unacknowledged one,
+because the peer handles them in order.
 
 ::
 
       ended by the peer ─▶ first unacknowledged ── another than before ─▶ 1
                                      ╰─ the same ─▶ 2: alone in the next window
-                                                    3: set aside
+                                                    3: dropped
 
-On the third connection it is sent by itself, so that no other message can be the cause. A bad link
-does not look like that: it ends connections at any message, and after an acknowledgement another
-message is the first, and the count begins anew.
+On the third connection it is sent by itself, so that no other message can be the cause. A bad
+network is not mistaken for that: it ends connections at any message, and after an acknowledgement
+another message is the first, so that the count begins anew.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PoisonMessageDetector:
     """The number of successive connections of one session that the peer ended at the same message.
 
     Args:
-        ends_max: number of ends after which the message is set aside, 1 or more.
+        ends_max: the number of ends after which the message is dropped, 1 or more.
     """
 
     def __init__(self, ends_max: int) -> None:
@@ -49,7 +49,7 @@ class PoisonMessageDetector:
         return wide
 
     def ended_at(self, delivery: Delivery | None) -> bool:
-        """Note that the peer ended a connection; return whether ``delivery`` is to be set aside.
+        """Note that the peer ended a connection; return whether ``delivery`` is to be dropped.
 
         Args:
             delivery: the first message that was sent on it and not acknowledged; None if there is

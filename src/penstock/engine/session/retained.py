@@ -85,20 +85,20 @@ class RetainedMessages:
     def has_room(self, message: Message, account: Account | None = None) -> bool:
         """Return whether there is room to retain ``message``, which has a payload, in ``account``
         if given."""
-        grows_bytes = _weight(message)
-        is_new_too = self._count < self._limit and not self._is_beyond(grows_bytes)
-        if is_new_too and (account is None or account.has_room_for_retained(grows_bytes)):
+        delta_bytes = _weight(message)
+        is_new_too = self._count < self._limit and not self._is_beyond(delta_bytes)
+        if is_new_too and (account is None or account.has_room_for_retained(delta_bytes)):
             return True
         node = self._node(message.topic)
         known = None if node is None else node.message
         if node is None or known is None:
             return False
-        if self._is_beyond(grows_bytes - _weight(known)):
+        if self._is_beyond(delta_bytes - _weight(known)):
             return False
         if account is None:
             return True
         own_bytes = _weight(known) if node.account is account else 0
-        return account.has_room_for_retained(grows_bytes - own_bytes)
+        return account.has_room_for_retained(delta_bytes - own_bytes)
 
     def put(self, message: Message, account: Account | None = None) -> bool:
         """Retain ``message`` for its topic; return False when there is no room for it.
@@ -165,10 +165,10 @@ class RetainedMessages:
             node = child
         return node
 
-    def _count_bytes(self, node: _Node, grows_bytes: int) -> None:
-        self.size_bytes += grows_bytes
+    def _count_bytes(self, node: _Node, delta_bytes: int) -> None:
+        self.size_bytes += delta_bytes
         if node.account is not None:
-            node.account.count_retained(grows_bytes)
+            node.account.count_retained(delta_bytes)
 
     def match(self, topic_filter: str) -> list[Message]:
         """Return the retained messages whose topics ``topic_filter`` matches."""
@@ -184,8 +184,8 @@ class RetainedMessages:
         """Return a walk over the retained messages whose topics ``topic_filter`` matches."""
         return RetainedWalk(self._root, self._serial, topic_filter)
 
-    def _is_beyond(self, grows_bytes: int) -> bool:
-        return 0 < self._bytes_max < self.size_bytes + grows_bytes
+    def _is_beyond(self, delta_bytes: int) -> bool:
+        return 0 < self._bytes_max < self.size_bytes + delta_bytes
 
 
 @final

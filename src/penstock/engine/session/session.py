@@ -183,7 +183,7 @@ class Session(StoredState):
         listener apply from here on, also while the client is offline.
         """
         self._use(link)
-        link.belongs_to(self.account)
+        link.set_account(self.account)
         self.disconnected_at_us = 0
         self.inbound.reconnected(now)
         unreleased = self.inbound.unreleased
@@ -191,7 +191,7 @@ class Session(StoredState):
             unreleased.bytes_max = limits.max_awaiting_rel_bytes
         self.outbound.resume(limits, receive_maximum, now)
         self._watch_releases()
-        self._effects.presence.member_connected(self, now)
+        self._effects.member_connections.member_connected(self, now)
 
     def _use(self, link: Link | None) -> None:
         """Send through ``link`` from now on; None: the client is offline."""
@@ -206,9 +206,9 @@ class Session(StoredState):
         PUBREC was lost may arrive twice. Received QoS 2 messages that it will never release are
         forgotten.
         """
-        if self.transmission.sender is not None:
+        if self.transmission.outcomes is not None:
             for delivery in self.transmission.window.delivered():
-                self.transmission.sender.acknowledged(delivery, reasons.SUCCESS)
+                self.transmission.outcomes.acknowledged(delivery, reasons.SUCCESS)
         self.transmission.window.session_lost()
         # the server does not know what was sent: none of it is a repeat
         self.backlog.stored_queue.first.sent_below = 0
@@ -230,12 +230,12 @@ class Session(StoredState):
 
     def detach(self, now: Now) -> None:
         """Detach the connection, which ended, and release message bodies that the log has."""
-        self._effects.presence.member_disconnected(self, now)
+        self._effects.member_connections.member_disconnected(self, now)
         self._use(None)
         if self.backlog.stored_queue.first.may_send_any():
             self.backlog.touch()  # nothing may be sent before its commit any more
         self.disconnected_at_us = now.steady_us
-        self.transmission.congestion.by(NOTHING, now)
+        self.transmission.congestion.set_cause(NOTHING, now)
         if self.inbound.unreleased is not None:
             self.inbound.unreleased.disconnected()
         self.outbound.disconnected()
@@ -450,14 +450,14 @@ class Session(StoredState):
         is_connected = self.link is not None and effects.store.waits_for_disk
         first = queue.first
         free_below = 0
-        if is_connected and self.transmission.acknowledges:
+        if is_connected and self.transmission.has_acknowledged:
             begin, end = first.next_sendable()
             free_below = self.transmission.window.free_below(begin, end)
         sent_below = first.seal(
             effects.batch.sealed, effects.store.durable, is_connected, free_below
         )
         self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
-        self.transmission.acknowledges = False
+        self.transmission.has_acknowledged = False
         segments = queue.take_segments(self.backlog.queue)
         return Progress(
             self.number,

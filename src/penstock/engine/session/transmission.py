@@ -8,8 +8,8 @@
                           ▼              time in MQTT 3.1 (v3.1 §4.1)
       PUBACK, PUBREC, PUBCOMP (``window``) ─▶ a place is free ─▶ refill
 
-A body that lies in the log may be absent from memory. It is asked for (``wanted``) before it
-is needed, in the window as in the queue, and supplied later; order waits for it.
+The body of a message that is in the log may not be in memory. It is requested (``wanted``) before
+it is needed, in the window as in the queue, and supplied later; the messages behind it wait.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from penstock.protocol.encode import encode, encode_ack
 from penstock.protocol.kinds import PUBCOMP, PUBREC, PUBREL, V31
 from penstock.protocol.packets import Pubrel
 
-NO_BODIES: Final[list[int]] = []  # what a session wants that waits for no body
+NO_BODIES: Final[list[int]] = []  # the value of ``wanted`` while no body is requested
 _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
@@ -68,43 +68,43 @@ class Transmission:
     """
 
     def __init__(self, backlog: Backlog, effects: Effects, drops: Drops) -> None:
-        self.link: Link | None = None  # None while the client is away
-        self.permissions: Permissions | None = None  # None = everything
-        self.forwarding: Forwarding | None = None  # a bridge's: under other topics
-        self.sender: DeliveryOutcomes | None = None  # told what became of each message
+        self.link: Link | None = None  # None while the client is offline
+        self.permissions: Permissions | None = None  # None = everything is allowed
+        self.forwarding: Forwarding | None = None  # the rules of a bridge
+        self.outcomes: DeliveryOutcomes | None = None  # gets the outcome of each message
         self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
         self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
         self.congestion = Congestion(backlog.client_id, effects)
-        self.wanted = NO_BODIES  # log offsets of bodies needed next
-        self.fetching = False  # they were asked for
-        self.acknowledges = False  # the client has done so since the last snapshot
+        self.wanted = NO_BODIES  # log offsets of the bodies that were requested last
+        self.fetching = False  # whether these are being read
+        self.has_acknowledged = False  # whether the client has, since the last snapshot
         self.fetching_bytes = 0
         self._backlog = backlog
         self._effects = effects
         self._drops = drops
 
     def may_receive(self, message: Message) -> bool:
-        """Return whether this client may have ``message``."""
+        """Return whether this client is permitted to receive ``message``."""
         permissions = self.permissions
         return permissions is None or permissions.may_receive(message.topic)
 
     def may_receive_topic(self, topic: str) -> bool:
-        """Return whether this client may have messages with this topic."""
+        """Return whether this client is permitted to receive messages with this topic."""
         permissions = self.permissions
         return permissions is None or permissions.may_receive(topic)
 
     def is_permitted(self, message: Message) -> bool:
-        """Return whether this client may have ``message``; if not, it is counted."""
+        """Return ``may_receive``; count a message that is not permitted as dropped."""
         if self.may_receive(message):
             return True
         refused = Delivery(message, message.offset, 0)
         self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, refused)
         return False
 
-    def at_limit(self, limit: int) -> LimitUsage | None:
+    def limit_usage(self, limit: int) -> LimitUsage | None:
         """Return how often and how long a limit was reached; None while none ever was."""
-        return self.congestion.use(limit)
+        return self.congestion.usage(limit)
 
     @property
     def window_size(self) -> int:
@@ -121,23 +121,25 @@ class Transmission:
             if delivery.qos == 0:
                 ids = delivery.subscription_ids
                 self.send_qos0(link, message, delivery.retain, ids, False, now)
-                self._acknowledged(delivery)
+                self._report_acknowledged(delivery)
                 return
         self.window.add(delivery)
         self._backlog.touch()
         at_once = (
             link.unreleased_publishes == 0
-            and not is_lowered  # the queue has it with its own QoS
-            and self._leaves_at_once(link, delivery)
+            and not is_lowered  # the store has it with the QoS that it had
+            and self._may_send_at_once(link, delivery)
         )
-        if not self._send(link, delivery, message, self._may_have_left(delivery), at_once, now):
+        if not self._send(
+            link, delivery, message, self._may_have_been_sent(delivery), at_once, now
+        ):
             self.window.drop(delivery.packet_id)
             return
         events = self._effects.events
         if events is not None:
             events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
         if link.version == V31:
-            self._sent(link, delivery, now)
+            self._note_sent(link, delivery, now)
         elif (
             len(message.payload) > SMALL_BYTES
             and self._backlog.stored
@@ -145,20 +147,20 @@ class Transmission:
         ):
             self.window.evict_to_log(delivery)
 
-    def _leaves_at_once(self, link: Link, delivery: Delivery) -> bool:
-        """Return whether ``delivery``, which is in the window, need not wait for a commit."""
+    def _may_send_at_once(self, link: Link, delivery: Delivery) -> bool:
+        """Return whether ``delivery``, which is in the window, may be sent before the commit."""
         if not link.opened or not self.is_on_disk(delivery):
             return False
         return not self._backlog.stored or delivery.packet_id == packet_id_of(delivery.sequence)
 
     def is_on_disk(self, delivery: Delivery) -> bool:
-        """Return whether all that sending ``delivery`` promises is on disk, where that takes time.
+        """Return whether ``delivery`` may be sent before the next commit.
 
-        For a session that is not stored that is the message. Of another one it is also that it
-        may have been sent: after a crash it is found in the queue, and sent again as the same
-        packet. At QoS 2 the receiver must hear the same packet identifier, so that it waits for
-        the commit. So does what came through a shared subscription: it is the group's, as the
-        store has it; and what was retained, which is to come behind its SUBACK.
+        It may when the message is on disk and, for a stored session, also that it may have been
+        sent: after a crash it is then still in the queue, and sent again as the same packet. QoS 2
+        always waits for the commit of its packet identifier; so do messages of shared
+        subscriptions, which the store has in the queue of the group, and retained messages, which
+        must follow their SUBACK. Where a commit takes no longer than a turn, all wait for it.
         """
         effects = self._effects
         if not effects.store.waits_for_disk:
@@ -172,8 +174,8 @@ class Transmission:
             return False
         return self._backlog.stored_queue.first.may_send(sequence, effects.store.durable)
 
-    def _may_have_left(self, delivery: Delivery) -> bool:
-        """Return whether an earlier start of this program may have sent it."""
+    def _may_have_been_sent(self, delivery: Delivery) -> bool:
+        """Return whether ``delivery`` may have been sent before the program was restarted."""
         if delivery.qos != 1 or delivery.shared is not None or delivery.retain:
             return False
         return 0 < delivery.sequence < self._backlog.stored_queue.first.sent_below
@@ -188,11 +190,11 @@ class Transmission:
         now: Now,
     ) -> bool:
         """Send ``entry``; return whether it was sent. If not, it was counted as dropped."""
-        if self.permissions is not None and not self.may_have(entry, message):
+        if self.permissions is not None and not self.is_still_permitted(entry, message):
             return False
-        place = link.place_of_publish(at_once)
+        buffer = link.buffer_for_publish(at_once)
         size_bytes = add_publish(
-            place,
+            buffer,
             link,
             self.forwarding,
             message,
@@ -205,13 +207,14 @@ class Transmission:
             now,
         )
         if size_bytes == 0:
-            self._unsent(link, message, entry.qos)
+            self._drop_unsendable(link, message, entry.qos)
             return False
-        link.wrote_publish(place, size_bytes)
+        link.wrote_publish(buffer, size_bytes)
         return True
 
-    def may_have(self, delivery: Delivery, message: Message) -> bool:
-        """Return whether the client may have what waited; if not any more, count it as dropped."""
+    def is_still_permitted(self, delivery: Delivery, message: Message) -> bool:
+        """Return whether the client may still receive ``delivery``, which was queued; count it as
+        dropped if not."""
         if self.may_receive(message):
             return True
         self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self._backlog.client_id, delivery)
@@ -227,9 +230,9 @@ class Transmission:
         at_once: bool,
         now: Now,
     ) -> None:
-        """Send ``message`` with QoS 0, or lose it: the client does not read."""
+        """Send ``message`` with QoS 0; count it as dropped if the client does not read."""
         if link.congested:
-            self.congestion.by(WRITE_BUFFER, now)
+            self.congestion.set_cause(WRITE_BUFFER, now)
             self._backlog.count_dropped_message(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
         if not at_once and self._effects.store.fails and link.opened and not link.waits:
@@ -237,21 +240,21 @@ class Transmission:
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
         ids = subscription_ids
-        place = link.place_of_qos0(at_once)
+        buffer = link.buffer_for_qos0(at_once)
         size_bytes = add_publish(
-            place, link, self.forwarding, message, 0, retain, False, 0, ids, batch, now
+            buffer, link, self.forwarding, message, 0, retain, False, 0, ids, batch, now
         )
         if size_bytes == 0:
-            self._unsent(link, message, 0)
+            self._drop_unsendable(link, message, 0)
             return
-        link.wrote_qos0(place, size_bytes)
+        link.wrote_qos0(buffer, size_bytes)
         events = self._effects.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
             events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
 
-    def _unsent(self, link: Link, message: Message, qos: int) -> None:
-        """Count ``message``, of which there is no packet for this peer."""
+    def _drop_unsendable(self, link: Link, message: Message, qos: int) -> None:
+        """Count ``message`` as dropped: no packet for this peer can be made of it."""
         if sees(message.topic, link.mount_point):
             self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
         else:
@@ -261,11 +264,11 @@ class Transmission:
             )
 
     def reserve_packet_id(self) -> int:
-        """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until ``answered``; 0 if
-        none is free."""
+        """Return a packet identifier for SUBSCRIBE or UNSUBSCRIBE, in use until
+        ``free_packet_id``; 0 if none is free."""
         return self.window.reserve()
 
-    def answered(self, packet_id: int) -> bool:
+    def free_packet_id(self, packet_id: int) -> bool:
         """Free the packet identifier of a SUBACK or UNSUBACK; return whether it was in use."""
         if not self.window.is_reserved(packet_id):
             return False
@@ -273,21 +276,22 @@ class Transmission:
         return True
 
     def acknowledge(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> bool:
-        """Apply a PUBACK, PUBREC or PUBCOMP from the peer.
+        """Apply a PUBACK, PUBREC or PUBCOMP of the peer to the window.
 
         Returns:
-            Whether a place is free: ``refill`` is due, once for all that came together.
+            Whether a place became free: the caller calls ``refill``, once for all
+            acknowledgements that came together.
 
         Raises:
-            RemoteProtocolError: 0x82, an acknowledgement this message does not allow.
+            RemoteProtocolError: 0x82, the message awaits another acknowledgement.
         """
-        sender = self.sender
+        outcomes = self.outcomes
         events = self._effects.events
-        wanted = reason_code >= 0x80 or sender is not None or events is not None
+        wanted = reason_code >= 0x80 or outcomes is not None or events is not None
         entry = self.window.get(packet_id) if wanted else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
         if events is not None and entry is not None:
-            events.follows(entry)  # before the window lets go of its body
+            events.follows(entry)  # before the window releases its body, which has the topic
         verdict = self.window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -301,7 +305,7 @@ class Transmission:
                 link.send_after_commit(encode_ack(PUBREL, packet_id, code, link.version))
             return False
         self._backlog.touch()
-        self.acknowledges = True
+        self.has_acknowledged = True
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
@@ -313,16 +317,16 @@ class Transmission:
                 link.send_plain_after_commit(PUBREL, packet_id)
                 entry = self.window.get(packet_id)
                 if entry is not None:
-                    self._sent(link, entry, now)
+                    self._note_sent(link, entry, now)
             return False
         if verdict == REJECTED and entry is not None:
-            if sender is not None:
-                sender.refused(entry, reason_code)
+            if outcomes is not None:
+                outcomes.refused(entry, reason_code)
             self._backlog.count_dropped(reasons_to_drop.REJECTED, entry)
-        elif sender is not None and entry is not None:
-            if packet_type == PUBCOMP:  # 0x92 where PUBREL came before: it is there all the same
+        elif outcomes is not None and entry is not None:
+            if packet_type == PUBCOMP:  # 0x92 answers a repeated PUBREL: the message was received
                 reason_code = reasons.SUCCESS
-            sender.acknowledged(entry, reason_code)
+            outcomes.acknowledged(entry, reason_code)
         elif self.forwarding is not None:
             self.forwarding.acknowledged += 1
         if self.poison_detector is not None:
@@ -330,9 +334,9 @@ class Transmission:
         return True
 
     def peer_ended(self) -> None:
-        """Suspect the first message in flight: the peer ended the connection, maybe because of it.
+        """Note that the peer ended the connection, maybe because of the first message in flight.
 
-        One at which it ends every connection is dropped, counted, and leaves a dead letter.
+        A message at which it ended several connections in succession is dropped and counted.
         """
         poison_detector = self.poison_detector
         if poison_detector is None:
@@ -344,15 +348,16 @@ class Transmission:
             self.window.give_up(first)
             self._backlog.touch()
 
-    def _acknowledged(self, delivery: Delivery) -> None:
-        """Nothing more will be heard of ``delivery``, which was sent."""
-        if self.sender is not None:
-            self.sender.acknowledged(delivery, reasons.SUCCESS)
+    def _report_acknowledged(self, delivery: Delivery) -> None:
+        """Report ``delivery`` as acknowledged: it was sent with QoS 0, which has no answer."""
+        if self.outcomes is not None:
+            self.outcomes.acknowledged(delivery, reasons.SUCCESS)
 
     # -- sending again -----------------------------------------------------------------
 
     def resend(self, link: Link, now: Now) -> bool:
-        """Send again what the last connection left; return False when some of it must wait."""
+        """Send unacknowledged messages of the last connection again; return False if some must
+        wait."""
         entry = self.window.next_unsent()
         while entry is not None:
             if self.must_wait_for_room(link, entry.size_bytes):
@@ -363,17 +368,17 @@ class Transmission:
                 else:
                     link.send_plain_after_commit(PUBREL, entry.packet_id)
                 self.window.mark_sent(entry)
-                self._sent(link, entry, now)
+                self._note_sent(link, entry, now)
             else:
                 message = entry.message
                 if message is None:
                     limit = self.bodies_at_once()
                     unsent = self.window.unsent_without_body(limit)
-                    self.want(unsent, entry.size_bytes)
+                    self.request_bodies(unsent, entry.size_bytes)
                     return False
                 if self._send_again(link, entry, message, now):
                     self.window.mark_sent(entry)
-                    self._sent(link, entry, now)
+                    self._note_sent(link, entry, now)
             entry = self.window.next_unsent()
         return True
 
@@ -388,7 +393,7 @@ class Transmission:
                 self.send_qos0(link, message, retain, ids, False, now)
                 self.window.drop(entry.packet_id)
                 self._backlog.touch()
-                self._acknowledged(entry)
+                self._report_acknowledged(entry)
                 return False
             self.window.lower_qos(entry, link.qos_max)
             self._backlog.touch()
@@ -405,11 +410,13 @@ class Transmission:
         return False
 
     def retry(self, now: Now) -> bool:
-        """Send again, with DUP, what was not acknowledged for ``retry_interval_s``; return whether
-        a place in the window became free.
+        """Send messages that were not acknowledged for ``retry_interval_s`` again, with DUP.
 
-        MQTT 3.1 only: later versions forbid it [MQTT-4.4.0-1]. A client that does not read
-        gets nothing more.
+        Only to MQTT 3.1 clients: later versions forbid it [MQTT-4.4.0-1]. Nothing is sent again to
+        a client that does not read.
+
+        Returns:
+            Whether a place in the window became free.
         """
         link = self.link
         interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
@@ -433,27 +440,34 @@ class Transmission:
             if next_us == 0 or due_us < next_us:
                 next_us = due_us
         if next_us > 0:
-            self._wake_at(next_us)
+            self._retry_at(next_us)
         return freed
 
-    def _sent(self, link: Link, entry: Delivery, now: Now) -> None:
-        """Note that a packet of ``entry`` was sent: MQTT 3.1 waits only so long for its answer."""
+    def _note_sent(self, link: Link, entry: Delivery, now: Now) -> None:
+        """Note when a packet of ``entry`` was sent, for ``retry`` (MQTT 3.1)."""
         if link.version == V31 and self._backlog.limits.retry_interval_s > 0:
             entry.sent_us = now.steady_us
             interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
-            self._wake_at(now.steady_us + interval_us)
+            self._retry_at(now.steady_us + interval_us)
 
-    def _wake_at(self, due_us: int) -> None:
-        """Have ``retry`` called then, by the owner."""
+    def _retry_at(self, due_us: int) -> None:
+        """Set the timer of the owner, which calls ``retry``."""
         owner = self._backlog.owner
         if owner is not None:
             self._effects.timers.wake_at(owner, due_us)
 
     # -- bodies from the log -----------------------------------------------------------
 
-    def want(self, offsets: list[int], size_bytes: int) -> None:
-        """Ask for bodies, the first of which has this size; the shell reads them once the open
-        batch is committed. While too much is being read already, ask again a little later."""
+    def request_bodies(self, offsets: list[int], size_bytes: int) -> None:
+        """Request the bodies at these log offsets, which the shell reads after the next commit.
+
+        While too many bytes are being read already, nothing is requested; the client is resumed in
+        the next tick.
+
+        Args:
+            offsets: the log offsets of the bodies.
+            size_bytes: the size of the first body.
+        """
         link = self.link
         owner = self._backlog.owner
         if owner is None:
@@ -470,34 +484,35 @@ class Transmission:
         self._effects.batch.body_requests.append((owner, offsets))
 
     def stop_fetching(self) -> None:
-        """Give back the memory for bodies that were asked for: they are here, or not needed."""
+        """Give back the memory budget of requested bodies: they came, or are not needed."""
         self.fetching = False
         self._backlog.account.budget.fetching_bytes -= self.fetching_bytes
         self.fetching_bytes = 0
 
     def must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
-        """Return whether a message of this size may not be sent now; if so, arrange for a retry."""
+        """Return whether a message of this size must wait; the client is then resumed when there
+        may be room."""
         if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
             return False
         link.resume_when_room()
         if link.user is not None and not link.is_full() and not link.congested:
-            self._effects.turn.resume_in_tick(link.user)  # it is others who have no room
+            self._effects.turn.resume_in_tick(link.user)  # all links together have no room
         return True
 
     def bodies_at_once(self) -> int:
-        """Return how many bodies to ask for: the window twice, because many sessions may ask."""
+        """Return how many bodies to request at once: those of two windows, up to a limit."""
         return min(_BODIES_AT_ONCE_MAX, 2 * self.window.capacity)
 
-    def lost_by_log(self, deliveries: list[Delivery]) -> None:
-        """Count messages that retention removed from the log before they could be sent."""
+    def drop_lost_by_retention(self, deliveries: list[Delivery]) -> None:
+        """Count as dropped messages that retention removed from the log before they were sent."""
         if deliveries:
             self._backlog.touch()
             count = len(deliveries)
             self._drops.count_known(
                 reasons_to_drop.RETENTION, self._backlog.client_id, deliveries, count
             )
-            if self.sender is not None:
+            if self.outcomes is not None:
                 for delivery in deliveries:
-                    self.sender.on_drop(
+                    self.outcomes.on_drop(
                         reasons_to_drop.RETENTION, self._backlog.client_id, delivery
                     )

@@ -23,8 +23,8 @@ the peer does::
                           queue, and the peer's packets are not read (``connection``)
 
 That is the limit of one link. All links together have one too, beyond the ``FREE_BYTES`` of each:
-their pending bytes and the bytes in the sockets' buffers, which the shell reports (``buffers``) for
-sockets that do not take at once what they are handed.
+it counts their pending bytes and the bytes in the sockets' buffers, which the shell reports
+(``report_socket_buffer``) for sockets that do not take all bytes at once.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says 
 
 
 class Resumable:
-    """The port of anything that works in portions: ``resume`` goes on with the rest in a later
-    turn."""
+    """The port of an object that works in portions; ``resume`` continues in a later turn."""
 
     def __init__(self) -> None:
         self.waits_for_turn = False
@@ -68,16 +67,16 @@ class Turn:
         self.deferring: list[Link] = []  # links with bytes that leave with the open batch
         self.closing: list[Link] = []  # links to be closed
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
-        self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers lag
+        self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly
         self.buffers_bytes_max = 0  # limit of both together; 0 = no limit
         self.unfinished: list[Resumable] = []  # resumed in the next turn
-        self.went_on: list[
+        self.resumed_for_room: list[
             Resumable
         ] = []  # resumed in this turn because there was room (``blocked_publishers``)
-        self._in_tick: dict[Resumable, None] = {}  # go on with the next tick
-        self._blocked: list[Resumable] = []  # by a full batch; go on once it is sealed
-        self._passed_over: list[Resumable] = []  # likewise, and before those who were in it
-        self.now: Now | None = None  # the shell's reading for this turn, once it was needed
+        self._in_tick: dict[Resumable, None] = {}  # resumed in the next tick
+        self._after_seal: list[Resumable] = []  # resumed when the open batch is sealed
+        self._first_after_seal: list[Resumable] = []  # likewise, before the others
+        self.now: Now | None = None  # the shell's reading of its clocks for this turn
 
     def resume_later(self, user: Resumable | None) -> None:
         """Have ``user`` resumed in the next turn."""
@@ -86,11 +85,11 @@ class Turn:
             self.unfinished.append(user)
 
     def resume_in_tick(self, user: Resumable) -> None:
-        """Let ``user`` look again a little later."""
+        """Have ``user`` resumed in the next tick."""
         self._in_tick[user] = None
 
     def tick(self) -> None:
-        """Let those go on who wait for the next tick."""
+        """Resume the users that wait for this tick, in the next turn."""
         if self._in_tick:
             users = self._in_tick
             self._in_tick = {}
@@ -98,30 +97,30 @@ class Turn:
                 self.resume_later(user)
 
     def resume_when_sealed(self, user: Resumable) -> None:
-        """Let ``user`` go on when there may be room again for what it makes."""
-        self._blocked.append(user)
+        """Have ``user`` resumed when the open batch is sealed."""
+        self._after_seal.append(user)
 
     def resume_first_when_sealed(self, user: Resumable) -> None:
-        """Let ``user`` go on before those who had their turn in the batch that is sealed then."""
-        self._passed_over.append(user)
+        """Have ``user`` resumed when the open batch is sealed, before other users."""
+        self._first_after_seal.append(user)
 
     @property
     def waits_for_batch(self) -> bool:
-        """Return whether a peer or a user waits until the open batch is sealed."""
-        return bool(self.deferring or self._blocked or self._passed_over)
+        """Return whether a packet or a user waits until the open batch is sealed."""
+        return bool(self.deferring or self._after_seal or self._first_after_seal)
 
     def seal_links(self) -> list[DeferredPackets]:
-        """Return what leaves with the batch that is sealed now."""
+        """Return the packets that are sent with the batch that is sealed now."""
         sealed = [link.seal() for link in self.deferring]
         self.deferring = []
         return sealed
 
     def batch_sealed(self) -> None:
-        """Let those go on who waited for it."""
-        if self._blocked or self._passed_over:
-            blocked = self._passed_over + self._blocked
-            self._passed_over = []
-            self._blocked = []
+        """Resume the users that wait for it: the open batch was sealed."""
+        if self._after_seal or self._first_after_seal:
+            blocked = self._first_after_seal + self._after_seal
+            self._first_after_seal = []
+            self._after_seal = []
             for user in blocked:
                 self.resume_later(user)
 
@@ -130,14 +129,14 @@ class Turn:
 class Link:
     """The sending half of one connection, as a session sees it.
 
-    ``opened`` turns true when the CONNACK left: before that nothing may pass it
-    [MQTT-3.2.0-1]. ``congested`` is set by the shell while its write buffer is full.
+    ``opened`` becomes true when the CONNACK was sent: before that no packet may overtake it
+    [MQTT-3.2.0-1]. ``congested`` is true while the socket's write buffer is full.
     """
 
     def __init__(self, turn: Turn) -> None:
         self.version = 0
         self.mount_point = ""  # prefix of the peer's topics on this side, see ``mount_point``
-        self.is_bridge = False  # the peer speaks the dialect of bridges, see ``protocol.kinds``
+        self.is_bridge = False  # the peer is a bridge by its protocol level (``protocol.kinds``)
         self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
         self.qos_max = 2  # the highest QoS that the peer accepts
         self.retain_available = True  # the peer accepts the RETAIN flag
@@ -145,37 +144,37 @@ class Link:
         self.opened = False
         self.congested = False
         self.closed = False
-        self.draining = False  # closed, but what is deferred leaves first
+        self.draining = False  # closed, but deferred packets are sent first
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
         self.sealed = 0  # batches of deferred bytes so far
         self.releasing = 0  # sealed batches whose commit is not durable yet
         self.unreleased_acks = 0  # acknowledgements that wait for a commit
-        self.unreleased_qos0 = 0  # QoS 0 messages that wait for one; no later one may overtake them
-        self.unreleased_publishes = 0  # QoS 1 and 2 messages that wait for one; likewise
+        self.unreleased_qos0 = 0  # QoS 0 messages that wait for a commit
+        self.unreleased_publishes = 0  # QoS 1 and 2 messages that wait for a commit
         self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
         self.buffered_bytes = 0  # in the socket's buffer, if that is more than ``FREE_BYTES``
-        self.account: Account | None = None  # of the session's owner, where there is one
+        self.account: Account | None = None  # of its session; None before CONNACK
         self.ready = PacketBuffer()
         self.deferred = PacketBuffer()
-        self.behind: PacketBuffer | None = None  # QoS 0 messages that wait only to keep their order
+        self.waiting_qos0: PacketBuffer | None = None  # wait for no commit, only to keep the order
         self.deferred_acks = 0
         self.deferred_qos0 = 0
         self.deferred_publishes = 0
         self.user: Resumable | None = None  # resumed when there is room again
         self.counters = turn.counters
-        self._wanted = False  # the user is to be resumed when there is room
+        self._wanted = False  # whether the user is resumed when there is room
         self._turn = turn
-        self.share = turn.share  # the work of a turn
+        self.share = turn.share  # the work budget of the turn
 
     @property
     def waits(self) -> bool:
-        """Return whether a packet waits for a commit, which one sent now would overtake."""
-        return self.releasing > 0 or self.deferred.count > 0 or self._has_behind()
+        """Return whether a packet waits that a packet sent now would overtake."""
+        return self.releasing > 0 or self.deferred.count > 0 or self._has_waiting_qos0()
 
     def has_room(self) -> bool:
-        """Return whether a message that could wait in the queue may be sent now instead."""
+        """Return whether a message may be sent now; if not, it stays in its queue."""
         return not self.congested and self.pending_bytes < self.pending_bytes_max
 
     def has_room_for(self, size_bytes: int) -> bool:
@@ -198,23 +197,22 @@ class Link:
         """
         turn = self._turn
         bound = turn.buffers_bytes_max
-        waits = turn.unsent_bytes + turn.buffered_bytes
-        if 0 < bound < waits + min(size_bytes, bound // 2):
+        unread_bytes = turn.unsent_bytes + turn.buffered_bytes
+        if 0 < bound < unread_bytes + min(size_bytes, bound // 2):
             return False
         return self.account is None or self.account.has_room_to_send(size_bytes)
 
-    def buffers(self, size_bytes: int) -> bool:
-        """Note that the socket's buffer has ``size_bytes`` now; return whether that congests the
-        link.
+    def report_socket_buffer(self, size_bytes: int) -> bool:
+        """Note that the socket's buffer has ``size_bytes``; return whether the link is congested.
 
-        It does from ``pending_bytes_max`` on, or when there is no memory for more; then the peer is
-        not read either until it has read what was written for it.
+        It is above ``pending_bytes_max``, or when there is no memory for more; in the second case
+        the peer's packets are not read either until it has read what was written for it.
         """
-        grows_bytes = size_bytes - self.buffered_bytes
+        delta_bytes = size_bytes - self.buffered_bytes
         self.buffered_bytes = size_bytes
-        self._turn.buffered_bytes += grows_bytes
+        self._turn.buffered_bytes += delta_bytes
         if self.account is not None:
-            self.account.buffered_bytes += grows_bytes
+            self.account.buffered_bytes += delta_bytes
         may_grow = size_bytes <= FREE_BYTES or self.may_grow(0)
         if may_grow and size_bytes <= self.pending_bytes_max:
             return False
@@ -224,16 +222,15 @@ class Link:
             self.unwritten_bytes = max(self.unwritten_bytes, self.pending_bytes_max)
         return True
 
-    def belongs_to(self, account: Account) -> None:
-        """Count the buffered bytes in ``account``: a session of that owner took the link."""
+    def set_account(self, account: Account) -> None:
+        """Set the account in which the buffered bytes count: that of the session attached now."""
         account.buffered_bytes += self.buffered_bytes
         if self.account is not None:
             self.account.buffered_bytes -= self.buffered_bytes
         self.account = account
 
     def is_full(self) -> bool:
-        """Return whether so much is written for the peer that its own packets must not be
-        handled."""
+        """Return whether so much waits for the peer to read that its packets are not handled."""
         return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
 
     def send(self, frame: bytes) -> None:
@@ -246,61 +243,64 @@ class Link:
         self.send_now(frame)
 
     def send_now(self, frame: bytes) -> None:
-        """Send ``frame`` in this turn, whether the connection was opened or not."""
+        """Send ``frame`` in this turn, even before the CONNACK."""
         self.ready.add(frame)
         if self.ready.count == 1:
             self._turn.ready.append(self)
-        self._wrote(len(frame))
+        self._count_written(len(frame))
 
     def next_batch(self) -> int:
-        """Return the number of the batch with which a packet deferred now leaves."""
+        """Return the number of the link's batch with which a packet deferred now is sent."""
         return self.sealed + 1
 
     def batch_of_qos0(self, at_once: bool) -> int:
-        """Return the batch with which a QoS 0 message will leave; 0: at once, -1: behind other QoS
-        0 messages."""
+        """Return the batch with which a QoS 0 message will be sent.
+
+        0: at once; -1: at once, but behind QoS 0 messages that wait.
+        """
         if at_once and self.unreleased_qos0 > 0:
             return -1
         return 0 if at_once and self.opened else self.sealed + 1
 
-    def place_of_qos0(self, at_once: bool) -> PacketBuffer:
-        """Return the frames to write a QoS 0 message to; the caller calls ``wrote_qos0``
+    def buffer_for_qos0(self, at_once: bool) -> PacketBuffer:
+        """Return the buffer to write a QoS 0 message to; the caller calls ``wrote_qos0``
         afterwards.
 
-        With ``at_once`` it leaves in this turn, or behind QoS 0 messages that wait for a commit.
+        With ``at_once`` the message is sent in this turn, or behind QoS 0 messages that wait for a
+        commit.
         """
         if at_once:
             if self.unreleased_qos0 > 0:
-                if self.behind is None:
-                    self.behind = PacketBuffer()
-                return self.behind
+                if self.waiting_qos0 is None:
+                    self.waiting_qos0 = PacketBuffer()
+                return self.waiting_qos0
             if self.opened:
                 return self.ready
-        behind = self.behind
-        if behind is not None and behind.count > 0:
-            # they came first, and wait for the same commit now
+        waiting_qos0 = self.waiting_qos0
+        if waiting_qos0 is not None and waiting_qos0.count > 0:
+            # these came before this message, and wait for the same commit from now on
             if self.deferred.count == 0:
                 self._turn.deferring.append(self)
-            count = behind.count
-            self.deferred.add_all(behind)
+            count = waiting_qos0.count
+            self.deferred.add_all(waiting_qos0)
             self.deferred_qos0 += count
             self.unreleased_qos0 += count
         return self.deferred
 
-    def wrote_qos0(self, place: PacketBuffer, size_bytes: int) -> None:
-        """Note that one QoS 0 message was written to ``place``."""
-        if place is self.ready:
-            if place.count == 1:
+    def wrote_qos0(self, buffer: PacketBuffer, size_bytes: int) -> None:
+        """Note that one QoS 0 message was written to ``buffer``."""
+        if buffer is self.ready:
+            if buffer.count == 1:
                 self._turn.ready.append(self)
-        elif place is self.deferred:
-            if place.count == 1:
+        elif buffer is self.deferred:
+            if buffer.count == 1:
                 self._turn.deferring.append(self)
             self.deferred_qos0 += 1
             self.unreleased_qos0 += 1
-        self._wrote(size_bytes)
+        self._count_written(size_bytes)
 
     def send_last(self, frame: bytes) -> None:
-        """Send a last packet in this turn, even before the connection was opened."""
+        """Send the last packet in this turn, even before the CONNACK."""
         self.opened = True
         self.send_now(frame)
 
@@ -313,40 +313,40 @@ class Link:
         """Note that one more packet was written to ``deferred``."""
         if self.deferred.count == 1:
             self._turn.deferring.append(self)
-        self._wrote(size_bytes)
+        self._count_written(size_bytes)
 
-    def place_of_publish(self, at_once: bool) -> PacketBuffer:
-        """Return the frames to write a QoS 1 or 2 message to; the caller calls ``wrote_publish``
+    def buffer_for_publish(self, at_once: bool) -> PacketBuffer:
+        """Return the buffer to write a QoS 1 or 2 message to; the caller calls ``wrote_publish``
         afterwards."""
         return self.ready if at_once else self.deferred
 
-    def wrote_publish(self, place: PacketBuffer, size_bytes: int) -> None:
-        """Note that one QoS 1 or 2 message was written to ``place``."""
-        if place is self.ready:
-            if place.count == 1:
+    def wrote_publish(self, buffer: PacketBuffer, size_bytes: int) -> None:
+        """Note that one QoS 1 or 2 message was written to ``buffer``."""
+        if buffer is self.ready:
+            if buffer.count == 1:
                 self._turn.ready.append(self)
-            self._wrote(size_bytes)
+            self._count_written(size_bytes)
         else:
             self.deferred_publishes += 1
             self.unreleased_publishes += 1
             self.count_deferred(size_bytes)
 
-    def releases_publishes(self) -> bool:
-        """Return whether QoS 1 or 2 messages wait for a commit, and all of them for one already
-        sealed.
+    def publishes_are_sealed(self) -> bool:
+        """Return whether QoS 1 or 2 messages wait for a commit, all of them for a sealed batch.
 
-        A message that would be the only one to wait for the open batch does not leave with a sealed
-        one: it waits, so that it delays no other.
+        A further message would be the first to wait for the open batch, and those behind it with
+        it; so the session keeps it in its queue until the sealed batches are durable.
         """
         return self.unreleased_publishes > 0 and self.deferred_publishes == 0
 
     def send_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
-        """Hold an acknowledgement without reason code and properties."""
+        """Send an acknowledgement without reason code and properties after the commit of this
+        turn."""
         self.deferred.add_ack(packet_type, packet_id)
         self.count_deferred(_PLAIN_BYTES)
 
     def ack_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
-        """Send an acknowledgement after the commit; it counts as unreleased until then."""
+        """Send as ``send_plain_after_commit``; the packet counts as unreleased until then."""
         self.send_plain_after_commit(packet_type, packet_id)
         self.deferred_acks += 1
         self.unreleased_acks += 1
@@ -361,12 +361,12 @@ class Link:
     def qos0_after_commit(self, frame: bytes) -> None:
         """Send a QoS 0 message after the commit of this turn; it counts as unreleased until
         then."""
-        place = self.place_of_qos0(False)
-        place.add(frame)
-        self.wrote_qos0(place, len(frame))
+        buffer = self.buffer_for_qos0(False)
+        buffer.add(frame)
+        self.wrote_qos0(buffer, len(frame))
 
     def seal(self) -> DeferredPackets:
-        """Return the packets of the batch that is sealed now; the next batch begins empty."""
+        """Return the deferred packets: the open batch is sealed, and the next one begins."""
         packets = self.deferred.count
         release = DeferredPackets(
             self,
@@ -384,7 +384,7 @@ class Link:
         return release
 
     def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
-        """Subtract packets whose commit is durable and that were handed to the socket."""
+        """Subtract packets that were handed to the socket after their commit."""
         self.opened = True
         self.releasing -= 1
         self.unreleased_acks -= acks
@@ -394,14 +394,14 @@ class Link:
             "released twice"
         )
         assert self.unreleased_publishes >= 0, "released twice"
-        behind = self.behind
-        if behind is not None and behind.count > 0 and self.unreleased_qos0 == 0:
+        waiting_qos0 = self.waiting_qos0
+        if waiting_qos0 is not None and waiting_qos0.count > 0 and self.unreleased_qos0 == 0:
             if self.ready.count == 0:
                 self._turn.ready.append(self)
-            self.ready.add_all(behind)
+            self.ready.add_all(waiting_qos0)
             if self.closed:
                 self._turn.closing.append(self)
-        self._handed_over(size_bytes)
+        self._count_handed_over(size_bytes)
 
     def wire_full(self) -> None:
         """Mark the link congested: the socket's buffer is full."""
@@ -410,27 +410,26 @@ class Link:
 
     def wire_has_room(self) -> None:
         """Clear the congestion: the socket's buffer has room again."""
-        self.buffers(0)
+        self.report_socket_buffer(0)
         self.congested = False
         self.unwritten_bytes = 0
 
     def resume_when_room(self) -> None:
-        """Have the user resumed when bytes were handed to the socket."""
+        """Have the user resumed when bytes are handed to the socket next."""
         self._wanted = True
 
     def shut(self, drain: bool) -> None:
-        """Close the link: nothing more will be sent; the shell writes what is ready and closes the
-        socket.
+        """Close the link: the shell writes the ready bytes and closes the socket.
 
-        With ``drain`` the shell first waits for the commit of the deferred packets.
+        With ``drain`` it first waits for the commit of the deferred packets, and sends them.
         """
         self.closed = True
         self.draining = drain
         self._turn.closing.append(self)
-        if not drain and self.behind is not None and self.behind.count > 0:
-            size_bytes = self.behind.size_bytes()
-            self.behind = None
-            self._handed_over(size_bytes)
+        if not drain and self.waiting_qos0 is not None and self.waiting_qos0.count > 0:
+            size_bytes = self.waiting_qos0.size_bytes()
+            self.waiting_qos0 = None
+            self._count_handed_over(size_bytes)
 
     @property
     def drained(self) -> bool:
@@ -438,7 +437,7 @@ class Link:
         if not self.draining:
             return True
         waiting = self.deferred.count + self.ready.count
-        return waiting == 0 and self.releasing == 0 and not self._has_behind()
+        return waiting == 0 and self.releasing == 0 and not self._has_waiting_qos0()
 
     def take_ready(self) -> list[bytes]:
         """Return the bytes to write now, in pieces."""
@@ -446,20 +445,20 @@ class Link:
         pieces = self.ready.take_pieces()
         size_bytes = _size_of(pieces)
         self.counters.bytes_sent += size_bytes
-        self._handed_over(size_bytes)
+        self._count_handed_over(size_bytes)
         return pieces
 
-    def _has_behind(self) -> bool:
-        return self.behind is not None and self.behind.count > 0
+    def _has_waiting_qos0(self) -> bool:
+        return self.waiting_qos0 is not None and self.waiting_qos0.count > 0
 
-    def _wrote(self, size_bytes: int) -> None:
+    def _count_written(self, size_bytes: int) -> None:
         self.pending_bytes += size_bytes
         self._turn.unsent_bytes += size_bytes
 
-    def _handed_over(self, size_bytes: int) -> None:
+    def _count_handed_over(self, size_bytes: int) -> None:
         self.pending_bytes -= size_bytes
         self._turn.unsent_bytes -= size_bytes
-        assert self.pending_bytes >= 0, "handed over what was never written"
+        assert self.pending_bytes >= 0, "more bytes were handed over than were written"
         if self.congested:
             self.unwritten_bytes += size_bytes
         if self._wanted:
@@ -470,7 +469,7 @@ class Link:
 @mypyc_attr(acyclic=True)
 @final
 class DeferredPackets:
-    """The packets of one link that may leave once their commit is durable."""
+    """The packets of one link that are sent when their commit is durable."""
 
     def __init__(
         self, link: Link, pieces: list[bytes], packets: int, acks: int, qos0: int, publishes: int
@@ -484,8 +483,7 @@ class DeferredPackets:
         self.publishes = publishes
 
     def done(self) -> None:
-        """Subtract the packets from the link: their commit is durable and they were handed to the
-        socket."""
+        """Subtract the packets from their link: they were handed to the socket after the commit."""
         link = self.link
         if link.draining or not link.closed:
             link.counters.packets_sent += self.packets

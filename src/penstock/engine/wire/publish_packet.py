@@ -23,7 +23,7 @@ from penstock.protocol.kinds import V5
 
 
 def add_publish(
-    frames: PacketBuffer,
+    buffer: PacketBuffer,
     link: Link,
     forwarding: Forwarding | None,
     message: Message,
@@ -35,13 +35,13 @@ def add_publish(
     batch: int,
     now: Now,
 ) -> i64:
-    """Append the PUBLISH of a delivery to ``frames``, unless the peer or MQTT does not allow its
+    """Append the PUBLISH of a delivery to ``buffer``, unless the peer or MQTT does not allow its
     size.
 
     The packet is counted. A message that the peer cannot see has none: see ``mount_point``.
 
     Args:
-        frames: the frames of the link to which the packet is written.
+        buffer: the buffer of the link to which the packet is written.
         link: the link to the receiver.
         forwarding: the rules of a bridge, or None; without a rule for its topic, the message has
             no packet.
@@ -75,7 +75,7 @@ def add_publish(
                 properties = message.properties_for(now.steady_us, subscription_ids)
             if link.aliases is not None and batch >= 0:
                 size_bytes = _add_with_alias(
-                    frames,
+                    buffer,
                     link,
                     link.aliases,
                     message,
@@ -87,7 +87,7 @@ def add_publish(
                     batch,
                 )
         if size_bytes == 0:
-            size_bytes = frames.add_publish(
+            size_bytes = buffer.add_publish(
                 message.topic_bytes,
                 message.payload,
                 qos,
@@ -110,7 +110,7 @@ def add_publish(
 
 
 def _add_with_alias(
-    frames: PacketBuffer,
+    buffer: PacketBuffer,
     link: Link,
     aliases: OutboundAliases,
     message: Message,
@@ -134,7 +134,7 @@ def _add_with_alias(
         alias = aliases.propose(topic, batch, left)
         if len(alias) == 0:
             return 0
-    size_bytes = frames.add_publish(
+    size_bytes = buffer.add_publish(
         message.topic_bytes if defines else b"",
         message.payload,
         qos,
