@@ -57,7 +57,7 @@ from penstock.services.receipts import Receipts
 from penstock.services.retention import retain_forever, retain_needed
 from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.services.status import report_forever
-from penstock.services.stream_process import StreamProcess, settle_port
+from penstock.services.stream_process import StreamProcess, reserve_port
 from penstock.services.sys_topics import SysTopics
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
@@ -159,12 +159,12 @@ class _Broker:
         settings = self._settings
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._asked_to_stop, number)
+            loop.add_signal_handler(number, self._on_signal, number)
         access = self._access
         authentication = Authentication(
             access,
             settings.access,
-            self._secret(),
+            self._login_secret(),
             self._login_method,
             settings.http_login.requests_max,
         )
@@ -176,7 +176,7 @@ class _Broker:
             server,
             self._store,
             settings.durability.commit_bytes_max,
-            self._failed,
+            self._on_store_failed,
             settings.durability.store_retry_s_max,
             collect_if_due,
             clock,
@@ -184,7 +184,7 @@ class _Broker:
         authentication.report_to(driver.decided, partial(self._ban, server, driver))
         if has_streams(settings):
             try:
-                self._remember(server, driver)
+                self._restore_readers_and_tables(server, driver)
             except StoreError:
                 await driver.stop()  # else its thread would come to a store that is closed
                 raise
@@ -216,7 +216,7 @@ class _Broker:
                     await task
         return self._exit_code
 
-    def _remember(self, server: Server, driver: Driver) -> None:
+    def _restore_readers_and_tables(self, server: Server, driver: Driver) -> None:
         """Read the stored state of stream readers and of tables.
 
         Raises:
@@ -235,7 +235,7 @@ class _Broker:
             driver.now,
         )
 
-    def _secret(self) -> bytes:
+    def _login_secret(self) -> bytes:
         """Return the key that makes unknown user names look known, the same after each restart."""
         durability = self._settings.durability
         if durability.persistence == "memory":
@@ -276,24 +276,25 @@ class _Broker:
                         self._store,
                         status.sys_interval_s,
                         driver.now(),
-                        self._status_of_others,
+                        self._further_status,
                     ),
                     FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
                     LimitWarnings(server.effects, status.limit_warning_s),
                 )
             ),
-            asyncio.create_task(self._look_after_readers()),
+            asyncio.create_task(self._check_leases()),
         )
 
-    def _status_of_others(self) -> list[tuple[str, object]]:
+    def _further_status(self) -> list[tuple[str, object]]:
+        """Return the values for ``$SYS`` of bridges, listeners, logins, readers and tables."""
         found = [value for bridge in self._bridge_list for value in bridge.status()]
         found.append(("sockets/refused", sum(listener.refused for listener in self._listeners)))
-        for told in (self._authentication, self._leases, self._tables):
-            if told is not None:
-                found += told.status()
+        for service in (self._authentication, self._leases, self._tables):
+            if service is not None:
+                found += service.status()
         return found
 
-    async def _look_after_readers(self) -> None:
+    async def _check_leases(self) -> None:
         """Check the leases of readers until cancelled, often enough for ``$SYS``."""
         while self._leases is not None and self._tables is not None:
             await self._leases.tick()
@@ -324,7 +325,7 @@ class _Broker:
             stream = settings.stream
             check_stream_files(stream)
             bind = stream.bind
-            port = await settle_port(bind.host, bind.port)
+            port = await reserve_port(bind.host, bind.port)
             self._stream = StreamProcess(
                 settings.durability.data_dir,
                 port,
@@ -427,8 +428,8 @@ class _Broker:
             logger.info("SIGHUP: there are no users, access list or certificates to read again")
 
     def _own_token(self) -> tuple[str, ...]:
-        """Return the arguments that name the token of this user's own programs, where tokens are
-        asked for."""
+        """Return the arguments that name the file of the broker's own token; none if no tokens are
+        needed."""
         if not self._settings.asks_for_token():
             return ()
         return "--token-file", str(stream_token_file(self._settings.durability.data_dir))
@@ -442,8 +443,7 @@ class _Broker:
         )
 
     def _publishing_json(self) -> str:
-        """Return as JSON what the stream service needs to take rows; empty where it may take
-        none."""
+        """Return the limits of rows to publish, as JSON; empty if none may be published."""
         settings = self._settings
         is_for_all = settings.lets_sinks_publish()
         if not (is_for_all or settings.stream.token_file):
@@ -457,11 +457,11 @@ class _Broker:
             }
         )
 
-    def _asked_to_stop(self, number: signal.Signals) -> None:
+    def _on_signal(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)
         self._stopped.set()
 
-    def _failed(self, failure: StoreFailed) -> None:
+    def _on_store_failed(self, failure: StoreFailed) -> None:
         logger.error("stopping: %s", failure)
         self._exit_code = EXIT_STORE_FAILED
         self._stopped.set()

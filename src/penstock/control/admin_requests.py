@@ -38,7 +38,7 @@ class ListSessions(
 class ShowSession(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="session", tag_field="do"
 ):
-    """Tell all of one session; ``done`` is an object, or null where there is none."""
+    """Show one session in full; ``done`` is an object, or null where there is none."""
 
     client_id: str
 
@@ -48,9 +48,9 @@ class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", 
 
     Attributes:
         which: selection of the sessions.
-        why: a sentence that they are told.
-        ban_s: let these client identifiers not in again for so long; None: they may come at once;
-            0: until the broker ends.
+        why: a sentence for the clients, the reason string of their DISCONNECT.
+        ban_s: refuse these client identifiers for so many seconds; 0: until the broker ends; None:
+            they may connect again at once.
         only_count: change nothing.
     """
 
@@ -86,7 +86,7 @@ class ListRetained(
 class ShowRetained(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="retained_one", tag_field="do"
 ):
-    """Tell all of one retained message; ``done`` is an object, or null where there is none."""
+    """Show one retained message in full; ``done`` is an object, or null where there is none."""
 
     topic: str
 
@@ -94,7 +94,7 @@ class ShowRetained(
 class ClearRetained(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="clear", tag_field="do"
 ):
-    """Forget retained messages; ``done`` is ``Count``, once it is on disk."""
+    """Remove retained messages; ``done`` is ``Count``, once it is on disk."""
 
     topic_filter: str
     older_than_s: float = 0.0
@@ -118,13 +118,13 @@ class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain"
 class EndDrain(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="end_drain", tag_field="do"
 ):
-    """Let clients in again; ``done`` says whether they were not."""
+    """Accept clients again; ``done`` says whether they were refused before."""
 
 
 class ShowDrain(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain_state", tag_field="do"
 ):
-    """Tell how far the emptying is; ``done`` is ``DrainState``."""
+    """Show how far the emptying is; ``done`` is ``DrainState``."""
 
 
 class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bans", tag_field="do"):

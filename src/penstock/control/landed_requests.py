@@ -31,10 +31,10 @@ NAME_LENGTH_MAX: Final = 200
 
 
 class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="landed", tag_field="do"):
-    """A table has its messages up to ``end``; ``done`` is ``Through``.
+    """Report that a table has its messages up to ``end``; ``done`` is ``Through``.
 
-    Without ``until`` it is answered with where to begin. Those that follow say which messages of a
-    range asked for a receipt, in the order of ranges.
+    Without ``until`` the answer is the offset at which the first range begins. Each later report
+    has a range, in their order, and the messages in it whose publishers asked for a receipt.
 
     Attributes:
         table: its name.
@@ -43,8 +43,8 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
         epoch: epoch of the log that the offsets belong to.
         since: offset at which a table that the broker does not know began to land.
         end: the offset after the last message that it has.
-        begin: first offset of the range that was looked at.
-        until: the offset after it, at most ``end``; None: nothing was looked at yet.
+        begin: first offset of the range that was searched.
+        until: the offset after it, at most ``end``; None: nothing was searched yet.
         asking: offsets of messages in it whose publishers asked for a receipt.
         owner: the owner of the token that asks; empty where the token may do everything.
     """
@@ -62,7 +62,7 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
 
 
 class Through(msgspec.Struct, frozen=True):
-    """The position of a table: publishers were told up to ``offset``."""
+    """The position of a table: receipts were published for its messages before ``offset``."""
 
     offset: int
 

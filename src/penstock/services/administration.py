@@ -110,12 +110,12 @@ class Administration:
 
     # -- sessions ----------------------------------------------------------------------
 
-    async def list_sessions(self, asked: ListSessions) -> Page:
+    async def list_sessions(self, request: ListSessions) -> Page:
         """Return some sessions, in the order in which they were made."""
-        limit = _limit(asked.limit)
-        if asked.cursor and not asked.cursor.isdecimal():
-            raise ConfigError(f"{asked.cursor!r} is no cursor of a list of sessions")
-        walk = SessionWalk(self._server, _selection(asked.which), int(asked.cursor or 0))
+        limit = _limit(request.limit)
+        if request.cursor and not request.cursor.isdecimal():
+            raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
+        walk = SessionWalk(self._server, _selection(request.which), int(request.cursor or 0))
         entries: list[Told] = []
 
         def step() -> bool:
@@ -127,44 +127,48 @@ class Administration:
         await self._in_portions(step)
         return Page(entries, "" if walk.finished else str(walk.cursor))
 
-    async def show_session(self, asked: ShowSession) -> Told | None:
+    async def show_session(self, request: ShowSession) -> Told | None:
         """Return all of one session; None where there is none."""
-        session = self._server.registry.sessions.get(asked.client_id)
+        session = self._server.registry.sessions.get(request.client_id)
         if session is None:
             return None
         return session_whole(self._server, session)
 
-    async def kick(self, asked: Kick) -> Count:
+    async def kick(self, request: Kick) -> Count:
         """End the connections of the selected sessions; return how many."""
 
         def act(session: Session) -> bool:
-            if session.link is None or asked.only_count:
+            if session.link is None or request.only_count:
                 return session.link is not None
             now = self._now()
-            if asked.ban_s is not None:
-                ban(self._server, CLIENT, session.client_id, asked.ban_s, asked.why, now)
-            return kick(self._server, session, asked.why, now)
+            if request.ban_s is not None:
+                ban(self._server, CLIENT, session.client_id, request.ban_s, request.why, now)
+            return kick(self._server, session, request.why, now)
 
-        count = await self._for_each(asked.which, act)
-        if not asked.only_count:
-            logger.info("an operator disconnected %d clients (%s)", count, _said(asked.which))
+        count = await self._for_each(request.which, act)
+        if not request.only_count:
+            logger.info(
+                "an operator disconnected %d clients (%s)", count, _selection_text(request.which)
+            )
         return Count(count)
 
-    async def remove(self, asked: RemoveSessions) -> Count:
+    async def remove(self, request: RemoveSessions) -> Count:
         """End the selected sessions; return how many."""
-        if not asked.only_count:
-            self._needs_store()
-        connected_too = asked.which.connected is True
+        if not request.only_count:
+            self._refuse_without_store()
+        connected_too = request.which.connected is True
         count = await self._for_each(
-            asked.which,
+            request.which,
             lambda session: (
                 (connected_too or session.link is None)
-                and (asked.only_count or remove(self._server, session, self._now()))
+                and (request.only_count or remove(self._server, session, self._now()))
             ),
         )
-        if not asked.only_count:
+        if not request.only_count:
             await self._driver.durable()
-            logger.info("an operator removed %d sessions (%s)", count, _said(asked.which))
+            logger.info(
+                "an operator removed %d sessions (%s)", count, _selection_text(request.which)
+            )
         return Count(count)
 
     async def _for_each(self, which: Which, act: Callable[[Session], bool]) -> int:
@@ -191,11 +195,11 @@ class Administration:
 
     # -- retained messages -------------------------------------------------------------
 
-    async def list_retained(self, asked: ListRetained) -> Page:
+    async def list_retained(self, request: ListRetained) -> Page:
         """Return some retained messages; a cursor stands for a walk that is kept for a while."""
-        limit = _limit(asked.limit)
-        walk = self._walk(asked)
-        before_us = self._before_us(asked.older_than_s)
+        limit = _limit(request.limit)
+        walk = self._walk(request)
+        before_us = self._before_us(request.older_than_s)
         entries: list[Told] = []
 
         def step() -> bool:
@@ -208,23 +212,23 @@ class Administration:
             return False
 
         await self._in_portions(step)
-        return Page(entries, "" if walk.finished else self._keep(walk))
+        return Page(entries, "" if walk.finished else self._keep_walk(walk))
 
-    async def show_retained(self, asked: ShowRetained) -> Told | None:
+    async def show_retained(self, request: ShowRetained) -> Told | None:
         """Return all of one retained message; None where there is none."""
-        message = self._server.router.retained.get(asked.topic)
+        message = self._server.router.retained.get(request.topic)
         if message is None:
             return None
         told = retained_line(message)
         told["payload_base64"] = base64.b64encode(message.payload).decode()
         return told
 
-    async def clear(self, asked: ClearRetained) -> Count:
+    async def clear(self, request: ClearRetained) -> Count:
         """Remove the selected retained messages; return how many."""
-        walk = self._server.router.retained.walk(_topic_filter(asked.topic_filter))
-        before_us = self._before_us(asked.older_than_s)
-        if not asked.only_count:
-            self._needs_store()
+        walk = self._server.router.retained.walk(_topic_filter(request.topic_filter))
+        before_us = self._before_us(request.older_than_s)
+        if not request.only_count:
+            self._refuse_without_store()
         count = 0
 
         def step() -> bool:
@@ -235,29 +239,29 @@ class Administration:
                 message = walk.step()
                 if message is None or message.steady_us >= before_us:
                     continue
-                count += asked.only_count or clear(self._server, message.topic)
+                count += request.only_count or clear(self._server, message.topic)
             return False
 
         await self._in_portions(step)
-        if not asked.only_count:
+        if not request.only_count:
             await self._driver.durable()
             logger.info(
                 "an operator cleared %d retained messages ('%s'%s)",
                 count,
-                asked.topic_filter,
-                f", older than {asked.older_than_s:g} s" if asked.older_than_s else "",
+                request.topic_filter,
+                f", older than {request.older_than_s:g} s" if request.older_than_s else "",
             )
         return Count(count)
 
-    def _walk(self, asked: ListRetained) -> RetainedWalk:
-        if not asked.cursor:
-            return self._server.router.retained.walk(_topic_filter(asked.topic_filter))
-        walk, ends_s = self._walks.pop(asked.cursor, (None, 0.0))
+    def _walk(self, request: ListRetained) -> RetainedWalk:
+        if not request.cursor:
+            return self._server.router.retained.walk(_topic_filter(request.topic_filter))
+        walk, ends_s = self._walks.pop(request.cursor, (None, 0.0))
         if walk is None or time.monotonic() > ends_s:
             raise ConfigError("this list was not continued for a while: begin it anew")
         return walk
 
-    def _keep(self, walk: RetainedWalk) -> str:
+    def _keep_walk(self, walk: RetainedWalk) -> str:
         now_s = time.monotonic()
         for cursor, (_, ends_s) in list(self._walks.items()):
             if now_s > ends_s or len(self._walks) >= WALKS_MAX:
@@ -272,38 +276,38 @@ class Administration:
 
     # -- emptying ----------------------------------------------------------------------
 
-    async def drain(self, asked: Drain) -> DrainState:
+    async def drain(self, request: Drain) -> DrainState:
         """Begin to empty the broker, or change how it is emptied."""
-        if not 0 < asked.per_s <= 1_000_000:
+        if not 0 < request.per_s <= 1_000_000:
             raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
-        name = asked.server_reference
+        name = request.server_reference
         if len(name) > REFERENCE_CHARACTERS_MAX or not name.isprintable():
             raise ConfigError(
                 "the other server's name has printable characters only, at most"
                 f" {REFERENCE_CHARACTERS_MAX}"
             )
-        code = reasons.SERVER_MOVED if asked.moved else reasons.USE_ANOTHER_SERVER
-        draining = Draining(code, asked.server_reference, asked.per_s, self._now())
+        code = reasons.SERVER_MOVED if request.moved else reasons.USE_ANOTHER_SERVER
+        draining = Draining(code, request.server_reference, request.per_s, self._now())
         drain(self._server, draining)
         logger.warning(
             "an operator empties this broker: no client is let in, and %g clients a second are sent"
             " to %s",
-            asked.per_s,
-            asked.server_reference or "no named server",
+            request.per_s,
+            request.server_reference or "no named server",
         )
         return self._drain_state()
 
-    async def end_drain(self, asked: EndDrain) -> bool:
+    async def end_drain(self, request: EndDrain) -> bool:
         """Let clients in again."""
-        del asked
+        del request
         was_draining = end_drain(self._server)
         if was_draining:
             logger.warning("an operator ended the emptying: clients are let in again")
         return was_draining
 
-    async def show_drain(self, asked: ShowDrain) -> DrainState:
+    async def show_drain(self, request: ShowDrain) -> DrainState:
         """Return how far the emptying is."""
-        del asked
+        del request
         return self._drain_state()
 
     def _drain_state(self) -> DrainState:
@@ -315,12 +319,12 @@ class Administration:
 
     # -- bans --------------------------------------------------------------------------
 
-    async def list_bans(self, asked: ListBans) -> Page:
+    async def list_bans(self, request: ListBans) -> Page:
         """Return some bans, the oldest first; they are few enough to be looked at in one turn."""
-        limit = _limit(asked.limit)
-        if asked.cursor and not asked.cursor.isdecimal():
-            raise ConfigError(f"{asked.cursor!r} is no cursor of a list of bans")
-        begin = int(asked.cursor or 0)
+        limit = _limit(request.limit)
+        if request.cursor and not request.cursor.isdecimal():
+            raise ConfigError(f"{request.cursor!r} is no cursor of a list of bans")
+        begin = int(request.cursor or 0)
         now_s = self._now().monotonic_s
         bans = self._server.bans.listing(now_s)
         entries: list[Told] = [
@@ -335,26 +339,28 @@ class Administration:
         end = begin + len(entries)
         return Page(entries, str(end) if end < len(bans) else "")
 
-    async def ban(self, asked: MakeBan) -> str:
+    async def ban(self, request: MakeBan) -> str:
         """Ban a client, user or address; return what is banned, in its usual form."""
-        if not 0 <= asked.for_s <= _BAN_S_MAX:
+        if not 0 <= request.for_s <= _BAN_S_MAX:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
         try:
-            made = ban(self._server, asked.kind, asked.value, asked.for_s, asked.why, self._now())
+            made = ban(
+                self._server, request.kind, request.value, request.for_s, request.why, self._now()
+            )
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._driver.end_turn_soon()
         logger.info("an operator banned %s %s", made.kind, made.value)
         return made.value
 
-    async def lift(self, asked: LiftBan) -> bool:
+    async def lift(self, request: LiftBan) -> bool:
         """End a ban; return whether there was one."""
         try:
-            was_banned = lift(self._server, asked.kind, asked.value)
+            was_banned = lift(self._server, request.kind, request.value)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         if was_banned:
-            logger.info("an operator lifted the ban of %s %s", asked.kind, asked.value)
+            logger.info("an operator lifted the ban of %s %s", request.kind, request.value)
         return was_banned
 
     # -- turns -------------------------------------------------------------------------
@@ -362,7 +368,7 @@ class Administration:
     def _now(self) -> Now:
         return self._driver.now()
 
-    def _needs_store(self) -> None:
+    def _refuse_without_store(self) -> None:
         """Refuse a change that waits for the disk while the store cannot write.
 
         Raises:
@@ -376,11 +382,11 @@ class Administration:
         """Call ``step`` until it is true; clients have their turn after each portion."""
         while True:
             ends_s = time.monotonic() + PORTION_S
-            over = step()
-            while not over and time.monotonic() < ends_s:
-                over = step()
+            finished = step()
+            while not finished and time.monotonic() < ends_s:
+                finished = step()
             self._driver.end_turn_soon()
-            if over:
+            if finished:
                 return
             await asyncio.sleep(0)
 
@@ -394,7 +400,7 @@ def _selection(which: Which) -> SessionSelection:
         raise ConfigError(f"the selection cannot be used: {error}") from None
 
 
-def _said(which: Which) -> Sentence:
+def _selection_text(which: Which) -> Sentence:
     """Return a selection as a log line shows it."""
     named = (("client", which.client), ("user", which.user), ("address", which.address))
     words = [f"{name} {short(value)!r}" for name, value in named if value is not None]

@@ -86,7 +86,7 @@ class Authentication(Authenticate):
             threads,
             NICENESS,
             partial(self._concluded, self._guard),
-            self._given_up,
+            self._timed_out,
         )
         self._method = method
         self._outside_guard = _guard(settings)
@@ -99,7 +99,7 @@ class Authentication(Authenticate):
                 method_threads,
                 0,
                 partial(self._concluded, self._outside_guard),
-                self._given_up,
+                self._timed_out,
             )
         self._remembered = 0  # logins that needed no check
         self._checked = 0
@@ -193,7 +193,7 @@ class Authentication(Authenticate):
         if self._outside is not None:
             self._outside.begin()
 
-    def _given_up(self, check: Check) -> None:
+    def _timed_out(self, check: Check) -> None:
         self._report(check, AuthResult(reasons.CONNECTION_RATE_EXCEEDED))
 
     def _concluded(

@@ -32,8 +32,8 @@ logger = get_logger(__name__)
 
 _REQUEST_S_MAX: Final = 5.0  # from connecting to the end of the request
 
-Asked = TypeVar("Asked", bound=Request)
-Handler = Callable[[Asked], Awaitable[object]]
+RequestT = TypeVar("RequestT", bound=Request)
+Handler = Callable[[RequestT], Awaitable[object]]
 """Carries out a request; its result is the answer, or the text of a PenstockError."""
 
 
@@ -51,7 +51,7 @@ class Control:
         self._asking: set[asyncio.Task[None]] = set()  # their requests have not arrived yet
         self._at_work: set[asyncio.Task[None]] = set()
 
-    def on(self, kind: type[Asked], handler: Handler[Asked]) -> None:
+    def on(self, kind: type[RequestT], handler: Handler[RequestT]) -> None:
         """Have requests of one kind done by ``handler``."""
         self._handlers[kind] = handler
 
@@ -112,8 +112,8 @@ class Control:
         try:
             done = await handler(request)
         except PenstockError as error:
-            asked = type(request).__struct_config__.tag
-            logger.warning("a request %r on the control socket was refused: %s", asked, error)
+            tag = type(request).__struct_config__.tag
+            logger.warning("a request %r on the control socket was refused: %s", tag, error)
             return Answer(error=str(error))
         return Answer(done=msgspec.Raw(msgspec.json.encode(done)))
 

@@ -106,9 +106,9 @@ class FlowTopics:
         self._interval_s = interval_s
         self._wanted = False
         self._due_s = 0.0
-        self._left: list[str] = []  # client identifiers of the present round, last first
+        self._to_report: list[str] = []  # client identifiers of the present round, last first
         self._sessions = 0
-        self._held_up = 0
+        self._clients_at_limit = 0
 
     def tick(self, now: Now) -> bool:
         """Continue a round, or start one that is due; return whether anything was published."""
@@ -118,31 +118,31 @@ class FlowTopics:
         starts = wanted and (not self._wanted or now.monotonic_s >= self._due_s)
         self._wanted = wanted
         if not wanted:
-            self._left = []
+            self._to_report = []
             return False
-        if not self._left:
+        if not self._to_report:
             if not starts:
                 return False
             self._due_s = now.monotonic_s + self._interval_s
-            self._left = list(reversed(self._server.registry.sessions))
-            self._sessions = len(self._left)
-            self._held_up = 0
-        for _ in range(min(SESSIONS_A_TICK_MAX, len(self._left))):
-            self._tell(self._left.pop(), now)
-        if not self._left:
-            summary = {"sessions": self._sessions, "at_limit": self._held_up}
+            self._to_report = list(reversed(self._server.registry.sessions))
+            self._sessions = len(self._to_report)
+            self._clients_at_limit = 0
+        for _ in range(min(SESSIONS_A_TICK_MAX, len(self._to_report))):
+            self._publish_flow(self._to_report.pop(), now)
+        if not self._to_report:
+            summary = {"sessions": self._sessions, "at_limit": self._clients_at_limit}
             matches = self._server.router.trie.match_once(FLOW_TOPIC)
             value = json.dumps(summary).encode()
             self._server.router.publish_passing(FLOW_TOPIC, value, matches, now)
         return True
 
-    def _tell(self, client_id: str, now: Now) -> None:
+    def _publish_flow(self, client_id: str, now: Now) -> None:
         flow = flow_of(self._server, client_id, now)
         topic = flow_topic(client_id)
         if flow is None or not topic:
             return
         if any(use.reached for use in flow.limits):
-            self._held_up += 1
+            self._clients_at_limit += 1
         matches = self._server.router.trie.match_once(topic)
         if matches.sessions or matches.groups:
             connection = self._server.connections.get(client_id)

@@ -1,20 +1,21 @@
-"""Tables: up to which offset each has committed its messages, and which publishers were told.
+"""The position of each table: the offset up to which receipts of its messages were published.
 
-A job that lands a stream in a table says how far it is, after its commits and when it starts. The
-stream service looks at the messages in between, range by range; their receipts are published here::
+A job that lands a stream in a table reports how far it is, after its commits and when it starts.
+The stream service searches the messages in between, range by range, for those whose publishers
+asked for a receipt; the receipts are published here::
 
-      unknown ─ landed ─▶ told up to `since` ─ range [told, until) ─▶ receipts, durable
-                              ▲                                           │
-                              ╰──────────── told up to `until` ◀──────────╯
+      unknown ─ landed ─▶ position `since` ─ range [position, until) ─▶ receipts, durable
+                              ▲                                            │
+                              ╰──────────── position `until` ◀─────────────╯
 
 Invariants:
 
-1. An offset moves only over a range whose receipts are durable. What is lost in between, in a
-   crash of job, service or broker, is asked for again: a receipt comes at least once.
-2. A range begins at the table's offset; for any other range the answer is that offset. So two jobs
-   that report at the same time do no harm, nor does one that repeats a report.
-3. A table that has less than the broker knew was begun anew, and so was one with another
-   selection: its own report counts.
+1. A position moves only over a range whose receipts are durable. A range that is lost in a crash of
+   job, service or broker is reported again: a receipt comes at least once.
+2. A range begins at the table's position; for any other range the answer is that position. So two
+   jobs that report at the same time do no harm, nor does one that repeats a report.
+3. A table that has fewer messages than the broker knew was begun anew, and so was one with another
+   selection: its position becomes the one that it reports.
 4. At most ``tables_max`` are known.
 
 An acknowledgement never waits for any of this.
@@ -108,89 +109,97 @@ class LandedTables:
         self._lags: dict[int, Lag] = {}
         self._one_at_a_time = asyncio.Lock()
 
-    async def landed(self, asked: Landed) -> Through:
-        """Take note that a table is at ``asked.end``; tell publishers of the range that was looked
-        at.
+    async def landed(self, request: Landed) -> Through:
+        """Record a report, publish the receipts of its range, and return the table's position.
 
         Raises:
             PenstockError: it failed; the caller may try again.
         """
-        self._check(asked)
+        self._check(request)
         async with self._one_at_a_time:
-            table = await self._find(asked)
-            if asked.until is None or asked.begin != table.offset:
+            table = await self._find_or_add(request)
+            if request.until is None or request.begin != table.offset:
                 return Through(table.offset)
-            assert table.offset <= asked.until, "an offset moves over the range that was looked at"
-            told = await self._receipts.tell(table.table, asked.asking)
-            assert table.offset == asked.begin, "tables move one at a time"
-            table.offset = asked.until
+            assert table.offset <= request.until, (
+                "an offset moves over the range that was looked at"
+            )
+            receipts = await self._receipts.publish(table.table, request.asking)
+            assert table.offset == request.begin, "tables move one at a time"
+            table.offset = request.until
             table.landed_at_us = time.time_ns() // 1000
-            table.receipts += told.published
-            table.refused += told.refused
-            if asked.asking:
+            table.receipts += receipts.published
+            table.refused += receipts.refused
+            if request.asking:
                 await self._file.write(self._records)
             else:
                 self._file.is_behind = True
             return Through(table.offset)
 
-    def _check(self, asked: Landed) -> None:
-        check_table(asked.table)
+    def _check(self, request: Landed) -> None:
+        check_table(request.table)
         end = self._store.log_extent().end
-        if asked.epoch != self._epoch:
+        if request.epoch != self._epoch:
             raise EpochMismatch(
-                f"the table {asked.table} is at an offset of epoch {asked.epoch}, and the log is"
-                f" now of epoch {self._epoch}"
+                f"the table {request.table} is at an offset of epoch {request.epoch}, and the log"
+                f" is now of epoch {self._epoch}"
             )
-        if not 0 <= asked.since <= asked.end <= end:
+        if not 0 <= request.since <= request.end <= end:
             raise OffsetOutOfRange(
-                f"the table {asked.table} cannot have landed {asked.since} to {asked.end}: the log"
-                f" ends at {end}"
+                f"the table {request.table} cannot have landed {request.since} to {request.end}:"
+                f" the log ends at {end}"
             )
-        until = asked.begin if asked.until is None else asked.until
-        if not asked.begin <= until <= asked.end or any(
-            not asked.begin <= offset < until for offset in asked.asking
+        until = request.begin if request.until is None else request.until
+        if not request.begin <= until <= request.end or any(
+            not request.begin <= offset < until for offset in request.asking
         ):
-            raise ConfigError(f"the range {asked.begin} to {until} is not of the table")
+            raise ConfigError(f"the range {request.begin} to {until} is not of the table")
 
-    async def _find(self, asked: Landed) -> LandedTable:
-        """Return the table; one that was begun anew is where it says it is."""
-        table = self._known.get(asked.table)
+    async def _find_or_add(self, request: Landed) -> LandedTable:
+        """Return the table of a report; add one that is unknown, and move one that began anew."""
+        table = self._known.get(request.table)
         if table is not None:
-            check_owner(f"table {asked.table}", table.owner, asked.owner)
+            check_owner(f"table {request.table}", table.owner, request.owner)
         if table is None and len(self._known) >= self._tables_max:
             raise StoreError(
-                f"there is no place for the table {asked.table}: {len(self._known)} are known"
+                f"there is no place for the table {request.table}: {len(self._known)} are known"
                 " (stream.tables_max); 'penstock stream forget TABLE' gives one up"
             )
-        if table is None or (table.stream, table.topics) != (asked.stream, asked.topics):
-            owner = asked.owner if table is None else table.owner
-            table = LandedTable(asked.table, asked.stream, asked.topics, asked.since, owner=owner)
-            self._known[asked.table] = table
-            logger.info("table %s lands from offset %d on", asked.table, table.offset)
-            await self._file.write(self._records)
-        elif asked.end < table.offset:
-            logger.warning(
-                "table %s was at offset %d and is at %d now", asked.table, table.offset, asked.end
+        if table is None or (table.stream, table.topics) != (request.stream, request.topics):
+            owner = request.owner if table is None else table.owner
+            table = LandedTable(
+                request.table, request.stream, request.topics, request.since, owner=owner
             )
-            table.offset = asked.end
+            self._known[request.table] = table
+            logger.info("table %s lands from offset %d on", request.table, table.offset)
+            await self._file.write(self._records)
+        elif request.end < table.offset:
+            logger.warning(
+                "table %s was at offset %d and is at %d now",
+                request.table,
+                table.offset,
+                request.end,
+            )
+            table.offset = request.end
             await self._file.write(self._records)
         return table
 
-    async def forget(self, asked: ForgetTable) -> bool:
+    async def forget(self, request: ForgetTable) -> bool:
         """Forget a table; return whether it was known."""
-        table = self._known.get(asked.table)
+        table = self._known.get(request.table)
         if table is not None:
-            check_owner(f"table {asked.table}", table.owner, asked.owner)
-        was_known = self._known.pop(asked.table, None) is not None
+            check_owner(f"table {request.table}", table.owner, request.owner)
+        was_known = self._known.pop(request.table, None) is not None
         if was_known:
             await self._file.write(self._records)
         return was_known
 
-    async def tables(self, asked: ListTables) -> list[TableState]:
+    async def tables(self, request: ListTables) -> list[TableState]:
         """Return the state of every table that the owner may see."""
         await self._measure()
         return [
-            self._state(table) for table in self._known.values() if asked.owner in ("", table.owner)
+            self._state(table)
+            for table in self._known.values()
+            if request.owner in ("", table.owner)
         ]
 
     async def tick(self) -> None:
@@ -204,7 +213,7 @@ class LandedTables:
             try:
                 await self._file.write(self._records)
             except StoreError as error:
-                logger.error("tables are where they were after a restart: %s", error)
+                logger.error("the positions of tables could not be stored, yet: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
         """Return the values of tables for ``$SYS``."""
@@ -230,7 +239,7 @@ class LandedTables:
                 self._store, [table.offset for table in self._known.values()], self._now()
             )
         except StoreError as error:
-            logger.error("how far tables are behind is not known: %s", error)
+            logger.error("the lag of tables could not be measured: %s", error)
 
     def _state(self, table: LandedTable) -> TableState:
         log = self._store.log_extent()

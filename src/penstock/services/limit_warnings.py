@@ -1,11 +1,11 @@
-"""A warning when a client stays at one of its limits, and a line when it has recovered.
+"""Logs a warning when a client stays at one of its limits, and a line when it is below it again.
 
-It warns as well when there is no room for more sessions, of any client: see ``budget``.
+It also warns when there is no room for more sessions, of any client: see ``budget``.
 
 ::
 
-      reached ─▶ watched ── still at it after limit_warning_s ─▶ warned ── below again ─▶ said so
-                    ╰────── below again ─▶ let go of                          and let go of
+      reached ─▶ watched ── still at it after limit_warning_s ─▶ warned ── below again ─▶ logged,
+                    ╰────── below again ─▶ forgotten                                  and forgotten
 
 A limit that is reached and left again, a thousand times a second, is flow control at work; it is
 watched as one entry. At most ``LINES_MAX`` clients are named in ten seconds; the rest is one
@@ -80,14 +80,14 @@ class LimitWarnings:
             self._end_interval(now_s)
         while self._watched and self._watched[0][0] <= now_s:
             _, _, at_limit, warned_s = heappop(self._watched)
-            self._look_at(at_limit, warned_s, now_s)
+            self._check(at_limit, warned_s, now_s)
 
-    def _look_at(self, at_limit: LimitUsage, warned_s: float, now_s: float) -> None:
+    def _check(self, at_limit: LimitUsage, warned_s: float, now_s: float) -> None:
         lasts_s = at_limit.lasts_s(now_s)
         if at_limit.since_s < 0:
             at_limit.watched = False
             if warned_s >= 0:
-                self._say(
+                self._log_within_limit(
                     logging.INFO,
                     "client %s is below its limit again, after %.0f s (%s)",
                     at_limit.client_id,
@@ -100,7 +100,7 @@ class LimitWarnings:
             self._watch(at_limit, at_limit.since_s + self._warning_s, -1.0)
         else:
             what, remedy = _CAUSES[at_limit.limit]
-            self._say(
+            self._log_within_limit(
                 logging.WARNING,
                 "client %s is at its limit for %.0f s: %s; %s",
                 at_limit.client_id,
@@ -113,7 +113,7 @@ class LimitWarnings:
     def _watch(self, at_limit: LimitUsage, due_s: float, warned_s: float) -> None:
         heappush(self._watched, (due_s, next(self._entries), at_limit, warned_s))
 
-    def _say(self, level: int, message: str, *args: object) -> None:
+    def _log_within_limit(self, level: int, message: str, *args: object) -> None:
         if self._lines >= LINES_MAX:
             self._unnamed += 1
             return

@@ -58,7 +58,7 @@ class Check:
 
 
 Concluded = Callable[[Check, "asyncio.Future[Answer | None]"], None]
-GivenUp = Callable[[Check], None]
+TimedOut = Callable[[Check], None]
 
 
 @final
@@ -83,16 +83,16 @@ class Checks:
         threads_max: int,
         niceness: int,
         concluded: Concluded,
-        given_up: GivenUp,
+        timed_out: TimedOut,
     ) -> None:
         self._guard = guard
         self._waiting_max = waiting_max
         self._threads_max = threads_max
         self._concluded = concluded
-        self._given_up = given_up
+        self._timed_out = timed_out
         self._loop = asyncio.get_running_loop()
         self._threads = ThreadPoolExecutor(
-            threads_max, thread_name_prefix=name, initializer=_give_way, initargs=(niceness,)
+            threads_max, thread_name_prefix=name, initializer=_lower_priority, initargs=(niceness,)
         )
         self._checks: dict[Key, Check] = {}
         self._joined = 0  # links that wait for a check beside its first
@@ -138,9 +138,9 @@ class Checks:
         if late:
             shares.given_up = []
             for check in late:
-                self._leave(check)
+                self._forget(check)
                 self._guard.refuses(check.credentials.address, check.name)
-                self._given_up(check)
+                self._timed_out(check)
 
     def close(self) -> None:
         """End the threads; clients that still wait are not answered."""
@@ -150,18 +150,18 @@ class Checks:
         assert 0 < self._running <= self._threads_max, "a check has a thread of its own"
         self._running -= 1
         self._guard.shares.ends(attempt)
-        self._leave(attempt.item)
+        self._forget(attempt.item)
         if not answer.cancelled():
             self._concluded(attempt.item, answer)
             self.begin()
 
-    def _leave(self, check: Check) -> None:
+    def _forget(self, check: Check) -> None:
         del self._checks[check.key]
         self._joined -= len(check.links) - 1
         assert self._joined >= 0, "each link that joined a check was counted"
 
 
-def _give_way(niceness: int) -> None:
+def _lower_priority(niceness: int) -> None:
     """Let the event loop go first; called in each thread (Linux has niceness by thread)."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)

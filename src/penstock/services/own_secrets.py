@@ -27,8 +27,8 @@ FILE_MODE: Final = 0o600
 
 
 def login_secret(data_dir: Path) -> bytes:
-    """Return the login secret, ``SECRET_BYTES`` long. Raises ConfigError as ``_kept``."""
-    return _kept(
+    """Return the login secret, ``SECRET_BYTES`` long. Raises ConfigError as ``_read_or_create``."""
+    return _read_or_create(
         data_dir / LOGIN_SECRET_FILE,
         lambda: secrets.token_bytes(SECRET_BYTES),
         lambda found: len(found) == SECRET_BYTES,
@@ -36,9 +36,12 @@ def login_secret(data_dir: Path) -> bytes:
 
 
 def stream_token_file(data_dir: Path) -> Path:
-    """Return the file with the own token of the stream service. Raises ConfigError as ``_kept``."""
+    """Return the file with the own token of the stream service.
+
+    Raises ConfigError as ``_read_or_create``.
+    """
     path = data_dir / OWN_FILE
-    _kept(
+    _read_or_create(
         path,
         lambda: f"{secrets.token_hex(SECRET_BYTES)}\n".encode(),
         lambda found: is_token(found.decode(errors="replace").strip()),
@@ -46,9 +49,11 @@ def stream_token_file(data_dir: Path) -> Path:
     return path
 
 
-def _kept(path: Path, make: Callable[[], bytes], is_whole: Callable[[bytes], bool]) -> bytes:
-    """Return the content of ``path``; write what ``make`` returns there where it is missing or
-    damaged.
+def _read_or_create(
+    path: Path, make: Callable[[], bytes], is_whole: Callable[[bytes], bool]
+) -> bytes:
+    """Return the content of ``path``; if it is missing or damaged, write there what ``make``
+    returns.
 
     Raises:
         ConfigError: it cannot be read or written.

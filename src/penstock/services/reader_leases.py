@@ -79,49 +79,49 @@ class ReaderLeases:
         self.trimming = asyncio.Lock()
         """Locked while messages leave the log: no lease is granted on a message that is leaving."""
 
-    async def lease(self, asked: Lease) -> Granted:
+    async def lease(self, request: Lease) -> Granted:
         """Register a reader, or renew its lease; see ``Readers.lease``."""
         async with self.trimming:
             granted, is_new = self._readers.lease(
-                asked, self._store.log_extent().end, time.monotonic()
+                request, self._store.log_extent().end, time.monotonic()
             )
         if is_new:
-            self._to_keep.add(asked.group)
+            self._to_keep.add(request.group)
             logger.info(
                 "group %s holds the log from offset %d on, for %g s (%s)",
-                asked.group,
+                request.group,
                 granted.offset,
                 granted.ttl_s,
-                asked.about or "without a description",
+                request.about or "without a description",
             )
-        if asked.group in self._to_keep:  # also when the answer was lost, or the file not written
+        if request.group in self._to_keep:  # also when the answer was lost, or the file not written
             await self._file.write(self._readers.records)
-            self._to_keep.discard(asked.group)
+            self._to_keep.discard(request.group)
         else:
             self._file.is_behind = True
         return granted
 
-    async def release(self, asked: Release) -> bool:
+    async def release(self, request: Release) -> bool:
         """Forget a group; return whether it was known."""
-        was_known = self._readers.release(asked.group, asked.owner)
-        self._to_keep.discard(asked.group)
+        was_known = self._readers.release(request.group, request.owner)
+        self._to_keep.discard(request.group)
         if was_known:
-            logger.info("group %s was released", asked.group)
+            logger.info("group %s was released", request.group)
             await self._file.write(self._readers.records)
         return was_known
 
-    async def readers(self, asked: ListReaders) -> list[ReaderState]:
+    async def readers(self, request: ListReaders) -> list[ReaderState]:
         """Return the state of every group that the owner may see."""
         await self._measure()
         now_s = time.monotonic()
         return [
             self._state(reader, now_s)
             for reader in self._readers.records()
-            if asked.owner in ("", reader.owner)
+            if request.owner in ("", reader.owner)
         ]
 
     def leased_from(self) -> int:
-        """Return the offset from which on retention must leave the log alone."""
+        """Return the offset from which on retention must keep the log."""
         return self._readers.leased_from(time.monotonic())
 
     def trimmed(self, before: int, earliest: int) -> None:
@@ -156,7 +156,7 @@ class ReaderLeases:
             try:
                 await self._file.write(self._readers.records)
             except StoreError as error:
-                logger.error("readers are where they were after a restart: %s", error)
+                logger.error("the positions of readers could not be stored, yet: %s", error)
 
     def status(self) -> list[tuple[str, object]]:
         """Return the values of readers for ``$SYS``."""
@@ -182,7 +182,7 @@ class ReaderLeases:
                 self._now(),
             )
         except StoreError as error:
-            logger.error("how far readers are behind is not known: %s", error)
+            logger.error("the lag of readers could not be measured: %s", error)
 
     def _state(self, reader: Reader, now_s: float) -> ReaderState:
         log = self._store.log_extent()

@@ -97,14 +97,14 @@ class Readers:
         """Return the seconds until the lease of ``group`` ends; 0 when it has."""
         return max(0.0, self._ends_s.get(group, now_s) - now_s)
 
-    def lease(self, asked: Lease, end: int, now_s: float) -> tuple[Granted, bool]:
+    def lease(self, request: Lease, end: int, now_s: float) -> tuple[Granted, bool]:
         """Register a group or renew its lease; return the lease, and whether it must be stored
         before it is granted.
 
         A lost renewal keeps too much of the log, and does no other harm.
 
         Args:
-            asked: the request.
+            request: the request.
             end: the offset after the last message of the log.
             now_s: monotonic, in seconds.
 
@@ -115,52 +115,53 @@ class Readers:
             StoreError: there are too many readers.
         """
         self.expire(now_s)
-        self._check(asked, end)
-        reader = self._known.pop(asked.group, None)  # to be the last again
-        ttl_s = min(asked.ttl_s, self._lease_s_max)
+        self._check(request, end)
+        reader = self._known.pop(request.group, None)  # to be the last again
+        ttl_s = min(request.ttl_s, self._lease_s_max)
         is_new = reader is None or not reader.holds or reader.ttl_s < ttl_s
         if reader is None:
             reader = Reader(
-                asked.group, asked.stream, asked.topics, asked.offset, ttl_s, asked.about
+                request.group, request.stream, request.topics, request.offset, ttl_s, request.about
             )
-            reader.owner = asked.owner
-        elif (reader.stream, reader.topics) != (asked.stream, asked.topics):
+            reader.owner = request.owner
+        elif (reader.stream, reader.topics) != (request.stream, request.topics):
             reader = msgspec.structs.replace(
-                reader, stream=asked.stream, topics=asked.topics, offset=asked.offset, lost=0
+                reader, stream=request.stream, topics=request.topics, offset=request.offset, lost=0
             )
-        elif not asked.resume:
-            is_new = is_new or asked.offset < reader.offset
-            reader.offset = asked.offset
+        elif not request.resume:
+            is_new = is_new or request.offset < reader.offset
+            reader.offset = request.offset
         reader.ttl_s = ttl_s
-        reader.about = asked.about
+        reader.about = request.about
         reader.holds = True
-        self._known[asked.group] = reader
-        self._ends_s[asked.group] = now_s + ttl_s
+        self._known[request.group] = reader
+        self._ends_s[request.group] = now_s + ttl_s
         return Granted(self._epoch, reader.offset, ttl_s, reader.lost), is_new
 
-    def _check(self, asked: Lease, end: int) -> None:
-        check_group(asked.group)
-        if not asked.ttl_s > 0:
-            raise ConfigError(f"a lease must last for more than 0 s, not {asked.ttl_s:g} s")
-        if asked.epoch != self._epoch:
+    def _check(self, request: Lease, end: int) -> None:
+        check_group(request.group)
+        if not request.ttl_s > 0:
+            raise ConfigError(f"a lease must last for more than 0 s, not {request.ttl_s:g} s")
+        if request.epoch != self._epoch:
             raise EpochMismatch(
-                f"the offset {asked.offset} of group {asked.group} belongs to epoch {asked.epoch},"
-                f" and the log is now of epoch {self._epoch}: it was restored or created anew"
+                f"the offset {request.offset} of group {request.group} belongs to epoch"
+                f" {request.epoch}, and the log is now of epoch {self._epoch}: it was restored or"
+                " created anew"
             )
-        if not 0 <= asked.offset <= end:
+        if not 0 <= request.offset <= end:
             raise OffsetOutOfRange(
-                f"group {asked.group} asks for offset {asked.offset}, and the log ends at {end}"
+                f"group {request.group} asks for offset {request.offset}, and the log ends at {end}"
             )
-        reader = self._known.get(asked.group)
+        reader = self._known.get(request.group)
         if reader is not None:
-            check_owner(f"group {asked.group}", reader.owner, asked.owner)
+            check_owner(f"group {request.group}", reader.owner, request.owner)
         if reader is None:
-            self._make_room(asked.group, asked.owner)
-        elif reader.holds and (reader.stream, reader.topics) != (asked.stream, asked.topics):
+            self._make_room(request.group, request.owner)
+        elif reader.holds and (reader.stream, reader.topics) != (request.stream, request.topics):
             raise ConfigError(
-                f"group {asked.group} reads {_selection(reader.stream, reader.topics)}, and cannot"
-                f" read {_selection(asked.stream, asked.topics)} as well: take another group, or"
-                f" 'penstock stream release {asked.group}'"
+                f"group {request.group} reads {_selection(reader.stream, reader.topics)}, and"
+                f" cannot read {_selection(request.stream, request.topics)} as well: take another"
+                f" group, or 'penstock stream release {request.group}'"
             )
 
     def _make_room(self, group: str, owner: str) -> None:

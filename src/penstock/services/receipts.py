@@ -1,4 +1,4 @@
-"""Receipts: a publisher that asked is told when its message is in a table.
+"""Receipts: a message to a publisher that asked for it, once its own message is in a table.
 
 ::
 
@@ -71,11 +71,11 @@ class Receipts:
         self._driver = driver
         self._store = store
 
-    async def tell(self, table: str, asking: Sequence[int]) -> ReceiptsSent:
+    async def publish(self, table: str, asking: Sequence[int]) -> ReceiptsSent:
         """Publish the receipts for the messages at these offsets, and wait until they are durable.
 
         Raises:
-            StoreFailed: they are not, and may become so.
+            StoreFailed: they are not durable in time, and may become so later.
         """
         if not asking:
             return ReceiptsSent(0, 0)
@@ -115,7 +115,7 @@ class Receipts:
         topic = asked.response_topic
         if topic is None or not asks_for_receipt(asked, table):
             return False
-        if not self._may(message.client_id, topic):
+        if not self._may_publish(message.client_id, topic):
             return False
         now = self._driver.now()
         landed_at = datetime.fromtimestamp(now.wall_us / 1_000_000, UTC)
@@ -141,7 +141,7 @@ class Receipts:
         self._server.router.publish(receipt, None, now)
         return True
 
-    def _may(self, client_id: str, topic: str) -> bool:
+    def _may_publish(self, client_id: str, topic: str) -> bool:
         if is_system_topic(topic):
             return False
         session = self._server.registry.sessions.get(client_id)

@@ -44,7 +44,7 @@ logger = get_logger(__name__)
 ANSWER_S_MAX: Final = 2.0
 PIECE_ROWS_MAX: Final = 2048
 PIECE_BYTES_MAX: Final = 1_048_576  # and one row
-_LOOK_AGAIN_S: Final = 0.1  # whether there is room
+_RETRY_S: Final = 0.1  # whether there is room
 _SWEEP_S: Final = 600.0
 
 Result = TypeVar("Result")
@@ -102,7 +102,7 @@ class StagedRowsPublisher:
             StoreError: it is not decided, and why; or it is, and cannot be read.
         """
         sink, batch = request.sink, request.batch
-        if not await self._went_on(sink):
+        if not await self._continue_without_owner(sink):
             return Published(False)
         async with self._deciding:
             if (sink, batch) not in self._decided:
@@ -130,20 +130,22 @@ class StagedRowsPublisher:
 
     async def abandon(self, request: Abandon) -> Published:
         """Remove the rows of an attempt, if it is not decided; return whether the batch is done."""
-        await self._went_on(request.sink)
+        await self._continue_without_owner(request.sink)
         async with self._deciding:
             if (request.sink, request.batch) not in self._decided:
                 await _in_thread(
                     partial(self._staging.abandon, request.sink, request.batch, request.run)
                 )
-        return Published(self._is_over(request.sink, request.batch))
+        return Published(self._is_done(request.sink, request.batch))
 
-    def _is_over(self, sink: str, batch: int) -> bool:
+    def _is_done(self, sink: str, batch: int) -> bool:
         return (sink, batch) not in self._decided and self._sinks.is_done(sink, batch)
 
-    async def _went_on(self, sink: str) -> bool:
-        """Let a sink continue where it was without its owner; return False if it is still at work
-        there."""
+    async def _continue_without_owner(self, sink: str) -> bool:
+        """Give a sink with an owner the position that it had under its name without one.
+
+        Return False while a batch is still being published under that name: try again.
+        """
         before = without_owner(sink)
         if not before or self._sinks.latest(sink) >= 0 or not self._sinks.has_room(sink):
             return True
@@ -180,7 +182,11 @@ class StagedRowsPublisher:
             del self._at_work[sink]
         if not task.cancelled() and task.exception() is not None:
             why = task.exception()
-            logger.error("the sink %s stands still until it is asked again: %s", sink, why)
+            logger.error(
+                "publishing of the sink %s stopped, and goes on with its next request: %s",
+                sink,
+                why,
+            )
 
     async def _publish_all(self, sink: str) -> None:
         while batches := [batch for name, batch in self._decided if name == sink]:
@@ -213,7 +219,7 @@ class StagedRowsPublisher:
             assert 0 <= published <= end - at, "a piece is published as far as there is room"
             at += published
             if published == 0:
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
     async def _publish_piece(self, row_set: RowSet, rows: list[Row]) -> int:
         """Publish rows as far as there is room; return how many are published, and on disk."""

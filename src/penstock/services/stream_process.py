@@ -128,7 +128,7 @@ class StreamProcess:
         return await process.wait()
 
 
-async def settle_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> ReservedPort:
+async def reserve_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> ReservedPort:
     """Return the port that the stream service will use, ``port`` or a free one for 0, and keep it
     for the service.
 

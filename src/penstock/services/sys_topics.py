@@ -84,7 +84,7 @@ class SysTopics:
         self._updated_s = now.monotonic_s
         self._due_s = now.monotonic_s
         self._loads = {name: Load(total) for name, total in self._rates()}
-        self._told: set[str] = set()
+        self._published_names: set[str] = set()
 
     def tick(self, now: Now) -> bool:
         """Publish what changed, if an update is due; return whether there was anything."""
@@ -101,12 +101,14 @@ class SysTopics:
         for name, value in values:
             if self._server.router.publish_system(PREFIX + name, value.encode(), now):
                 published = True
-        told = {name for name, _ in values}
-        for name in self._told - told:  # its bridge or reader is gone; an empty value says so
+        present_names = {name for name, _ in values}
+        for name in (
+            self._published_names - present_names
+        ):  # its bridge or reader is gone; an empty value says so
             published = True
             self._server.router.publish_system(PREFIX + name, b"", now)
             self._server.router.system.remove(PREFIX + name)
-        self._told = told
+        self._published_names = present_names
         return published
 
     def values(self, now: Now) -> list[tuple[str, str]]:

@@ -72,20 +72,22 @@ class LandedActions:
 
     def _landed(self, fields: dict[str, Any], grant: Grant) -> object:
         ends_s = time.monotonic() + CALL_S_MAX
-        asked = read_request(fields, Landed, grant)
-        _check_topics(asked.topics, grant)
-        asked = msgspec.structs.replace(asked, until=None, asking=())  # the service fills them in
-        stream = self._stream(asked.stream)
+        request = read_request(fields, Landed, grant)
+        _check_topics(request.topics, grant)
+        request = msgspec.structs.replace(
+            request, until=None, asking=()
+        )  # the service fills them in
+        stream = self._stream(request.stream)
         extent = self._log.extent(stream)
-        check_epoch(asked.epoch, extent.epoch)
-        selector = TopicSelector([stream.topic_filters, asked.topics])
-        through = ask_broker(self._data_dir, asked, Through)
-        while through.offset < min(asked.end, extent.end) and time.monotonic() < ends_s:
-            asking, until = self._look(through.offset, asked, stream, extent, selector, ends_s)
-            assert through.offset < until <= asked.end, "each look moves the table on"
+        check_epoch(request.epoch, extent.epoch)
+        selector = TopicSelector([stream.topic_filters, request.topics])
+        through = ask_broker(self._data_dir, request, Through)
+        while through.offset < min(request.end, extent.end) and time.monotonic() < ends_s:
+            asking, until = self._look(through.offset, request, stream, extent, selector, ends_s)
+            assert through.offset < until <= request.end, "each look moves the table on"
             assert len(asking) <= OFFSETS_MAX, "a request to the broker is bounded"
             piece = msgspec.structs.replace(
-                asked, begin=through.offset, until=until, asking=tuple(asking)
+                request, begin=through.offset, until=until, asking=tuple(asking)
             )
             through = ask_broker(self._data_dir, piece, Through)
         return through
@@ -93,7 +95,7 @@ class LandedActions:
     def _look(
         self,
         begin: int,
-        asked: Landed,
+        request: Landed,
         stream: StreamDefinition,
         extent: Extent,
         selector: TopicSelector,
@@ -102,10 +104,10 @@ class LandedActions:
         """Return offsets of messages that ask for a receipt, from `begin` on, and how far it
         looked."""
         asking: list[int] = []
-        end = min(asked.end, extent.end)
+        end = min(request.end, extent.end)
         for first, last in without(max(begin, min(extent.earliest, end)), end, extent.given_up):
             for rows in self._log.rows(first, last, stream):
-                asking += receipt_requests(rows.batch, rows.offsets, selector, asked.table)
+                asking += receipt_requests(rows.batch, rows.offsets, selector, request.table)
                 if len(asking) > OFFSETS_MAX:
                     return asking[:OFFSETS_MAX], asking[OFFSETS_MAX]
                 if len(asking) == OFFSETS_MAX or time.monotonic() > ends_s:
@@ -113,8 +115,8 @@ class LandedActions:
         return asking, end
 
     def _tables(self, fields: dict[str, Any], grant: Grant) -> object:
-        asked = read_request(fields, ListTables, grant)
-        return ask_broker(self._data_dir, asked, list[TableState])
+        request = read_request(fields, ListTables, grant)
+        return ask_broker(self._data_dir, request, list[TableState])
 
     def _forget(self, fields: dict[str, Any], grant: Grant) -> object:
         return ask_broker(self._data_dir, read_request(fields, ForgetTable, grant), bool)

@@ -22,7 +22,7 @@ from penstock.stream.requests import Refusal, RequestError
 
 Action = Callable[[dict[str, Any], Grant], object]
 
-Asked = TypeVar("Asked", bound=msgspec.Struct)
+RequestT = TypeVar("RequestT", bound=msgspec.Struct)
 Done = TypeVar("Done")
 
 DESCRIPTIONS: Final = (
@@ -54,20 +54,20 @@ class ReaderActions:
         }
 
     def _lease(self, fields: dict[str, Any], grant: Grant) -> object:
-        asked = read_request(fields, Lease, grant)
-        self._check_stream(asked.stream)
-        check_epoch(asked.epoch, self._log.extent().epoch)
-        return ask_broker(self._data_dir, asked, Granted)
+        request = read_request(fields, Lease, grant)
+        self._check_stream(request.stream)
+        check_epoch(request.epoch, self._log.extent().epoch)
+        return ask_broker(self._data_dir, request, Granted)
 
     def _release(self, fields: dict[str, Any], grant: Grant) -> object:
         return ask_broker(self._data_dir, read_request(fields, Release, grant), bool)
 
     def _readers(self, fields: dict[str, Any], grant: Grant) -> object:
-        asked = read_request(fields, ListReaders, grant)
-        return ask_broker(self._data_dir, asked, list[ReaderState])
+        request = read_request(fields, ListReaders, grant)
+        return ask_broker(self._data_dir, request, list[ReaderState])
 
 
-def read_request(fields: dict[str, Any], kind: type[Asked], grant: Grant) -> Asked:
+def read_request(fields: dict[str, Any], kind: type[RequestT], grant: Grant) -> RequestT:
     """Return the request for the broker in the fields of an action.
 
     The owner is not what the fields say, but that of the token.

@@ -38,7 +38,7 @@ class Publisher:
         self.told: Counter[int] = Counter()
         self.failures: list[bool] = []
 
-    async def tell(self, _table: str, asking: Sequence[int]) -> ReceiptsSent:
+    async def publish(self, _table: str, asking: Sequence[int]) -> ReceiptsSent:
         self.told.update(asking)
         if asking and self.failures and self.failures.pop():
             raise StoreFailed("published, and not durable as far as anybody knows")

@@ -81,7 +81,7 @@ async def test_sets_of_several_sinks_take_turns(
     # Both files are read at once, before the first row: no piece waits for a thread, or sleeps.
     monkeypatch.setattr(staged_rows_module, "PIECE_BYTES_MAX", 4)  # two rows
     monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
-    monkeypatch.setattr(staged_rows_module, "_LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(staged_rows_module, "_RETRY_S", 0.0)
     running.server.effects.store.cannot_write("no space")  # until both are at work
     at_work: set[str] = set()
     end_of_piece = staged_rows_module._end_of_piece
@@ -147,7 +147,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_read_again_when_asked(
     path.write_bytes(b"\xff" * len(whole))
     with pytest.raises(StoreError, match="cannot be read"):
         await running.publisher.publish(request)
-    await until("the log", lambda: "stands still until it is asked again" in caplog.text)
+    await until("the log", lambda: "goes on with its next request" in caplog.text)
     path.write_bytes(whole)
     assert (await running.publisher.publish(request)).is_done
     assert len(running.log()) == 3

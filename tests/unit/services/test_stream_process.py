@@ -12,7 +12,7 @@ import pytest
 
 from penstock.errors import ConfigError
 from penstock.services import stream_process
-from penstock.services.stream_process import StreamProcess, settle_port
+from penstock.services.stream_process import StreamProcess, reserve_port
 
 
 def listener() -> tuple[socket.socket, int]:
@@ -25,24 +25,24 @@ def listener() -> tuple[socket.socket, int]:
 async def test_a_port_that_is_let_go_in_time_is_taken() -> None:
     holder, port = listener()
     asyncio.get_running_loop().call_later(0.1, holder.close)
-    with await settle_port("127.0.0.1", port, patience_s=10.0) as settled:
+    with await reserve_port("127.0.0.1", port, patience_s=10.0) as settled:
         assert settled.port == port
 
 
 async def test_a_port_that_stays_taken_is_one_sentence() -> None:
     holder, port = listener()
     with holder, pytest.raises(ConfigError, match="--stream-bind"):
-        await settle_port("127.0.0.1", port, patience_s=0.0)
+        await reserve_port("127.0.0.1", port, patience_s=0.0)
 
 
 async def test_port_0_is_a_free_port() -> None:
-    with await settle_port("127.0.0.1", 0) as settled:
+    with await reserve_port("127.0.0.1", 0) as settled:
         assert settled.port > 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can hold a port")
 async def test_nobody_else_is_given_the_port_before_the_service_ends() -> None:
-    settled = await settle_port("127.0.0.1", 0)
+    settled = await reserve_port("127.0.0.1", 0)
     service = StreamProcess(Path("nowhere"), settled, "[]")
     with socket.socket() as other:
         with pytest.raises(OSError, match="in use"):
@@ -67,7 +67,7 @@ async def test_a_service_that_cannot_be_started_is_tried_again(
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", no_process_left)
     monkeypatch.setattr(stream_process, "_BACKOFF_FIRST_S", 0.001)
-    service = StreamProcess(Path("nowhere"), await settle_port("127.0.0.1", 0), "[]")
+    service = StreamProcess(Path("nowhere"), await reserve_port("127.0.0.1", 0), "[]")
     with caplog.at_level(logging.WARNING):
         service.start()
         await asyncio.wait_for(tried.wait(), 10)
