@@ -339,7 +339,7 @@ class World:
         members = [member.session for member in self.members]
         allowed = [one for one in members if one is not None and self._may_have(one, topic)]
         if any(session.outbound.room_for_shared(None) == ANY_QOS for session in allowed):
-            return not self.groups[0].by_hash
+            return not self.groups[0].members.by_hash
         return bool(allowed) and self.groups[0].queue.has_room(size_bytes)
 
     def _may_have(self, session: Session | None, topic: str) -> bool:
@@ -379,7 +379,7 @@ class World:
             ended = self.counted(drop_counts.SESSION_ENDED)
             held = session.window_length + session.queue_length
             for group in self.groups:
-                if list(group.members) == [session]:
+                if list(group.members.by_session) == [session]:
                     held += group.queue.queue_length
             others = not self.varied and any(
                 other is not member and self._may_have(other.session, TOPICS[0])
@@ -490,7 +490,7 @@ class World:
             if not self.bench.is_idle:
                 self.settle()
         for group in self.groups:
-            for member in group.members.values():
+            for member in group.members.by_session.values():
                 member.room = member.session.outbound.room_for_shared(group)
                 found = group.queue.find(member) if member.room != NO_ROOM else None
                 assert found is None

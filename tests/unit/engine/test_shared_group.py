@@ -13,7 +13,8 @@ from penstock.engine.message import Message
 from penstock.engine.options import ROUND_ROBIN
 from penstock.engine.reporting import drop_counts
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.routing.shared_group import Member, SharedGroup, Xorshift32
+from penstock.engine.routing.group_members import Member, Xorshift32
+from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.protocol.packets import Subscribe, Subscription
 from tests.unit.engine.bench import Bench, publishes
@@ -56,7 +57,7 @@ def test_subscribing_again_and_leaving_do_not_look_at_all_members() -> None:
     group = group_of(sessions[0])
     for one in sessions:
         group.put(one, entry(1))
-    watched = group._all = Watched(group._all)
+    watched = group.members._all = Watched(group.members._all)
     for _ in range(10):
         group.put(sessions[-1], entry(2))
         group.put(sessions[-1], entry(1))
@@ -78,7 +79,7 @@ def test_the_greatest_stored_qos_is_known() -> None:
             granted[one] = random.choice((0, 0, 0, 1, 2))
             group.put(one, entry(granted[one]))
         stored = [qos for member, qos in granted.items() if member.stored]
-        assert group.stored_qos == max(stored, default=-1)
+        assert group.members.stored_qos == max(stored, default=-1)
 
 
 class Deaf(Permissions):

@@ -9,7 +9,7 @@ import pytest
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting import drop_counts
-from penstock.engine.routing.shared_group import Xorshift32
+from penstock.engine.routing.group_members import Xorshift32
 from penstock.protocol.packets import (
     Connect,
     Disconnect,
@@ -102,7 +102,7 @@ def test_the_dice_are_fair(seed: int) -> None:
     counts: Counter[int] = Counter()
     for _ in range(10_000):
         counts[dice.below(5)] += 1
-        dice.throw()
+        dice.advance()
     assert set(counts) == set(range(5))
     assert all(1800 < count < 2200 for count in counts.values())
 
@@ -377,7 +377,7 @@ def test_subscribing_again_changes_the_options() -> None:
     publish(bench, 1)
     assert [packet.qos for packet in publishes(line.read())] == [0]
     (group,) = bench.server.router.sharing.groups.values()
-    assert len(group.members) == 1
+    assert len(group.members.by_session) == 1
 
 
 # -- members that die --------------------------------------------------------------------

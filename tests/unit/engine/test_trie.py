@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from penstock.engine.batch.effects import Effects
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
+from penstock.engine.routing.group_members import Xorshift32
 from penstock.engine.routing.match_cache import Grant
-from penstock.engine.routing.shared_group import SharedGroup, Xorshift32
+from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.routing.trie import SubscriptionTrie
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import topic_matches

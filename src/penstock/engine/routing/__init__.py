@@ -6,7 +6,8 @@ Modules::
     trie, match_cache      topic to subscribers; what matched lately
     filter_set             many topic filters, asked at once
     shared_subscriptions   all shared subscriptions: who joins, comes and leaves
-    shared_group           one of them: its members, and which of them takes a message
+    shared_group           one of them: which of its members takes a message
+    group_members          its members: who is connected, and whose turn it is
     group_queue            what waits for one of them
     session_registry       client identifier to session: open, take over, expire
     wills                  messages that are published when a client is lost

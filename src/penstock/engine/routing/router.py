@@ -133,7 +133,7 @@ class Router:
                     append = True
                     break
             for group in matches.groups:
-                append = append or group.stored_qos > 0
+                append = append or group.members.stored_qos > 0
         if append and (message.qos > 0 or self._may_append_qos0(message)):
             self._effects.batch.append(message)
         events = self._effects.events
@@ -196,7 +196,7 @@ class Router:
                 break
         if refused_by is None:
             for group in matches.groups:
-                looked_at += 1 + group.connected_count
+                looked_at += 1 + len(group.members.connected)
                 if group.refuses(message):
                     refused_by = group.queue
                     break
@@ -262,7 +262,7 @@ class Router:
                 retain = message.retain and grant.retain_as_published
                 match.session.deliver(message, 0, retain, grant.subscription_ids, True, now)
         for group in matches.groups:
-            group.tell(message, now)
+            group.publish_system(message, now)
 
     def subscribe(self, session: Session, entry: SessionSubscription) -> bool:
         """Add a subscription, or replace the one with the same filter; return whether it is new."""

@@ -26,7 +26,8 @@ from penstock.engine.message import Delivery
 from penstock.engine.options import SharingOptions
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
-from penstock.engine.routing.shared_group import SharedGroup, Xorshift32
+from penstock.engine.routing.group_members import Xorshift32
+from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.session import LegacyRun, Session, SessionSubscription
 from penstock.engine.topics import share_name
@@ -62,13 +63,13 @@ class SharedSubscriptions(MemberConnections):
         if group is None:
             options = self.options
             strategy = options.by_group.get(share_name(topic_filter), options.strategy)
-            dice = Xorshift32(options.seed ^ crc32(topic_filter.encode()))
+            random = Xorshift32(options.seed ^ crc32(topic_filter.encode()))
             record = self._records.pop(topic_filter, None)
             account = session.account
             if record is not None:
                 account = self._effects.accounts.with_key(record.account)
             group = SharedGroup(
-                topic_filter, strategy, dice, self._effects, self._drops, session, account
+                topic_filter, strategy, random, self._effects, self._drops, session, account
             )
             self.groups[topic_filter] = group
             if record is not None and self._recovered is not None:
@@ -90,7 +91,7 @@ class SharedSubscriptions(MemberConnections):
         if session.outbound.shared_filters is not None:
             session.outbound.shared_filters.pop(topic_filter, None)
         group.remove(session)
-        if group.members:
+        if group.has_members:
             return None
         del self.groups[topic_filter]
         self._effects.groups_with_backlog.pop(topic_filter, None)
