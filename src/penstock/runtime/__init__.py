@@ -4,4 +4,5 @@ Broker and client both use it. ``driver`` runs the turns of all connections, eac
 ``reading`` says which of them are read, ``paused`` checks those that are not, ``deadlines`` those
 that are silent. ``committer`` is the thread that writes the commits of the turns, ``bodies`` reads
 from the log the messages that sessions ask for, ``dialler`` keeps one session connected.
+``client_log`` writes the log's lines about clients.
 """

@@ -22,7 +22,6 @@ engine resumes in a later turn; until then the socket is not read (``reading``).
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable
 from typing import Final, final
@@ -34,8 +33,7 @@ from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.slow_peer import SlowPeer
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
-from penstock.engine.reporting.drop_counts import REASONS
+from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.wire.link import Link
@@ -43,31 +41,20 @@ from penstock.errors import StoreFailed
 from penstock.protocol import reasons
 from penstock.runtime.batch_size import BatchSize
 from penstock.runtime.bodies import BodyReader
+from penstock.runtime.client_log import ClientLog
 from penstock.runtime.committer import Committer
 from penstock.runtime.deadlines import Deadlines
 from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.peer import Peer, PeerOwner
 from penstock.runtime.reading import Reading
 from penstock.store.api import Store
-from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
+from penstock.telemetry.logs import get_logger
 from penstock.transport.api import Wire
 
 logger = get_logger(__name__)
 
 _TICK_S: Final = 0.25
 _PROGRESS_S: Final = 0.05  # progress of sessions waits so long for a commit that a client needs
-_VERSIONS: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
-
-
-def _expiry_text(expiry_s: int) -> str:
-    return "never" if expiry_s == NEVER_EXPIRES_S else f"{expiry_s} s"
-
-
-def _refused(peer: Peer) -> str:
-    """Return the kind of refusal that ended a connection; repeated log lines are counted by it."""
-    why = peer.connection.close_reason
-    kind = why.partition(" (")[0] if why.startswith("CONNECT refused: ") else ""
-    return f"refused {peer.wire.listener} {kind}"
 
 
 @final
@@ -128,7 +115,7 @@ class Driver(PeerOwner):
         self._ended = ""  # why no client is served any more; empty while clients are served
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.effects.batch.next_offset)
-        self._limiter = RepeatLimiter()
+        self._log = ClientLog(server)
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._store_clock()  # before what this start dates
         self.end_turn_soon()
@@ -196,7 +183,7 @@ class Driver(PeerOwner):
         connection.receive(data, now)
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
-            self._note_connected(peer)
+            self._log.connected(peer)
         self._reading.settle(peer)
 
     def congested(self, peer: Peer) -> None:
@@ -242,7 +229,7 @@ class Driver(PeerOwner):
             assert isinstance(peer.connection, ServerConnection)
             peer.connection.decided(verdict, self.now())
             if peer.connection.state == CONNECTED:
-                self._note_connected(peer)
+                self._log.connected(peer)
             self._deadlines.watch(peer)
             self._reading.settle(peer)
             self._forget_if_over(peer)
@@ -268,10 +255,7 @@ class Driver(PeerOwner):
         if not peer.is_over or self._peers.pop(connection.link, None) is None:
             return
         self._deadlines.forget(peer)
-        if peer.was_connected:
-            level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
-            name = connection.client_id
-            logger.log(level, "client %s left: %s", name, Sentence(connection.close_reason))
+        self._log.left(peer)
 
     # -- turns -------------------------------------------------------------------------
 
@@ -337,47 +321,7 @@ class Driver(PeerOwner):
                 peer = self._peers.get(link)
                 if peer is not None and link.drained:
                     peer.wire.close()
-                    self._note_close(peer)
-
-    def _note_connected(self, peer: Peer) -> None:
-        """Log one line for a client that was accepted."""
-        connection = peer.connection
-        if peer.was_connected or not isinstance(connection, ServerConnection):
-            return
-        peer.was_connected = True
-        granted = connection.granted
-        if granted is not None:
-            logger.info(
-                "client %s connected from %s: user %s, listener %s, %s, clean start %s,"
-                " session expiry %s, session present %s",
-                connection.client_id,
-                peer.wire.peer,
-                "none" if granted.username is None else granted.username,
-                peer.wire.listener,
-                _VERSIONS.get(connection.version, "MQTT"),
-                "yes" if granted.clean_start else "no",
-                _expiry_text(granted.expiry_s),
-                "yes" if granted.present else "no",
-            )
-
-    def _note_close(self, peer: Peer) -> None:
-        """Log one line for a connection that we end; for clients never accepted, few lines a
-        second."""
-        connection = peer.connection
-        if connection.close_reason in ("client disconnected", ""):
-            return
-        peer.close_is_noted = True
-        suppressed: int | None = 0
-        if not peer.was_connected:
-            suppressed = self._limiter.admit(_refused(peer), time.monotonic())
-        if suppressed is not None:
-            logger.info(
-                "closed the connection of %s from %s: %s%s",
-                connection.client_id or "an unknown client",
-                peer.wire.peer,
-                Sentence(connection.close_reason),
-                f" (and {suppressed} more like this since the last line)" if suppressed else "",
-            )
+                    self._log.closed(peer)
 
     async def durable(self) -> None:
         """Wait until everything done up to now is durable.
@@ -495,8 +439,8 @@ class Driver(PeerOwner):
         self._give_up_slow_peers(now)
         self._close_hung_up(now)
         self._server.tick(now)
-        self._log_drops(now)
-        self._log_refused_filters(now)
+        self._log.drops(now.monotonic_s)
+        self._log.refused_filters(now.monotonic_s)
         self.end_turn_soon()
 
     def _check_clock(self) -> None:
@@ -527,41 +471,6 @@ class Driver(PeerOwner):
             return  # what they left must wait
         self._reading.close_hung_up(now)
 
-    def _log_drops(self, now: Now) -> None:
-        for dropped in self._server.drops.take_recent():
-            count = dropped.messages
-            warn_limited(
-                logger,
-                self._limiter,
-                now.monotonic_s,
-                f"drop {dropped.reason} {dropped.client_id}",
-                "dropped %s (client %s%s%s): %s",
-                "a message" if count == 1 else f"{count:,} messages",
-                dropped.client_id,
-                (", topic " if count == 1 else ", the last on ") if dropped.topic else "",
-                dropped.topic,
-                REASONS[dropped.reason],
-                count=count,
-            )
-
-    def _log_refused_filters(self, now: Now) -> None:
-        for refused in self._server.refused_filters.take():
-            many = f"{refused.count:,} subscriptions" if refused.count > 1 else "a subscription"
-            latest = ", the last to" if refused.count > 1 else " to"
-            warn_limited(
-                logger,
-                self._limiter,
-                now.monotonic_s,
-                f"filter {refused.code} {refused.client_id}",
-                "refused %s of client %s%s %r: %s",
-                many,
-                refused.client_id,
-                latest,
-                refused.topic_filter,
-                reasons.name_of(refused.code),
-                count=refused.count,
-            )
-
     # -- the end -----------------------------------------------------------------------
 
     def _end_all(self, reason_code: int, because: str) -> None:
@@ -584,7 +493,7 @@ class Driver(PeerOwner):
             self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             self._store_clock()
             self._end_turn()
-            self._log_drops(self.now())
+            self._log.drops(self.now().monotonic_s)
         if self._committer is not None:
             self._committer.stop_trying()
             await self._last_commit()

@@ -1,0 +1,132 @@
+"""Log lines about the clients of a driver: who came, who left, what was dropped or refused.
+
+Lines that others can cause at will are limited in number (``RepeatLimiter``). They have the name of
+the driver, by which people filter them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Final, final
+
+from penstock.engine.limits import NEVER_EXPIRES_S
+from penstock.engine.reporting.drop_counts import REASONS
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.protocol import reasons
+from penstock.runtime.peer import Peer
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
+
+logger = get_logger("penstock.runtime.driver")
+
+_VERSIONS: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
+
+
+@final
+class ClientLog:
+    """Logs what happens to the clients of one server.
+
+    Args:
+        server: counts the drops and the refused subscriptions.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._limiter = RepeatLimiter()
+
+    def connected(self, peer: Peer) -> None:
+        """Log one line for a client that was accepted."""
+        connection = peer.connection
+        if peer.was_connected or not isinstance(connection, ServerConnection):
+            return
+        peer.was_connected = True
+        granted = connection.granted
+        if granted is not None:
+            logger.info(
+                "client %s connected from %s: user %s, listener %s, %s, clean start %s,"
+                " session expiry %s, session present %s",
+                connection.client_id,
+                peer.wire.peer,
+                "none" if granted.username is None else granted.username,
+                peer.wire.listener,
+                _VERSIONS.get(connection.version, "MQTT"),
+                "yes" if granted.clean_start else "no",
+                _expiry_text(granted.expiry_s),
+                "yes" if granted.present else "no",
+            )
+
+    def closed(self, peer: Peer) -> None:
+        """Log one line for a connection that we end; for clients never accepted, few lines a
+        second."""
+        connection = peer.connection
+        if connection.close_reason in ("client disconnected", ""):
+            return
+        peer.close_is_noted = True
+        suppressed: int | None = 0
+        if not peer.was_connected:
+            suppressed = self._limiter.admit(_refused(peer), time.monotonic())
+        if suppressed is not None:
+            logger.info(
+                "closed the connection of %s from %s: %s%s",
+                connection.client_id or "an unknown client",
+                peer.wire.peer,
+                Sentence(connection.close_reason),
+                f" (and {suppressed} more like this since the last line)" if suppressed else "",
+            )
+
+    def left(self, peer: Peer) -> None:
+        """Log one line for an accepted client whose connection is over."""
+        if peer.was_connected:
+            connection = peer.connection
+            level = logging.DEBUG if peer.close_is_noted else logging.INFO  # why: said once
+            name = connection.client_id
+            logger.log(level, "client %s left: %s", name, Sentence(connection.close_reason))
+
+    def drops(self, now_s: float) -> None:
+        """Log the messages that were dropped since the last call."""
+        for dropped in self._server.drops.take_recent():
+            count = dropped.messages
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                f"drop {dropped.reason} {dropped.client_id}",
+                "dropped %s (client %s%s%s): %s",
+                "a message" if count == 1 else f"{count:,} messages",
+                dropped.client_id,
+                (", topic " if count == 1 else ", the last on ") if dropped.topic else "",
+                dropped.topic,
+                REASONS[dropped.reason],
+                count=count,
+            )
+
+    def refused_filters(self, now_s: float) -> None:
+        """Log the subscriptions that were refused since the last call."""
+        for refused in self._server.refused_filters.take():
+            many = f"{refused.count:,} subscriptions" if refused.count > 1 else "a subscription"
+            latest = ", the last to" if refused.count > 1 else " to"
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                f"filter {refused.code} {refused.client_id}",
+                "refused %s of client %s%s %r: %s",
+                many,
+                refused.client_id,
+                latest,
+                refused.topic_filter,
+                reasons.name_of(refused.code),
+                count=refused.count,
+            )
+
+
+def _expiry_text(expiry_s: int) -> str:
+    return "never" if expiry_s == NEVER_EXPIRES_S else f"{expiry_s} s"
+
+
+def _refused(peer: Peer) -> str:
+    """Return the kind of refusal that ended a connection; repeated log lines are counted by it."""
+    why = peer.connection.close_reason
+    kind = why.partition(" (")[0] if why.startswith("CONNECT refused: ") else ""
+    return f"refused {peer.wire.listener} {kind}"
