@@ -163,7 +163,7 @@ class Crowd:
         elif self.bench.server.effects.store.fails:
             self.mend_store()
         else:
-            self.bench.server.effects.store.cannot_write("full")
+            self.bench.server.effects.store.failed("full")
 
     def publish(self, client: Pressed) -> None:
         """A few messages."""
@@ -190,12 +190,12 @@ class Crowd:
                 if sent.topic == topic:
                     sent.maybe = True
         self.bench.authorize = Revoked(set(self.revoked))
-        self.bench.server.authorize_anew(self.bench.authorize, set(), self.bench.now)
+        self.bench.server.set_authorize(self.bench.authorize, set(), self.bench.now)
 
     def mend_store(self) -> None:
         """The store can write again, and everybody goes on."""
         effects = self.bench.server.effects
-        effects.store_works()
+        effects.store_recovered()
         for client in self.clients:
             if client.line is not None:
                 effects.turn.resume_later(client.line.connection)
@@ -278,7 +278,7 @@ class Crowd:
             assert not client.close_reason(), client.close_reason()
             if client.line is not None:
                 connection = client.line.connection
-                waiting = connection.held_back_count
+                waiting = connection.pending_publish_count
                 assert 0 <= waiting <= 2 * client.window + self.limits.receive_maximum
                 assert connection.blocked_bytes >= 300 * waiting * (waiting > 0) - 100 * waiting
                 assert waiting > 0 or connection.blocked_bytes == 0
@@ -297,13 +297,13 @@ class Crowd:
             if blocker in blocked._in_tick:
                 continue  # memory comes back unheard
             if blocker is not None and blocker is not blocked.store:
-                message, publisher = waits._refused, waits._publisher
+                message, publisher = waits._blocked_message, waits._publisher
                 assert message is not None
                 assert publisher is not None
                 plan = self.bench.server.router.plan(message, publisher)
                 assert plan.refused_by is not None, f"{client.client_id} could go on"
                 assert self.is_blocked(blocker, message), f"{client.client_id} waits elsewhere"
-            elif connection.held_back_count > 0 and blocker is None:
+            elif connection.pending_publish_count > 0 and blocker is None:
                 session = self.bench.server.registry.sessions[client.client_id]
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL

@@ -309,7 +309,7 @@ class World:
 
     def _plan_retention(self) -> None:
         shell = self._shell
-        keep_from = shell.server.needed_from(shell.server.effects.batch.next_offset)
+        keep_from = shell.server.lowest_needed_offset(shell.server.effects.batch.next_offset)
         self._plans.append((shell.sealed + 1, keep_from))
 
     def _retain(self) -> None:

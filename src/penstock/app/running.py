@@ -420,7 +420,7 @@ class _Broker:
             logger.error("users and access list stay as they were: %s", error)
             return
         revoked = authentication.reload(access)
-        server.authorize_anew(access, revoked, driver.now())
+        server.set_authorize(access, revoked, driver.now())
         driver.end_turn_soon()
         if files.password_file or files.acl_file:
             logger.info("reloaded users and access list")

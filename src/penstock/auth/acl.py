@@ -149,7 +149,7 @@ class ListedPermissions(Permissions):
             known = self._answer(self._receives, granted, topic)
         return known == 1
 
-    def forget_answers(self) -> None:
+    def clear_cache(self) -> None:
         """Drop the cached answers: the client is away."""
         self._publishes.clear()
         self._receives.clear()

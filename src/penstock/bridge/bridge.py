@@ -183,8 +183,8 @@ class Bridge(ClientCallbacks):
         assert connection is not None
         self._say_whether_full()
         if self._remote.status_topic:
-            connection.say(self._remote.status_topic, CONNECTED)
-            connection.says_at_end = (self._remote.status_topic, AWAY)
+            connection.publish_state(self._remote.status_topic, CONNECTED)
+            connection.state_at_end = (self._remote.status_topic, AWAY)
         self._asking.clear()
         for subscription in self._asked:  # each by itself: a packet of all may be too large
             try:

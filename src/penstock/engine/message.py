@@ -82,14 +82,14 @@ class Message:
         self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:
             self._expiry_at = _expiry_position(properties)
-            self.dated(received_at_us, lead_us)
+            self.set_received_at(received_at_us, lead_us)
 
     @property
     def steady_us(self) -> int:
         """Return when it was received, on the steady clock."""
         return self.received_at_us - self.lead_us
 
-    def dated(self, received_at_us: int, lead_us: int = 0) -> None:
+    def set_received_at(self, received_at_us: int, lead_us: int = 0) -> None:
         """Set the time of reception; a will gets its own when it is published."""
         self.received_at_us = received_at_us
         self.lead_us = lead_us
@@ -98,7 +98,7 @@ class Message:
             interval_s = int.from_bytes(self.properties[at : at + 4], "big")
             self.expires_at_us = received_at_us - lead_us + interval_s * MICROSECONDS
 
-    def redated(self, lead_us: int) -> None:
+    def shift_lead(self, lead_us: int) -> None:
         """Give the same moment the date it has with this lead, before it joins the log."""
         self.received_at_us += lead_us - self.lead_us
         self.lead_us = lead_us
@@ -118,7 +118,7 @@ class Message:
             lead_us=self.lead_us,
         )
 
-    def once_more(self, now: Now) -> Message:
+    def received_again(self, now: Now) -> Message:
         """Return the same message as if it were received now, and not in the log."""
         return Message(
             self.topic,
@@ -260,7 +260,7 @@ class Delivery:
         self.is_new = False  # the receiver forgot its session since it was sent
         self.sent_us = 0  # when its last packet left, where that is sent again by time
 
-    def in_flight(self, packet_id: int, state: int, sent: bool) -> None:
+    def enter_window(self, packet_id: int, state: int, sent: bool) -> None:
         """Note that it takes a place in the window."""
         self.packet_id = packet_id
         self.state = state

@@ -379,14 +379,14 @@ class Driver(PeerOwner):
         if failure is None:
             outage_s = time.monotonic() - self._failing_since_s
             self._failing_since_s = 0.0
-            effects.store_works()
+            effects.store_recovered()
             for peer in self._peers.values():
                 effects.turn.resume_later(peer.connection)
             logger.warning("the store can write again, after %.1f s; nothing was lost", outage_s)
         else:
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
-            effects.store.cannot_write(str(failure))
+            effects.store.failed(str(failure))
             logger.error("%s. Until then nothing is acknowledged, QoS 0 goes on", failure)
         self.end_turn_soon()
 

@@ -63,7 +63,7 @@ class MachineClock:
         Returns:
             Whether ``record`` must be stored now, since dates jump or it was long ago.
         """
-        jumped_us = self._steady.look(self._read(), next_offset)
+        jumped_us = self._steady.check(self._read(), next_offset)
         if jumped_us:
             _log_jump("", jumped_us)
             return True

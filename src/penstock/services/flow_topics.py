@@ -133,7 +133,7 @@ class FlowTopics:
             summary = {"sessions": self._sessions, "at_limit": self._clients_at_limit}
             matches = self._server.router.trie.match_once(FLOW_TOPIC)
             value = json.dumps(summary).encode()
-            self._server.router.publish_passing(FLOW_TOPIC, value, matches, now)
+            self._server.router.publish_unretained(FLOW_TOPIC, value, matches, now)
         return True
 
     def _publish_flow(self, client_id: str, now: Now) -> None:
@@ -148,4 +148,4 @@ class FlowTopics:
             connection = self._server.connections.get(client_id)
             buffered_bytes = 0 if connection is None else self._buffered_bytes(connection.link)
             value = as_json(flow, buffered_bytes)
-            self._server.router.publish_passing(topic, value, matches, now)
+            self._server.router.publish_unretained(topic, value, matches, now)

@@ -62,7 +62,7 @@ class StagedRowsPublisher:
     """
 
     def __init__(self, server: Server, driver: Driver, staging: Staging, expiry_s: float) -> None:
-        self._sinks = server.sinks
+        self._sinks = server.staged_rows
         self._effects = server.effects
         self._driver = driver
         self._staging = staging
@@ -79,7 +79,7 @@ class StagedRowsPublisher:
         """Continue what was decided in an earlier run."""
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
-            self._sinks.take_up(row_set.sink, self._driver.now())
+            self._sinks.renew(row_set.sink, self._driver.now())
             logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
         for sink in {sink for sink, _ in self._decided}:
             self._work(sink)
@@ -158,7 +158,7 @@ class StagedRowsPublisher:
             return False
         async with self._deciding:
             if not self._has_decided(sink):  # else it began without
-                self._sinks.go_on(sink, before, self._driver.now_of_turn())
+                self._sinks.continue_from(sink, before, self._driver.now_of_turn())
                 self._driver.end_turn_soon()
         return True
 

@@ -425,7 +425,7 @@ def test_a_message_received_before_is_not_refused_when_it_comes_again() -> None:
     bench = ruled(("write", "t"))
     line = bench.join("c", 5)
     line.send(Publish("t", b"x", 2, packet_id=7))
-    bench.server.authorize_anew(rules(), set(), bench.now)
+    bench.server.set_authorize(rules(), set(), bench.now)
     line.send(Publish("t", b"x", 2, dup=True, packet_id=7))
     bench.commit()
     assert line.read() == [Pubrec(7), Pubrec(7)]
@@ -465,7 +465,7 @@ def test_permissions_are_asked_again_when_a_message_leaves_the_queue() -> None:
     line.cut()
     for topic in ("a", "b", "c"):
         bench.publish(topic, b"")
-    bench.server.authorize_anew(rules(("read", "b")), set(), bench.now)
+    bench.server.set_authorize(rules(("read", "b")), set(), bench.now)
     bench.authorize = rules(("read", "b"))
     line = bench.join("c", 5, durable=True)
     bench.commit()
@@ -482,7 +482,7 @@ def test_a_message_in_flight_is_not_sent_again_without_permission(qos: int) -> N
     bench.commit()
     assert len(publishes(line.read())) == 1
     line.cut()
-    bench.server.authorize_anew(rules(), set(), bench.now)
+    bench.server.set_authorize(rules(), set(), bench.now)
     line = bench.join("c", 5, durable=True)
     bench.commit()
     released = [packet for packet in line.read() if not isinstance(packet, Connack)]
@@ -494,7 +494,7 @@ def test_a_message_for_an_offline_client_takes_no_room_without_permission() -> N
     bench = ruled(("readwrite", "#"))
     bench.subscriber("c", "#", 1).cut()
     bench.join("p", 5)
-    bench.server.authorize_anew(rules(("write", "#")), set(), bench.now)
+    bench.server.set_authorize(rules(("write", "#")), set(), bench.now)
     bench.publish("t", b"")
     assert bench.server.registry.sessions["c"].queue_length == 0
 
@@ -532,7 +532,7 @@ def test_a_shared_subscription_passes_over_who_may_not_receive() -> None:
         publisher.send(Publish("t/x", b"", 1, packet_id=number))
     bench.commit()
     assert [len(publishes(lines[name].read())) for name in ("a", "b")] == [0, 4]
-    bench.server.authorize_anew(AccessList(), set(), bench.now)
+    bench.server.set_authorize(AccessList(), set(), bench.now)
     bench.server.registry.sessions["p"].transmission.permissions = None
     publisher.send(Publish("t/x", b"", 1, packet_id=5))
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
@@ -583,7 +583,7 @@ def watched() -> tuple[Bench, Line]:
 def test_a_will_is_checked_again_when_it_is_published(allowed: bool) -> None:
     bench, watcher = watched()
     access = rules(("readwrite", "#")) if allowed else rules(("read", "#"))
-    bench.server.authorize_anew(access, set(), bench.now)
+    bench.server.set_authorize(access, set(), bench.now)
     bench.server.connections["c"].lost("cut", bench.now)
     bench.commit()
     assert len(publishes(watcher.read())) == allowed
@@ -628,7 +628,7 @@ def test_a_revoked_user_is_cut_off() -> None:
     for name in ("alice", "bob"):
         line, _ = bench.connect(Connect(name, 5, True, 0, Will("will", b""), username=name))
         lines[name] = line
-    bench.server.authorize_anew(AccessList(), {"alice"}, bench.now)
+    bench.server.set_authorize(AccessList(), {"alice"}, bench.now)
     bench.commit()
     farewell = lines["alice"].read()[-1]
     assert isinstance(farewell, Disconnect)
@@ -643,7 +643,7 @@ def test_a_subscription_stops_and_starts_again_with_its_permission() -> None:
     line.send(Subscribe(1, [Subscription("t", 0)]))
     arrived = []
     for access in (rules(("write", "#")), rules(("readwrite", "#"))):
-        bench.server.authorize_anew(access, set(), bench.now)
+        bench.server.set_authorize(access, set(), bench.now)
         line.send(Publish("t", b"", 0))
         bench.commit()
         arrived.append(len(publishes(line.read())))

@@ -210,9 +210,9 @@ def test_a_pubrel_that_comes_twice_routes_once() -> None:
 def test_retention_takes_nothing_that_is_held() -> None:
     for limits, durable in ((None, True), (NO_MEMORY, False)):
         held = Held(limits, durable)
-        assert held.bench.server.needed_from(1000) == held.end
+        assert held.bench.server.lowest_needed_offset(1000) == held.end
         exchange(held.line, Pubrel(1))
-        assert held.bench.server.needed_from(1000) == held.end + 1
+        assert held.bench.server.lowest_needed_offset(1000) == held.end + 1
 
 
 def test_what_the_log_lost_all_the_same_is_counted() -> None:
@@ -255,7 +255,7 @@ def test_the_timeout_drops_and_counts() -> None:
     assert held.not_released == 3
     assert exchange(held.line, Pubrel(1)) == [Pubcomp(1)]
     assert payloads(held.subscriber) == []
-    assert held.bench.server.needed_from(1000) == 1000
+    assert held.bench.server.lowest_needed_offset(1000) == 1000
 
 
 def test_a_clean_session_and_one_that_expires_drop_and_count() -> None:
@@ -265,7 +265,7 @@ def test_a_clean_session_and_one_that_expires_drop_and_count() -> None:
     held = Held(durable=False)
     held.line.send(Disconnect())
     assert held.not_released == 3
-    assert held.bench.server.needed_from(1000) == 1000
+    assert held.bench.server.lowest_needed_offset(1000) == 1000
 
 
 def test_a_session_that_is_taken_over_keeps_them() -> None:
@@ -292,7 +292,7 @@ def test_its_permission_is_asked_when_it_is_published() -> None:
     subscriber = bench.subscriber("s", "t", 2)
     line = bench.join("p", V31)
     exchange(line, message(1))
-    bench.server.authorize_anew(AccessList(anonymous=[Rule("read", "#")]), set(), bench.now)
+    bench.server.set_authorize(AccessList(anonymous=[Rule("read", "#")]), set(), bench.now)
     assert exchange(line, Pubrel(1)) == [Pubcomp(1)]
     assert payloads(subscriber) == []
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
@@ -469,7 +469,7 @@ def test_no_room_for_what_was_held_back_ends_its_connection_and_nobody_elses() -
     assert exchange(other, Publish("t", bytes(1000), 2, packet_id=1)) == [Pubrec(1)]
     line = bench.join("p", V31, durable=True)
     line.send(Pubrel(1), message(2))  # the first body is only in the log, so the second waits
-    assert line.connection.held_back_count == 1
+    assert line.connection.pending_publish_count == 1
     bench.commit()
     assert "PUBREL" in line.connection.close_reason
     other.send(Pubrel(1))

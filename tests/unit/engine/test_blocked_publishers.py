@@ -63,13 +63,13 @@ def waiting(bench: Bench, count: int = MANY, size: int = 1) -> list[Line]:
     lines = [bench.join(f"p{number}", 4) for number in range(count)]
     for line in lines:
         line.send(Publish("t", b"x" * size, 1, packet_id=1))
-        assert line.connection.held_back_count == 1
+        assert line.connection.pending_publish_count == 1
     bench.commit()
     return lines
 
 
 def went_on(lines: list[Line]) -> int:
-    return sum(line.connection.held_back_count == 0 for line in lines)
+    return sum(line.connection.pending_publish_count == 0 for line in lines)
 
 
 def blocked_of(bench: Bench) -> BlockedPublishers:
@@ -122,7 +122,7 @@ def test_one_place_lets_one_go_on_and_asks_no_other() -> None:
         assert went_on(publishers) == 1 + number
     assert blocked_of(bench).asked - before == 50
     assert blocked_by(bench) == MANY - 51
-    assert [one.connection.held_back_count for one in publishers] == [0] * 51 + [1] * 49
+    assert [one.connection.pending_publish_count for one in publishers] == [0] * 51 + [1] * 49
 
 
 def test_one_place_in_a_group_lets_one_go_on() -> None:
@@ -233,7 +233,7 @@ def test_who_leaves_waits_nowhere() -> None:
     for _ in range(5):
         (line,) = waiting(bench, 1)
         line.cut()
-    bench.server.effects.store.cannot_write("full")
+    bench.server.effects.store.failed("full")
     other = bench.line(4)
     other.send(Connect("other", 4))
     other.send(Publish("free", b"x", 1, packet_id=1))
@@ -320,12 +320,12 @@ def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
 def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     bench = Bench(FULL, streams=())
     publishers = [bench.join(f"p{number}", 4) for number in range(3)]
-    bench.server.effects.store.cannot_write("full")
+    bench.server.effects.store.failed("full")
     for line in publishers:
         line.send(Publish("t", b"x", 1, packet_id=1))
     blocked = blocked_of(bench)
     assert blocked.waiting_for(blocked.store) == 3
-    bench.server.effects.store_works()
+    bench.server.effects.store_recovered()
     bench.commit()
     assert went_on(publishers) == 3
     assert blocked.count == 0
@@ -337,11 +337,11 @@ def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_place() -> None:
     first, second = waiting(bench, 2)
     effects = bench.server.effects
     blocked = effects.blocked_publishers
-    effects.store.cannot_write("full")
+    effects.store.failed("full")
     blocked.wake(session_of(bench), True)
     bench.turns()
     assert blocked.waiting_for(blocked.store) == 2
-    effects.store_works()
+    effects.store_recovered()
     bench.turns()
     assert blocked_by(bench) == 2
     bench.join("s", durable=True)
@@ -442,7 +442,7 @@ def test_a_line_that_is_woken_during_its_round_begins_another() -> None:
     blocked.wake(session_of(bench), True)
     bench.turns()
     assert blocked.asked == 2 * len(publishers)
-    assert blocked._lines[session_of(bench)].rests
+    assert blocked._lines[session_of(bench)].is_idle
 
 
 def crossed(bench: Bench, count: int) -> list[Line]:

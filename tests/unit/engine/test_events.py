@@ -382,13 +382,13 @@ def test_while_the_store_is_away_events_wait_within_bounds_and_then_are_counted(
     effects = broker.server.effects
     events = effects.events
     assert events is not None
-    effects.store.cannot_write("the disk is full")
+    effects.store.failed("the disk is full")
     for _ in range(WAITING_MAX + 10):
         events.note(0, {})
     broker.pass_s(1)
     assert events.waiting == WAITING_MAX
     assert events.lost == 11  # the start of the broker waits, too
-    effects.store_works()
+    effects.store_recovered()
     broker.pass_s(1)
     assert events.waiting == 0
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.engine.access.login_queue import (
-    HELD_S_MAX,
+    DELAYED_S_MAX,
     REMEMBERED_MAX,
     TRUSTED_TURNS,
     Attempt,
@@ -71,7 +71,7 @@ def test_failures_above_the_burst_cost_twice_as_long_each_time_up_to_a_bound() -
     records = Records(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=5.0))
     waits = []
     for _ in range(6):
-        records.fails("a", 0.0)
+        records.count_failure("a", 0.0)
         waits.append(records.due_s("a", 0.0))
     assert waits == [0.0, 0.0, 1.0, 2.0, 4.0, 5.0]
     assert records.due_s("a", 400.0) == 400.0  # they are forgotten
@@ -82,11 +82,11 @@ def test_what_is_remembered_of_sources_and_names_has_a_bound() -> None:
     """What was not seen for longest is forgotten first."""
     records = Records(LoginQueueOptions(burst=0))
     for number in range(REMEMBERED_MAX + 1):
-        records.fails(str(number), 0.0)
+        records.count_failure(str(number), 0.0)
     assert len(records) == REMEMBERED_MAX
     assert records.due_s("0", 0.0) == 0.0
     assert records.due_s("1", 0.0) > 0.0
-    assert max(records.fails("1", 0.0) for _ in range(1000)) < 100
+    assert max(records.count_failure("1", 0.0) for _ in range(1000)) < 100
 
 
 def test_who_was_right_is_remembered_within_a_bound() -> None:
@@ -119,13 +119,13 @@ def test_above_the_burst_one_check_runs_at_a_time() -> None:
 
 
 def test_an_attempt_that_is_not_due_in_time_is_given_up() -> None:
-    queue = shares(LoginQueueOptions(burst=0, delay_s=HELD_S_MAX - 1.0, delay_s_max=100.0))
+    queue = shares(LoginQueueOptions(burst=0, delay_s=DELAYED_S_MAX - 1.0, delay_s_max=100.0))
     queue.failed(ATTACKER, "a", 0.0)
     assert push(queue, ATTACKER, "b", 0.0)
-    assert queue.wake_s() == pytest.approx(HELD_S_MAX - 1.0)
+    assert queue.wake_s() == pytest.approx(DELAYED_S_MAX - 1.0)
     queue.failed(ATTACKER, "a", 0.1)
     assert not push(queue, ATTACKER, "c", 0.1)
-    assert queue.pop(HELD_S_MAX) is None
+    assert queue.pop(DELAYED_S_MAX) is None
     assert queue.given_up == [f"{ATTACKER} b"]
     assert queue.waiting == 0
 

@@ -53,7 +53,7 @@ def test_everything_else_is_forwarded_unaltered(
 
 def test_a_will_is_dated_when_it_is_published() -> None:
     will = message(Properties(message_expiry_interval=10), 0)
-    will.dated(100 * SECOND_US)
+    will.set_received_at(100 * SECOND_US)
     assert will.received_at_us == 100 * SECOND_US
     assert not will.expired(109 * SECOND_US)
     assert will.expired(110 * SECOND_US)

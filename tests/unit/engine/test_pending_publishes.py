@@ -177,14 +177,14 @@ def test_what_is_held_back_of_mqtt_5_keeps_its_order_and_its_size() -> None:
         Puback(2, reasons.PAYLOAD_FORMAT_INVALID),
         Puback(3),
     ]
-    assert line.connection.held_back_count == line.connection.blocked_bytes == 0
+    assert line.connection.pending_publish_count == line.connection.blocked_bytes == 0
 
 
 def test_properties_count_among_the_bytes() -> None:
-    held_back = PendingPublishes(EngineLimits(write_buffer_bytes_max=10_000))
+    pending = PendingPublishes(EngineLimits(write_buffer_bytes_max=10_000))
     properties = Properties(user_properties=[("key", "x" * 10_000)])
-    held_back.put(Publish("t", b"", 1, packet_id=1, properties=properties))
-    assert held_back.above_soft_limit()
+    pending.put(Publish("t", b"", 1, packet_id=1, properties=properties))
+    assert pending.above_soft_limit()
 
 
 # -- who is read on, and who is not -------------------------------------------------------------
@@ -308,7 +308,7 @@ def test_a_new_message_with_the_identifier_of_a_repeated_one() -> None:
         assert line.read() == [Puback(1)]
         line.send(Publish("t", b"new", qos, packet_id=1))
         bench.commit()
-        assert line.connection.held_back_count == 2
+        assert line.connection.pending_publish_count == 2
         received = come_back(bench)
         answers: list[Packet] = [Puback(2), Puback(1) if qos == 1 else Pubrec(1)]
         assert line.read() == answers
@@ -334,26 +334,26 @@ def test_what_is_refused_takes_a_place_like_any_other(version: int) -> None:
     line.send(Pubrel(2), Pubrel(3))
     bench.commit()
     assert line.read() == [Pubcomp(2), Pubcomp(3), Pubrec(4), Pubrec(5)]
-    assert line.connection.held_back_count == 0
+    assert line.connection.pending_publish_count == 0
 
 
 def test_repeated_ones_that_are_replaced_are_not_searched_for() -> None:
     """Each was, among all that waits: a client could make the broker look at millions."""
-    held_back = PendingPublishes(EngineLimits())
+    pending = PendingPublishes(EngineLimits())
     for number in range(1, 1001):
-        assert not held_back.has(message(number, dup=True))
-        held_back.put(message(number, dup=True))
+        assert not pending.is_repeat(message(number, dup=True))
+        pending.put(message(number, dup=True))
     for number in range(1000, 0, -2):
-        assert not held_back.has(message(number))
-        held_back.put(message(number))
-    assert held_back.count == held_back.unacknowledged == 1000
+        assert not pending.is_repeat(message(number))
+        pending.put(message(number))
+    assert pending.count == pending.unacknowledged == 1000
     left: list[int] = []
-    while (packet := held_back.first()) is not None:
+    while (packet := pending.first()) is not None:
         left.append(packet.packet_id)
-        held_back.pass_on()
+        pending.pop()
     assert left == [*range(1, 1001, 2), *range(1000, 0, -2)]
-    assert held_back.looked_at <= 1500 + 1
-    assert held_back.count == held_back.unacknowledged == held_back.size_bytes == 0
+    assert pending.looked_at <= 1500 + 1
+    assert pending.count == pending.unacknowledged == pending.size_bytes == 0
 
 
 @pytest.mark.parametrize("version", [3, 4])

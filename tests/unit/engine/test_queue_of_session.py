@@ -336,10 +336,10 @@ def test_the_store_keeps_what_the_queue_needs() -> None:
     for topic in ("t", "alarm/a"):
         bench.publish(topic, b"x")
     end = bench.server.effects.batch.next_offset
-    assert bench.server.needed_from(end) == end - 2
+    assert bench.server.lowest_needed_offset(end) == end - 2
     line = bench.join("s", durable=True)
     (message,) = publishes(line.read())
     assert isinstance(message, Publish)
     line.send(Puback(message.packet_id))
     bench.commit()
-    assert bench.server.needed_from(end) == end - 2
+    assert bench.server.lowest_needed_offset(end) == end - 2

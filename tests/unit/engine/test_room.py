@@ -309,13 +309,13 @@ def test_what_waited_is_published_in_portions() -> None:
     session = Properties(session_expiry_interval=3600)
     connect = Connect("s", 5, False, 0, properties=session)
     line.connection.receive(encode(connect, 5), bench.now)
-    held_back = publisher.connection.held_back_count
-    assert held_back == 400
+    pending = publisher.connection.pending_publish_count
+    assert pending == 400
     bench.finish(bench.seal())  # what waits in the log is read
     bench.server.resume(bench.now)
-    assert 200 < publisher.connection.held_back_count < held_back
+    assert 200 < publisher.connection.pending_publish_count < pending
     bench.commit()
-    assert publisher.connection.held_back_count == 0
+    assert publisher.connection.pending_publish_count == 0
 
 
 def test_what_a_publisher_left_waiting_was_never_acknowledged() -> None:

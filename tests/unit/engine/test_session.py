@@ -282,14 +282,14 @@ def test_retention_keeps_what_is_needed() -> None:
     pair = Pair(EngineLimits(max_inflight=1))
     pair.publish(*numbered(3))
     pair.bench.commit()
-    assert pair.bench.server.needed_from(3) == 0, "in the window"
+    assert pair.bench.server.lowest_needed_offset(3) == 0, "in the window"
     (message,) = publishes(pair.line.read())
     pair.line.send(Puback(message.packet_id))
     pair.bench.commit()
-    assert pair.bench.server.needed_from(3) == 1
+    assert pair.bench.server.lowest_needed_offset(3) == 1
     pair.line.cut()
     pair.bench.restart()
-    assert pair.bench.server.needed_from(3) == 1, "after a restart too"
+    assert pair.bench.server.lowest_needed_offset(3) == 1, "after a restart too"
 
 
 def test_a_message_its_receiver_has_is_not_needed() -> None:
@@ -297,4 +297,4 @@ def test_a_message_its_receiver_has_is_not_needed() -> None:
     pair.publish(b"x", qos=2)
     pair.bench.commit()
     pair.line.send(Pubrec(1))
-    assert pair.bench.server.needed_from(1) == 1
+    assert pair.bench.server.lowest_needed_offset(1) == 1

@@ -490,10 +490,10 @@ def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
     second = member(bench, "m2")
     effects = bench.server.effects
     offset = effects.batch.next_offset - 1
-    effects.batch.lowest_adopted = effects.batch.next_offset
+    effects.batch.lowest_moved = effects.batch.next_offset
     first.cut()
     assert second.session.window_length == 1
-    assert effects.batch.lowest_adopted == offset
+    assert effects.batch.lowest_moved == offset
 
 
 def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not() -> None:
@@ -507,8 +507,8 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
     publish(bench, 5, first=1)
     assert waiting(bench) == 5
-    needed_from = bench.server.needed_from(bench.server.effects.batch.next_offset)
-    bench.store.retain(bench.now.wall_us + 1, 2**62, needed_from)
+    lowest_needed_offset = bench.server.lowest_needed_offset(bench.server.effects.batch.next_offset)
+    bench.store.retain(bench.now.wall_us + 1, 2**62, lowest_needed_offset)
     other.cut()
     bench.commit()
     assert got(bench.join("stored", durable=True)) == [1, 2, 3, 4, 5]
@@ -517,7 +517,7 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     end = bench.server.effects.batch.next_offset
     line = bench.join("stored", durable=True)
     acknowledge(bench, line, publishes(line.read()))
-    assert bench.server.needed_from(end) == end
+    assert bench.server.lowest_needed_offset(end) == end
 
 
 def test_own_messages_and_those_of_groups_have_their_turns() -> None:
@@ -784,7 +784,9 @@ def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over()
     acknowledge(bench, first, publishes(first.read()))
     server = bench.server
     end = server.effects.batch.next_offset
-    assert bench.store.retain(bench.now.wall_us + 1, 0, server.needed_from(end)) == end == 1
+    assert (
+        bench.store.retain(bench.now.wall_us + 1, 0, server.lowest_needed_offset(end)) == end == 1
+    )
     second.send(Subscribe(1, [Subscription(other, 1)]))
     bench.commit()
     assert got(second) == [0]

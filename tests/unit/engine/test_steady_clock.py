@@ -51,7 +51,7 @@ class Machine:
         """Time passes."""
         for _ in range(seconds):
             self.sleep(1)
-            jumped_us = self.clock.look(self.reading(), self.end)
+            jumped_us = self.clock.check(self.reading(), self.end)
             if jumped_us:
                 self.jumps.append(jumped_us / SECOND_US)
 
@@ -254,15 +254,15 @@ def test_dates_in_the_log_are_known_on_the_steady_clock() -> None:
 
 
 def test_leads() -> None:
-    leads = Leads([]).then(10, 5).then(20, 7)
+    leads = Leads([]).with_lead_from(10, 5).with_lead_from(20, 7)
     assert [leads.at(offset) for offset in (0, 9, 10, 19, 20, 1000)] == [5, 5, 5, 5, 7, 7]
-    assert leads.then(20, 8).entries == [(10, 5), (20, 8)]
+    assert leads.with_lead_from(20, 8).entries == [(10, 5), (20, 8)]
     assert Leads([]).at(3) == 0
 
 
 def test_leads_are_bounded() -> None:
     leads = Leads([])
     for offset in range(2 * LEADS_MAX):
-        leads = leads.then(offset, offset)
+        leads = leads.with_lead_from(offset, offset)
     assert len(leads.entries) == LEADS_MAX
     assert leads.at(2 * LEADS_MAX) == 2 * LEADS_MAX - 1

@@ -608,7 +608,7 @@ def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> No
     line = bench.join("c", 5)
     arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
     assert line.connection.reading_paused
-    effects.store.cannot_write("the disk is full")
+    effects.store.failed("the disk is full")
     bench.turns()
     arrive(line, *[Publish("t", bytes(100_000), 0) for _ in range(3)])
     assert effects.store.batch_bytes_max > effects.batch.size_bytes

@@ -126,7 +126,7 @@ def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
     registry = pair.bench.server.registry
     registry.sessions.clear()
     asking = registry.ask_for_lowest(3)
-    pair.bench.server.effects.batch.adopted(1)  # by a group, or from one
+    pair.bench.server.effects.batch.moved(1)  # by a group, or from one
     while not asking.ask_some():
         pass
     assert asking.lowest == 1

@@ -152,7 +152,7 @@ class Permissions:
         del topic
         return True
 
-    def forget_answers(self) -> None:
+    def clear_cache(self) -> None:
         """Let go of cached answers: the client is disconnected."""
 
 

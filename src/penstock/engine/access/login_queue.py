@@ -2,7 +2,7 @@
 
 ::
 
-      push ─▶ not due yet ─ held, HELD_S_MAX at most ─▶ due ─▶ ready ─ pop ─▶ under check
+      push ─▶ not due yet ─ delayed, DELAYED_S_MAX at most ─▶ due ─▶ ready ─ pop ─▶ under check
                    ╰──────── its time is over ─▶ given_up          │         ╰─ failed: times
                                                                    │            succeeded: trusted
       ready:   trusted: name and source that were right before ────┤ 7 of 8 turns
@@ -28,7 +28,7 @@ from typing import Final, Generic, TypeVar, final
 
 from penstock.engine.fifo import Fifo
 
-HELD_S_MAX: Final = 5.0
+DELAYED_S_MAX: Final = 5.0
 """An attempt that is not due within this time is refused, seconds: less than clients wait."""
 
 REMEMBERED_MAX: Final = 20_000
@@ -123,7 +123,7 @@ class Records:
         record = self._records.get(key)
         return 0 if record is None else record.count(now_s, self._options.within_s)
 
-    def begins(self, key: str) -> None:
+    def count_begin(self, key: str) -> None:
         """Count a check of ``key`` that begins."""
         self._seen(key).running += 1
 
@@ -133,7 +133,7 @@ class Records:
         if record is not None and record.running > 0:
             record.running -= 1
 
-    def fails(self, key: str, now_s: float) -> int:
+    def count_failure(self, key: str, now_s: float) -> int:
         """Count a failure; return how many there are now."""
         record = self._seen(key)
         count = record.count(now_s, self._options.within_s)
@@ -244,7 +244,7 @@ class LoginQueue(Generic[T]):
         self._places: dict[str, int] = {}  # by lane: attempts that wait or are under check
         self._first: _Lanes[T] = _Lanes()
         self._others: _Lanes[T] = _Lanes()
-        self._held: list[tuple[float, int, Attempt[T]]] = []  # a heap, by when they are due
+        self._delayed: list[tuple[float, int, Attempt[T]]] = []  # a heap, by when they are due
         self._number = 0
         self._turn = 0
 
@@ -277,7 +277,7 @@ class LoginQueue(Generic[T]):
         if not self.has_room(lane):
             return False
         due_s = self.due_s(source, name, now_s)
-        if due_s > now_s + HELD_S_MAX:
+        if due_s > now_s + DELAYED_S_MAX:
             return False
         self.waiting += 1
         self._places[lane] = self._places.get(lane, 0) + 1
@@ -289,9 +289,9 @@ class LoginQueue(Generic[T]):
 
         Attempts that waited too long are in ``given_up`` afterwards.
         """
-        held = self._held
-        while held and held[0][0] <= now_s:
-            _, _, attempt = heappop(held)
+        delayed = self._delayed
+        while delayed and delayed[0][0] <= now_s:
+            _, _, attempt = heappop(delayed)
             self._ready(attempt)
         while len(self._first) > 0 or len(self._others) > 0:
             attempt = self._next()
@@ -300,19 +300,19 @@ class LoginQueue(Generic[T]):
                 self._put(attempt, due_s, now_s)
                 continue
             if attempt.name:
-                self._names.begins(attempt.name)
+                self._names.count_begin(attempt.name)
             if attempt.source:
-                self._sources.begins(attempt.source)
+                self._sources.count_begin(attempt.source)
             return attempt
         return None
 
     def wake_s(self) -> float | None:
         """Return when the next delayed attempt is due; None if there is none."""
-        return self._held[0][0] if self._held else None
+        return self._delayed[0][0] if self._delayed else None
 
     def ends(self, attempt: Attempt[T]) -> None:
         """End a check that ``pop`` began, whatever its result."""
-        self._leave(attempt)
+        self._remove(attempt)
         self._names.ends(attempt.name)
         if attempt.source:
             self._sources.ends(attempt.source)
@@ -322,10 +322,10 @@ class LoginQueue(Generic[T]):
         name = name[:NAME_LENGTH_MAX]
         self._trusted.pop((source, name), None)
         if name:
-            self._names.fails(name, now_s)
+            self._names.count_failure(name, now_s)
         if not source:
             return False
-        count = self._sources.fails(source, now_s)
+        count = self._sources.count_failure(source, now_s)
         if 0 < self._options.ban_failures <= count:
             self._sources.forget(source)
             return True
@@ -354,12 +354,12 @@ class LoginQueue(Generic[T]):
     def _put(self, attempt: Attempt[T], due_s: float, now_s: float) -> None:
         if due_s <= now_s:
             self._ready(attempt)
-        elif due_s > attempt.since_s + HELD_S_MAX:
-            self._leave(attempt)
+        elif due_s > attempt.since_s + DELAYED_S_MAX:
+            self._remove(attempt)
             self.given_up.append(attempt.item)
         else:
             self._number += 1
-            heappush(self._held, (due_s, self._number, attempt))
+            heappush(self._delayed, (due_s, self._number, attempt))
 
     def _ready(self, attempt: Attempt[T]) -> None:
         if (attempt.source, attempt.name) in self._trusted:
@@ -367,7 +367,7 @@ class LoginQueue(Generic[T]):
         else:
             self._others.push(attempt)
 
-    def _leave(self, attempt: Attempt[T]) -> None:
+    def _remove(self, attempt: Attempt[T]) -> None:
         self.waiting -= 1
         assert self.waiting >= 0, "an attempt left twice"
         places = self._places[attempt.lane] - 1

@@ -39,7 +39,7 @@ class Batch:
         self.size_bytes = 0  # of the appended messages
         self.sealed = 0  # the number of the latest batch that was sealed
         self.next_number = 1  # of a session, or of the queue of a group
-        self.lowest_adopted = 0  # see ``adopted``
+        self.lowest_moved = 0  # see ``moved``
         self.lead_us = 0  # how far dates are ahead of the steady clock now
         self.changed: list[StoredState] = []
         self.body_requests: list[tuple[StoredState, list[int]]] = []
@@ -71,7 +71,7 @@ class Batch:
             OverflowError: the batch would have more than 2 GiB; nothing is changed.
         """
         if message.lead_us != self.lead_us:  # it waited while the wall clock jumped
-            message.redated(self.lead_us)
+            message.shift_lead(self.lead_us)
         columns = self._columns
         if columns is None:
             self._messages.append(message)
@@ -89,14 +89,14 @@ class Batch:
         self.next_number = number + 1
         return number
 
-    def adopted(self, offset: int) -> None:
+    def moved(self, offset: int) -> None:
         """Note that the message at ``offset`` (-1: in no log) moved between group and session.
 
         Whoever asks all of them in turn what they need may have asked the one too early
         and the other too late: see ``session_registry.LowestOffset``.
         """
-        if 0 <= offset < self.lowest_adopted:
-            self.lowest_adopted = offset
+        if 0 <= offset < self.lowest_moved:
+            self.lowest_moved = offset
 
     def put_session(self, record: SessionRecord) -> None:
         """Store ``record``."""

@@ -122,7 +122,7 @@ class BlockedPublishers(Resumable):
         if not blocker.has_memory():
             self._in_tick[blocker] = None
 
-    def leave(self, publisher: BlockedPublisher) -> None:
+    def remove(self, publisher: BlockedPublisher) -> None:
         """``publisher`` waits no more; nothing happens if it did not."""
         if publisher.blocker is not None:
             self._take_out(publisher, publisher.blocker)
@@ -139,7 +139,7 @@ class BlockedPublishers(Resumable):
         line = self._lines.get(blocker)
         if line is None:
             return
-        if line.rests:
+        if line.is_idle:
             self._woken.append(line)
         line.woken = True
         line.changed = line.changed or changed
@@ -160,7 +160,7 @@ class BlockedPublishers(Resumable):
                 break
             line = self._woken.popleft()
             self._ask_line(line, end, now)
-            if not line.rests:
+            if not line.is_idle:
                 self._woken.append(line)
         if self._woken:
             self._turn.resume_later(self)
@@ -204,7 +204,7 @@ class BlockedPublishers(Resumable):
         if blocker is not None:
             self.wait(publisher, blocker, publisher.size_bytes)
             return
-        self.leave(publisher)
+        self.remove(publisher)
         user = publisher.link.user
         if user is not None:
             user.resume(now)
@@ -239,7 +239,7 @@ class _Line:
         self.smallest_in_round = _NO_SIZE  # of those it passed, and those who came since it began
 
     @property
-    def rests(self) -> bool:
+    def is_idle(self) -> bool:
         """Return whether all were asked since the line was woken."""
         return self.round_over and not self.woken
 

@@ -122,7 +122,7 @@ class Effects:
         turn.batch_sealed()
         return commit
 
-    def store_works(self) -> None:
+    def store_recovered(self) -> None:
         """Note that the store can write again."""
-        if self.store.works():
+        if self.store.recovered():
             self.blocked_publishers.wake(self.blocked_publishers.store)

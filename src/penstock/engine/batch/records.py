@@ -71,7 +71,7 @@ class SessionRecord:
         self.account = account
 
     @property
-    def is_of_a_group(self) -> bool:
+    def is_of_group(self) -> bool:
         """Return whether it is the queue of a shared subscription."""
         return self.client_id.startswith(GROUP_KEY_PREFIX)
 
@@ -245,4 +245,4 @@ class Recovered:
     @property
     def session_count(self) -> int:
         """Return how many clients have a session."""
-        return sum([not record.is_of_a_group for record in self.sessions])
+        return sum([not record.is_of_group for record in self.sessions])

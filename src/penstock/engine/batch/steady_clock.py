@@ -84,7 +84,7 @@ class Leads:
         place = bisect_right(entries, (offset, 2**63))
         return entries[max(0, place - 1)][1]
 
-    def then(self, offset: int, lead_us: int) -> Leads:
+    def with_lead_from(self, offset: int, lead_us: int) -> Leads:
         """Return these leads with ``lead_us`` from ``offset`` on."""
         entries = [entry for entry in self.entries if entry[0] < offset]
         entries.append((offset, lead_us))
@@ -156,7 +156,7 @@ class SteadyClock:
         steady_us = self._steady_us + max(0, boot_us - self._boot_us)
         return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
 
-    def look(self, reading: Reading, next_offset: int) -> int:
+    def check(self, reading: Reading, next_offset: int) -> int:
         """Compare with the wall clock; to be called about every second.
 
         Returns:
@@ -183,5 +183,5 @@ class SteadyClock:
 
     def _jump(self, difference_us: int, next_offset: int) -> None:
         self.lead_us += difference_us
-        self.leads = self.leads.then(next_offset, self.lead_us)
+        self.leads = self.leads.with_lead_from(next_offset, self.lead_us)
         self._doubted_since_us = -1

@@ -50,7 +50,7 @@ class StoreHealth:
         waiting_bytes = self._batch.size_bytes + self._turn.unsent_bytes
         return waiting_bytes < self.waiting_bytes_max // 2
 
-    def cannot_write(self, why: str) -> None:
+    def failed(self, why: str) -> None:
         """Take in only what needs no store, from now on.
 
         What had filled the open batch must not keep QoS 0 from being read, so twice as much
@@ -63,7 +63,7 @@ class StoreHealth:
             self.batch_bytes_max = NO_LIMIT_BYTES  # it is not about how long a commit takes
             self._turn.batch_sealed()
 
-    def works(self) -> bool:
+    def recovered(self) -> bool:
         """Note that the store can write; return whether it could not before."""
         if not self.fails:
             return False

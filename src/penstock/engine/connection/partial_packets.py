@@ -33,7 +33,7 @@ class PartialPacketBudget:
         self.closed = 0  # connections whose packet was not whole in time
         self._turn = turn
         self._bytes_max = bytes_max
-        self._held: dict[Connection, tuple[int, float]] = {}  # bytes, and deadline; 0 = none
+        self._reserved: dict[Connection, tuple[int, float]] = {}  # bytes, and deadline; 0 = none
         self._line: dict[Connection, None] = {}
 
     def take(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
@@ -45,7 +45,7 @@ class PartialPacketBudget:
             size_bytes: length of the whole packet, above ``FREE_BYTES``.
             deadline_s: when it must be whole, monotonic seconds; 0 = no deadline.
         """
-        if self._bytes_max == 0 or user in self._held:
+        if self._bytes_max == 0 or user in self._reserved:
             return True
         is_first = not self._line or next(iter(self._line)) is user
         has_room = self.size_bytes == 0 or self.size_bytes + size_bytes <= self._bytes_max
@@ -53,7 +53,7 @@ class PartialPacketBudget:
             self._line[user] = None
             return False
         self._line.pop(user, None)
-        self._held[user] = (size_bytes, deadline_s)
+        self._reserved[user] = (size_bytes, deadline_s)
         self.size_bytes += size_bytes
         self._wake_first()
         return True
@@ -61,9 +61,9 @@ class PartialPacketBudget:
     def give_back(self, user: Connection) -> None:
         """Return the memory of ``user`` to the budget: its packet is whole, or its connection
         ended."""
-        held = self._held.pop(user, None)
-        if held is not None:
-            self.size_bytes -= held[0]
+        reserved = self._reserved.pop(user, None)
+        if reserved is not None:
+            self.size_bytes -= reserved[0]
             assert self.size_bytes >= 0, "given back what was never taken"
         elif user in self._line:
             del self._line[user]
@@ -79,7 +79,7 @@ class PartialPacketBudget:
         if not self._line:
             return []
         late: list[Connection] = []
-        for user, (_, deadline_s) in self._held.items():
+        for user, (_, deadline_s) in self._reserved.items():
             if 0.0 < deadline_s <= now_s and not user.reading_paused:
                 late.append(user)
         self.closed += len(late)

@@ -67,7 +67,7 @@ from penstock.protocol.properties import Properties
 
 _PING_AFTER: Final = 0.75  # fraction of the keep alive after which PINGREQ is sent
 _PINGREQ: Final = encode(Pingreq(), V311)
-_INNOCENT: Final = (  # DISCONNECT codes that do not blame a message we sent
+_NOT_ABOUT_MESSAGES: Final = (  # DISCONNECT codes that do not blame a message we sent
     reasons.SERVER_BUSY,
     reasons.SERVER_SHUTTING_DOWN,
     reasons.KEEP_ALIVE_TIMEOUT,
@@ -121,7 +121,9 @@ class ClientConnection(Connection):
         self.reason_code = reasons.SUCCESS  # code of the CONNACK or DISCONNECT that ended it
         self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
         self.application_is_full = False  # takes no more for now; resumes the connection later
-        self.says_at_end: tuple[str, bytes] | None = None  # topic and payload, see ``say``
+        self.state_at_end: tuple[str, bytes] | None = (
+            None  # topic and payload, see ``publish_state``
+        )
         self.is_unknown = False  # the server has a session that is not ours: start clean
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
@@ -159,7 +161,7 @@ class ClientConnection(Connection):
         elif isinstance(packet, Auth):
             self._authenticate(packet)
         elif isinstance(packet, Disconnect):
-            self._dismissed(packet, now)
+            self._server_disconnected(packet, now)
         else:  # that it came is all that it says
             assert isinstance(packet, Pingresp), packet
 
@@ -186,7 +188,9 @@ class ClientConnection(Connection):
             self.reason_code = connack.reason_code
             self._note_reference(connack.properties)
             self._end(
-                False, f"the server refused: {_told(connack.reason_code, connack.properties)}", now
+                False,
+                f"the server refused: {_reason_text(connack.reason_code, connack.properties)}",
+                now,
             )
             return
         present = connack.session_present
@@ -311,17 +315,17 @@ class ClientConnection(Connection):
         """
         packet_id = self._session.transmission.reserve_packet_id()
         if packet_id > 0:
-            self._ask(Subscribe(packet_id, subscriptions, properties), packet_id)
+            self._send_request(Subscribe(packet_id, subscriptions, properties), packet_id)
         return packet_id
 
     def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
         """Send UNSUBSCRIBE; return and raise as ``subscribe`` does."""
         packet_id = self._session.transmission.reserve_packet_id()
         if packet_id > 0:
-            self._ask(Unsubscribe(packet_id, topic_filters, properties), packet_id)
+            self._send_request(Unsubscribe(packet_id, topic_filters, properties), packet_id)
         return packet_id
 
-    def _ask(self, packet: Packet, packet_id: int) -> None:
+    def _send_request(self, packet: Packet, packet_id: int) -> None:
         try:
             encoded = encode(packet, self.link.version)
             if 0 < self.link.max_packet_size_bytes < len(encoded):
@@ -409,7 +413,7 @@ class ClientConnection(Connection):
 
     # -- the end -----------------------------------------------------------------------------
 
-    def say(self, topic: str, payload: bytes) -> None:
+    def publish_state(self, topic: str, payload: bytes) -> None:
         """Publish a retained QoS 0 message past the session: the state that a bridge announces."""
         retain = self.link.retain_available
         said = Publish(topic, payload, 0, retain)
@@ -418,8 +422,8 @@ class ClientConnection(Connection):
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
         """Leave: send what is acknowledged in this turn, then DISCONNECT."""
         if self.state == CONNECTED:
-            if self.says_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
-                self.say(self.says_at_end[0], self.says_at_end[1])
+            if self.state_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
+                self.publish_state(self.state_at_end[0], self.state_at_end[1])
             # as QoS 0, so that it overtakes none of that either
             self.link.qos0_after_commit(
                 encode(Disconnect(reasons.SUCCESS, properties), self.link.version)
@@ -436,10 +440,10 @@ class ClientConnection(Connection):
         else:
             super().close(reason_code, because, now, server_reference)
 
-    def _dismissed(self, packet: Disconnect, now: Now) -> None:
+    def _server_disconnected(self, packet: Disconnect, now: Now) -> None:
         self.reason_code = packet.reason_code
         self._note_reference(packet.properties)
-        why = _told(packet.reason_code, packet.properties)
+        why = _reason_text(packet.reason_code, packet.properties)
         self._end(True, f"the server disconnected: {why}", now)
 
     def _note_reference(self, properties: Properties | None) -> None:
@@ -461,11 +465,11 @@ class ClientConnection(Connection):
         """Return whether the server hung up, or sent a DISCONNECT that may blame a message of
         ours, after it had let us in."""
         if self.reason_code != reasons.SUCCESS:
-            return self.reason_code not in _INNOCENT
+            return self.reason_code not in _NOT_ABOUT_MESSAGES
         return self.peer_closed
 
 
-def _told(code: int, properties: Properties | None) -> str:
+def _reason_text(code: int, properties: Properties | None) -> str:
     """Return a reason in words, with the server's reason string if it sent one."""
     name = reasons.name_of(code)
     if properties is not None and properties.reason_string:

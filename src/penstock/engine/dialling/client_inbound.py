@@ -92,10 +92,10 @@ class ClientInbound:
             self._application.arrived(ReceivedMessage(publish, topic), now)
         elif publish.qos == 2 and self._is_repeat(publish):
             self._session.receive(publish, now)
-            self._arrivals.came_again(publish, topic)
+            self._arrivals.receive_repeat(publish, topic)
             self._check_receive_maximum()
         else:
-            arrival = self._arrivals.came(publish, topic)
+            arrival = self._arrivals.receive(publish, topic)
             self._check_receive_maximum()
             if arrival is not None:
                 self._application.arrived(arrival, now)

@@ -50,7 +50,7 @@ class ReceivedMessage:
         )
         self.is_known = True  # ``UnacknowledgedMessages`` has it under its packet identifier
 
-    def is_again(self, publish: Publish, topic: str) -> bool:
+    def is_repeated_by(self, publish: Publish, topic: str) -> bool:
         """Return whether ``publish`` is this message again: DUP, same QoS, topic and payload."""
         first = self.publish
         return (
@@ -89,11 +89,11 @@ class UnacknowledgedMessages:
         self.connection += 1
         return self.connection
 
-    def came(self, publish: Publish, topic: str) -> ReceivedMessage | None:
+    def receive(self, publish: Publish, topic: str) -> ReceivedMessage | None:
         """Take a PUBLISH of QoS 1 or 2; return the arrival to hand over, or None for a known
         repeat."""
         known = self._open.get(publish.packet_id)
-        if known is not None and known.is_again(publish, topic):
+        if known is not None and known.is_repeated_by(publish, topic):
             if known.connection != self.connection:
                 self._join(known)
             return None
@@ -104,7 +104,7 @@ class UnacknowledgedMessages:
         self._join(arrival)
         return arrival
 
-    def came_again(self, publish: Publish, topic: str) -> None:
+    def receive_repeat(self, publish: Publish, topic: str) -> None:
         """Take a QoS 2 PUBLISH whose message was handed over before: it is acknowledged in its
         turn."""
         known = self._open.get(publish.packet_id)

@@ -46,8 +46,8 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
     """
     until_s = now.monotonic_s + for_s if for_s > 0.0 else FOR_GOOD
     made = server.bans.ban(kind, value, until_s, why or BANNED)
-    told: Event = {"kind": kind, "value": made.value, "for_s": for_s}
-    tell(server, "ban", told)
+    event: Event = {"kind": kind, "value": made.value, "for_s": for_s}
+    note_action(server, "ban", event)
     return made
 
 
@@ -56,16 +56,16 @@ def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) ->
     server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
     events = server.effects.events
     if events is not None:
-        told: Event = {"kind": ADDRESS, "value": source, "for_s": for_s, "reason": why}
-        events.note(BANNED_EVENT, told)
+        event: Event = {"kind": ADDRESS, "value": source, "for_s": for_s, "reason": why}
+        events.note(BANNED_EVENT, event)
 
 
 def lift(server: Server, kind: str, value: str) -> bool:
     """End a ban; return whether there was one. Raises ValueError as ``ban`` does."""
     if not server.bans.lift(kind, value):
         return False
-    told: Event = {"kind": kind, "value": value}
-    tell(server, "lift", told)
+    event: Event = {"kind": kind, "value": value}
+    note_action(server, "lift", event)
     return True
 
 
@@ -81,12 +81,12 @@ def kick(server: Server, session: Session, why: str, now: Now) -> bool:
     connection = connection_of(server, session)
     if connection is None or is_bridge(session):
         return False
-    told: Event = {
+    event: Event = {
         "client": session.client_id,
         "user": session.username,
         "address": connection.address,
     }
-    tell(server, "kick", told)
+    note_action(server, "kick", event)
     connection.close(reasons.ADMINISTRATIVE_ACTION, why or KICKED, now)
     return True
 
@@ -96,13 +96,13 @@ def remove(server: Server, session: Session, now: Now) -> bool:
     ended."""
     if session.ended or is_bridge(session):
         return False
-    told: Event = {
+    event: Event = {
         "client": session.client_id,
         "user": session.username,
         "queue": session.queue_length,
         "window": session.window_length,
     }
-    tell(server, "remove", told)
+    note_action(server, "remove", event)
     kick(server, session, "", now)
     if not session.ended:  # one that is not kept ended with its connection
         server.registry.end(session, now)
@@ -117,20 +117,20 @@ def clear(server: Server, topic: str) -> bool:
     if not server.router.retained.remove(topic):
         return False
     server.effects.batch.put_retained(topic, None)
-    told: Event = {"topic": topic}
-    tell(server, "clear", told)
+    event: Event = {"topic": topic}
+    note_action(server, "clear", event)
     return True
 
 
 def drain(server: Server, draining: Draining) -> None:
     """Refuse new clients, and send the connected ones to another server, so many a second."""
     server.draining = draining
-    told: Event = {
+    event: Event = {
         "code": draining.reason_code,
         "server_reference": draining.server_reference,
         "per_s": draining.per_s,
     }
-    tell(server, "drain", told)
+    note_action(server, "drain", event)
 
 
 def end_drain(server: Server) -> bool:
@@ -139,12 +139,12 @@ def end_drain(server: Server) -> bool:
     if draining is None:
         return False
     server.draining = None
-    told: Event = {"sent_away": draining.sent_away}
-    tell(server, "end_drain", told)
+    event: Event = {"sent_away": draining.sent_away}
+    note_action(server, "end_drain", event)
     return True
 
 
-def tell(server: Server, act: str, event: Event) -> None:
+def note_action(server: Server, act: str, event: Event) -> None:
     """Note an administrative act as an event, where events are configured."""
     if server.effects.events is not None:
         event["act"] = act

@@ -3,12 +3,12 @@
 
 ::
 
-      PUBLISH ─▶ put ── much ──▶ QoS 0 is dropped; the client is read on only for what may
-                  │              make room (its acknowledgements stand behind its messages)
-                  ╰─── all ────▶ the connection ends, if it is read even now
+      PUBLISH ─▶ put ── soft limit ─▶ QoS 0 is dropped; the client's packets are handled only while
+                  │                   its acknowledgements, behind its messages, may make room
+                  ╰─── hard limit ──▶ the connection ends if a further message comes
 
-*Much* is the soft limit, a client's Receive Maximum or a write buffer; *all* is the hard limit,
-the bytes it may have in flight.
+The soft limit is the client's Receive Maximum, or the size of a write buffer; the hard limit is
+the bytes that it may have in flight.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def _size_bytes(packet: Publish) -> int:
 
 @final
 class _Waiting:
-    """One message that waits; ``packet`` is None when another with its identifier took its
-    place."""
+    """One pending message; ``packet`` is None after another with its identifier replaced it."""
 
     def __init__(self, packet: Publish) -> None:
         self.packet: Publish | None = packet
@@ -53,9 +52,9 @@ class PendingPublishes:
     def __init__(self, limits: EngineLimits) -> None:
         self.count = 0
         self.size_bytes = 0
-        self.looked_at = 0  # places in the line that were looked at, ever
+        self.looked_at = 0  # entries of the queue that ``first`` has looked at, ever
         self._account: Account | None = None
-        self._line: Fifo[_Waiting] | None = None
+        self._queue: Fifo[_Waiting] | None = None
         self._by_id: dict[int, _Waiting] | None = None  # the latest with each identifier
         self._soft_limit_count = limits.receive_maximum
         self._soft_limit_bytes = limits.write_buffer_bytes_max
@@ -70,20 +69,17 @@ class PendingPublishes:
         return 0 if self._by_id is None else len(self._by_id)
 
     def above_soft_limit(self) -> bool:
-        """Return whether the soft limit is exceeded: the client is read only for what may make
-        room."""
+        """Return whether the soft limit is reached, by number, bytes or memory."""
         if self.count >= self._soft_limit_count or self.size_bytes >= self._soft_limit_bytes:
             return True
         return self.size_bytes >= FREE_BYTES and self.lacks_memory()
 
     def lacks_memory(self) -> bool:
-        """Return whether the memory for waiting messages, this user's or the broker's, is used
-        up."""
+        """Return whether the memory for pending messages, this user's or all, is used up."""
         return self._account is not None and not self._account.has_room_to_block()
 
     def at_hard_limit(self) -> bool:
-        """Return whether the hard limit is reached: as many bytes wait as a client may have in
-        flight."""
+        """Return whether the hard limit is reached: the bytes that a client may have in flight."""
         return self.size_bytes >= self._hard_limit_bytes
 
     def put(self, packet: Publish, account: Account | None = None) -> None:
@@ -94,21 +90,21 @@ class PendingPublishes:
             if self._by_id is None:
                 self._by_id = {}
             self._by_id[packet.packet_id] = waiting
-        if self._line is None:
-            self._line = Fifo()
-        self._line.append(waiting)
+        if self._queue is None:
+            self._queue = Fifo()
+        self._queue.append(waiting)
         self.count += 1
         size_bytes = _size_bytes(packet)
         self.size_bytes += size_bytes
         if account is not None:
             account.count_blocked(size_bytes)
 
-    def has(self, packet: Publish) -> bool:
-        """Return whether ``packet`` repeats one that waits already (v3.1 §4.1).
+    def is_repeat(self, packet: Publish) -> bool:
+        """Return whether ``packet`` repeats a pending message (v3.1 §4.1).
 
-        It is answered once, and not published after the PUBREL that answer brings. A new
-        message with the identifier of a repeated one of QoS 1 tells that the client has its
-        PUBACK: a second one it would take for the answer to the new message, so none is sent.
+        A repeat is not published, and not answered by itself. A new message with the identifier of
+        a repeated QoS 1 message shows that the client got the PUBACK of that; the repeat is removed
+        then, because the client would take a second PUBACK for that of the new message.
         """
         if self._by_id is None:
             return False
@@ -119,33 +115,33 @@ class PendingPublishes:
         if packet.qos == earlier.qos and (packet.dup or packet.qos == 2):
             return True
         if earlier.dup and earlier.qos == 1:
-            self._leave(waiting, earlier)
+            self._remove(waiting, earlier)
         return False
 
     def first(self) -> Publish | None:
-        """Return the next message to publish, or None; it stays until ``pass_on``."""
-        line = self._line
-        while line is not None and len(line) > 0:
+        """Return the next message to publish, and leave it in place; None if there is none."""
+        queue = self._queue
+        while queue is not None and len(queue) > 0:
             self.looked_at += 1
-            packet = line.first().packet
+            packet = queue.first().packet
             if packet is not None:
                 return packet
-            line.pop()
+            queue.pop()
         return None
 
-    def pass_on(self) -> None:
+    def pop(self) -> None:
         """Remove the message that ``first`` returned; there must be one."""
-        assert self._line is not None
-        waiting = self._line.pop()
+        assert self._queue is not None
+        waiting = self._queue.pop()
         if waiting.packet is not None:
-            self._leave(waiting, waiting.packet)
+            self._remove(waiting, waiting.packet)
 
-    def _leave(self, waiting: _Waiting, packet: Publish) -> None:
+    def _remove(self, waiting: _Waiting, packet: Publish) -> None:
         waiting.packet = None
         self.count -= 1
         size_bytes = _size_bytes(packet)
         self.size_bytes -= size_bytes
-        assert min(self.count, self.size_bytes) >= 0, "a message left twice"
+        assert min(self.count, self.size_bytes) >= 0, "a message was removed twice"
         if self._account is not None:
             self._account.count_blocked(-size_bytes)
         by_id = self._by_id

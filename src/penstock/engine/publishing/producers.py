@@ -9,11 +9,11 @@ message, which begins at 1 and grows by 1::
               ─▶ that, or before ──▶ a repeat: acknowledged, and not published again
               ─▶ beyond the next ──▶ refused, 0x83: what comes between is not here
 
-So of messages that are sent ahead of their acknowledgements, none is taken when one before it was
-refused, and their order is kept. CONNECT may carry the name too: CONNACK then tells the
-latest number that was published, where a client without a memory of its own goes on.
+So when one of several unacknowledged messages is refused, those after it are refused as well, and
+the order is kept. CONNECT may have the name too: CONNACK then has the latest number that was
+published, with which a client that stores none can continue.
 
-A name belongs to the user who is logged in: nobody can use up the numbers of another.
+Producers are kept for each user: no user can use up the numbers of another.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NAME_CHARACTERS_MAX: Final = 256
 USER_CHARACTERS_MAX: Final = 256  # of the name of a user that has producers
 PRODUCER_BYTES: Final = 2560  # with the longest names, of characters that take four bytes
 _DIGITS_MAX: Final = 18
-_BETWEEN: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
+_SEPARATOR: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
 _EXPIRED_AT_ONCE_MAX: Final = 1000
 
 # The verdict on a numbered message.
@@ -54,7 +54,7 @@ class ProducerSequence:
         self.mistake = mistake
 
 
-def numbered(properties: Properties | None) -> ProducerSequence | None:
+def sequence_of(properties: Properties | None) -> ProducerSequence | None:
     """Return the producer's name and number in these properties; None where there are none."""
     if properties is None or properties.user_properties is None:
         return None
@@ -76,7 +76,7 @@ def numbered(properties: Properties | None) -> ProducerSequence | None:
     return ProducerSequence(name, int(digits))
 
 
-def asked_for(properties: Properties | None) -> str:
+def producer_of(properties: Properties | None) -> str:
     """Return the producer whose latest number a CONNECT asks for; empty where it asks for none."""
     if properties is None or properties.user_properties is None:
         return ""
@@ -107,8 +107,8 @@ class Producers:
     """
 
     def __init__(self, effects: Effects, limits: EngineLimits, drops: Drops) -> None:
-        self._latest: dict[str, ProducerRecord] = {}  # by key; the one silent for longest is first
-        self._of_users: dict[str, int] = {}  # producers of each user
+        self._latest: dict[str, ProducerRecord] = {}  # by key; the least recently used is first
+        self._count_by_user: dict[str, int] = {}  # producers of each user
         self._effects = effects
         self._drops = drops
         self._count_max = limits.producers_max
@@ -122,7 +122,7 @@ class Producers:
         """Restore the records of the store."""
         for record in sorted(found, key=_used_at_us):
             self._latest[record.key] = record
-            self._count_of(record.key, 1)
+            self._count_producer(record.key, 1)
 
     def latest(self, username: str | None, name: str) -> int:
         """Return the number of this producer's latest message; 0 if the producer is not known."""
@@ -149,7 +149,7 @@ class Producers:
         """Return whether the latest number of this producer is remembered, or can be."""
         return _key(username, name) in self._latest or self._has_room_for(username)
 
-    def why(self, username: str | None, message: ProducerSequence) -> str:
+    def refusal_text(self, username: str | None, message: ProducerSequence) -> str:
         """Return one sentence for the client whose message was refused."""
         if message.mistake:
             return message.mistake
@@ -166,7 +166,7 @@ class Producers:
         record = ProducerRecord(key, message.sequence, now.steady_us)
         before = self._latest.pop(key, None)
         if before is None:
-            self._count_of(key, 1)
+            self._count_producer(key, 1)
         else:
             assert before.sequence <= message.sequence, "the numbers of a producer never fall"
         self._latest[key] = record
@@ -185,22 +185,22 @@ class Producers:
             expired.append(key)
         for key in expired:
             del self._latest[key]
-            self._count_of(key, -1)
+            self._count_producer(key, -1)
             self._effects.batch.put_producer(key, None)
 
     def _has_room_for(self, username: str) -> bool:
         """Return whether there may be one more producer of this user."""
         if 0 < self._count_max <= len(self._latest):
             return False
-        return not 0 < self._per_user_max <= self._of_users.get(username, 0)
+        return not 0 < self._per_user_max <= self._count_by_user.get(username, 0)
 
-    def _count_of(self, key: str, more: int) -> None:
-        username = key.partition(_BETWEEN)[0]
-        count = self._of_users.get(username, 0) + more
+    def _count_producer(self, key: str, more: int) -> None:
+        username = key.partition(_SEPARATOR)[0]
+        count = self._count_by_user.get(username, 0) + more
         if count > 0:
-            self._of_users[username] = count
+            self._count_by_user[username] = count
         else:
-            del self._of_users[username]
+            del self._count_by_user[username]
 
 
 def _is_too_long(username: str | None) -> bool:
@@ -208,7 +208,7 @@ def _is_too_long(username: str | None) -> bool:
 
 
 def _key(username: str | None, name: str) -> str:
-    return f"{username or ''}{_BETWEEN}{name}"
+    return f"{username or ''}{_SEPARATOR}{name}"
 
 
 def _used_at_us(record: ProducerRecord) -> int:

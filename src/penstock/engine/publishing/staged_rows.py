@@ -1,15 +1,14 @@
-"""Sinks: batches of rows that Spark publishes, each whole and exactly once, some rows in each
-turn.
+"""Batches of rows that Spark publishes, each whole and exactly once, some rows in each turn.
 
 A *sink* publishes numbered *batches*; a batch is a list of rows that lies on disk until it is
 published (``store.staging``). How far a sink has got is one number that only grows::
 
-      position = batch · 2^32 + rows of that batch that are published
+      position = batch · 2^32 + number of its rows that are published
 
       (batch, 0) ─ some rows ─▶ (batch, n) ─ … ─▶ (batch, all) ── finish ──▶ (batch + 1, 0)
 
 1. Rows are published in the order of the batch, and the position moves in the commit of the rows:
-   no crash can part the two. After one, the log holds as many rows as the position says.
+   no crash can separate the two. After a crash the log has as many rows as the position says.
 2. A batch is *done* when the position is at the next one, or beyond: it is not published again.
 3. Rows published in one turn are bounded by the work they make, as a client's packets are, and
    by a smaller share.
@@ -41,7 +40,7 @@ SHARE: Final = WORK_PER_TURN_MAX // 5  # part of a turn's work: clients come fir
 
 _SHIFT: Final = 32
 _USER: Final = "$sinks"  # the user whose producers all sinks are
-_BEFORE: Final = "\0"  # no MQTT string has it, so no producer's name [MQTT-1.5.4-2]
+_SINK_PREFIX: Final = "\0"  # no MQTT string has it, so no producer's name [MQTT-1.5.4-2]
 
 
 @final
@@ -61,7 +60,7 @@ class StagedRows:
 
     def has_room(self, sink: str) -> bool:
         """Return whether the position of ``sink`` can be stored."""
-        return self._producers.has_room(_USER, _BEFORE + sink)
+        return self._producers.has_room(_USER, _SINK_PREFIX + sink)
 
     def is_done(self, sink: str, batch: int) -> bool:
         """Return whether all of ``batch`` is published, in the open batch or before."""
@@ -78,16 +77,15 @@ class StagedRows:
         batch = position >> _SHIFT
         return batch if position & ROWS_MAX else batch - 1
 
-    def take_up(self, sink: str, now: Now) -> None:
+    def renew(self, sink: str, now: Now) -> None:
         """Renew the position of ``sink``, which has rows to publish, so that it does not expire
         meanwhile."""
         position = self._position(sink)
         if position > 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
 
-    def go_on(self, sink: str, before: str, now: Now) -> None:
-        """Let ``sink``, which has published nothing yet, continue at the position of the sink
-        ``before``."""
+    def continue_from(self, sink: str, before: str, now: Now) -> None:
+        """Give ``sink`` the position of the sink ``before``, if it has published nothing yet."""
         position = self._position(before)
         if position > self._position(sink) == 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
@@ -138,12 +136,12 @@ class StagedRows:
         return at - first
 
     def finish(self, sink: str, batch: int, now: Now) -> None:
-        """Move the position behind ``batch``: all its rows are published."""
+        """Move the position to the next batch: all rows of ``batch`` are published."""
         self._move(sink, batch + 1, 0, now)
 
     def _position(self, sink: str) -> int:
-        return self._producers.latest(_USER, _BEFORE + sink)
+        return self._producers.latest(_USER, _SINK_PREFIX + sink)
 
     def _move(self, sink: str, batch: int, rows: int, now: Now) -> None:
-        number = ProducerSequence(_BEFORE + sink, batch << _SHIFT | rows)
+        number = ProducerSequence(_SINK_PREFIX + sink, batch << _SHIFT | rows)
         self._producers.published(_USER, number, now)

@@ -149,10 +149,10 @@ class Events:
         self._drops: dict[
             tuple[str, str], Event
         ] = {}  # drops counted by reason and client, not written yet
-        self._open: list[int] = []  # offsets in the open batch
-        self._sealed: list[int] = []  # offsets in the commit under way
-        self._held: list[_DeferredEvent] = []
-        self._leaving: list[_DeferredEvent] = []
+        self._open_offsets: list[int] = []  # offsets in the open batch
+        self._sealed_offsets: list[int] = []  # offsets in the commit under way
+        self._deferred: list[_DeferredEvent] = []
+        self._deferred_sealed: list[_DeferredEvent] = []
 
     def note(self, kind: int, event: Event) -> bool:
         """Take ``event``, which happened now; return whether it will be written."""
@@ -227,7 +227,7 @@ class Events:
             tally.received += 1
         if not self.observes(message.offset, message):
             return None
-        self._open.append(message.offset)
+        self._open_offsets.append(message.offset)
         event: Event = {
             "offset": message.offset,
             "client": message.client_id,
@@ -239,7 +239,7 @@ class Events:
             event["retain"] = True
         return event if self.note(RECEIVED, event) else None
 
-    def follows(self, delivery: Delivery) -> bool:
+    def has_events(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` has events; the answer is kept, for its body may be gone
         later."""
         if not delivery.has_no_events and not self.observes(delivery.offset, delivery.message):
@@ -251,7 +251,7 @@ class Events:
         if is_event(delivery.message):
             return
         self.active[client_id] = None
-        if self.follows(delivery):
+        if self.has_events(delivery):
             event: Event = {"offset": delivery.offset, "client": client_id}
             event["qos"] = delivery.qos
             event["queue"] = length
@@ -274,28 +274,28 @@ class Events:
             tally.sent += 1
         elif tally is not None:
             tally.resent += 1
-        if not self.follows(delivery):
+        if not self.has_events(delivery):
             return
         event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
         if link is None:
             self.note(kind, event)
-        elif len(self._held) < WAITING_MAX:
-            self._held.append(_DeferredEvent(kind, event, link))
+        elif len(self._deferred) < WAITING_MAX:
+            self._deferred.append(_DeferredEvent(kind, event, link))
         else:
             self.lost += 1
 
-    def answered(self, kind: int, client_id: str, delivery: Delivery) -> None:
+    def note_answered(self, kind: int, client_id: str, delivery: Delivery) -> None:
         """Note that ``client_id`` acknowledged or completed ``delivery``, or that a bridge's
         remote broker has it."""
         if kind != COMPLETED:
             tally = self.clients.get(client_id)
             if tally is not None:
                 tally.acknowledged += 1
-        self.tell(kind, client_id, delivery)
+        self.note_delivery(kind, client_id, delivery)
 
-    def tell(self, kind: int, client_id: str, delivery: Delivery) -> None:
+    def note_delivery(self, kind: int, client_id: str, delivery: Delivery) -> None:
         """Note an event of ``kind`` about ``delivery`` on its way to ``client_id``."""
-        if self.follows(delivery):
+        if self.has_events(delivery):
             event: Event = {"offset": delivery.offset, "client": client_id, "qos": delivery.qos}
             self.note(kind, event)
 
@@ -305,7 +305,7 @@ class Events:
         if is_event(message):
             return
         topic = "" if message is None else message.topic
-        if not self.follows(delivery):
+        if not self.has_events(delivery):
             self.dropped_some(reason, client_id, topic, 1)
             return
         event: Event = {
@@ -338,27 +338,27 @@ class Events:
 
     def seal(self) -> None:
         """Close the open batch: its events are noted by ``committed``."""
-        if self._open:
-            self._sealed.extend(self._open)
-            self._open = []
-        if self._held:
-            self._leaving.extend(self._held)
-            self._held = []
+        if self._open_offsets:
+            self._sealed_offsets.extend(self._open_offsets)
+            self._open_offsets = []
+        if self._deferred:
+            self._deferred_sealed.extend(self._deferred)
+            self._deferred = []
 
     def committed(self) -> None:
         """Note that the sealed batch is durable, and release the events that waited for it."""
-        if self._sealed:
-            offsets = self._sealed
-            self._sealed = []
+        if self._sealed_offsets:
+            offsets = self._sealed_offsets
+            self._sealed_offsets = []
             for first in range(0, len(offsets), _OFFSETS_MAX):
                 event: Event = {"offsets": offsets[first : first + _OFFSETS_MAX]}
                 self.note(COMMITTED, event)
-        if self._leaving:
-            leaving = self._leaving
-            self._leaving = []
-            for held in leaving:
-                if held.link.draining or not held.link.closed:
-                    self.note(held.kind, held.event)
+        if self._deferred_sealed:
+            leaving = self._deferred_sealed
+            self._deferred_sealed = []
+            for deferred in leaving:
+                if deferred.link.draining or not deferred.link.closed:
+                    self.note(deferred.kind, deferred.event)
 
 
 def is_event(message: Message | None) -> bool:

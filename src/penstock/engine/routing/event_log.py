@@ -68,7 +68,7 @@ class EventLog:
         """Note the ``flow`` events that are due, and write what waits."""
         if self._interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
             self._due_s = now.monotonic_s + self._interval_s
-            self._ask()
+            self._note_flows()
         self.write(now)
 
     def write(self, now: Now) -> None:
@@ -102,7 +102,7 @@ class EventLog:
             Message(topic, payload, 0, False, "", now.wall_us, lead_us=now.lead_us), None, now
         )
 
-    def _ask(self) -> None:
+    def _note_flows(self) -> None:
         """Note the flow of each active session; one with nothing left to send is not active any
         more."""
         active = self._events.active

@@ -259,7 +259,7 @@ class GroupQueue(StoredState):
             self._effects.batch.append(message)
             delivery.message = message
             delivery.offset = message.offset
-        self._effects.batch.adopted(delivery.offset)
+        self._effects.batch.moved(delivery.offset)
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
@@ -329,7 +329,7 @@ class GroupQueue(StoredState):
         """Take out what ``find`` found just now."""
         at_head = self._queue.remove(self._found_in, delivery)
         self._leave(delivery, at_head)
-        self._effects.batch.adopted(delivery.offset)
+        self._effects.batch.moved(delivery.offset)
         self.backlog.wake_blocked_publishers()
 
     def _leave(self, delivery: Delivery, at_head: bool) -> None:

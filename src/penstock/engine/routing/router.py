@@ -137,7 +137,7 @@ class Router:
         if append and (message.qos > 0 or self._may_append_qos0(message)):
             self._effects.batch.append(message)
         events = self._effects.events
-        told = None if events is None else events.received(message)
+        event = None if events is None else events.received(message)
         if message.retain:
             self._share.spent += LEVEL_WORK * (1 + message.topic.count("/"))
             if account is None and publisher is not None:
@@ -165,8 +165,8 @@ class Router:
                 reached += 1
         bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
         self._share.spent += reached * (1 + bytes_work) + matches.identifiers
-        if told is not None:
-            told["sessions"] = reached
+        if event is not None:
+            event["sessions"] = reached
         return reached
 
     def _may_append_qos0(self, message: Message) -> bool:
@@ -242,13 +242,13 @@ class Router:
         ``$SYS`` topics; beyond that, the value is published to current subscribers and not kept.
         """
         if self.system.get(topic) is None and 2 * len(self.system) >= SYSTEM_TOPICS_MAX:
-            self.publish_passing(topic, value, self.trie.match(topic), now)
+            self.publish_unretained(topic, value, self.trie.match(topic), now)
             return
         self.publish_system(topic, value, now)
         if not value:
             self.system.remove(topic)
 
-    def publish_passing(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
+    def publish_unretained(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
         """Publish like ``publish_system``, but keep nothing for later subscribers."""
         self._deliver_system(
             Message(topic, value, 0, False, "", now.wall_us, lead_us=now.lead_us), matches, now

@@ -51,7 +51,7 @@ class LowestOffset:
     @property
     def lowest(self) -> int:
         """The answer, once all have been asked."""
-        return min(self._lowest, self._effects.batch.lowest_adopted)
+        return min(self._lowest, self._effects.batch.lowest_moved)
 
     def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
         """Ask the next ``count``; return whether all have been asked."""
@@ -208,7 +208,7 @@ class Registry:
 
     def ask_for_lowest(self, end: int) -> LowestOffset:
         """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
-        self._effects.batch.lowest_adopted = end
+        self._effects.batch.lowest_moved = end
         asked: list[Session | GroupQueue] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
         return LowestOffset(asked, end, self._effects)
@@ -224,7 +224,7 @@ class Registry:
         effects = self._effects
         for record in sorted(recovered.sessions, key=_number):
             effects.batch.next_number = max(effects.batch.next_number, record.number + 1)
-            if record.is_of_a_group:
+            if record.is_of_group:
                 groups.append(record)
                 continue
             records.append(record)

@@ -362,7 +362,7 @@ class SharedGroup(GroupSource):
         self.members.took(member)
         events = self._effects.events
         if events is not None:
-            events.tell(MOVED, self.topic_filter, delivery)
+            events.note_delivery(MOVED, self.topic_filter, delivery)
         shared = Shared(self.topic_filter, delivery.qos, delivery.retain)
         offset = delivery.offset
         if member.session.stored and delivery.sequence == 0 and member.qos_of(delivery.qos) > 0:

@@ -68,8 +68,8 @@ class Wills:
         client."""
         record = WillRecord(message, delay_s, 0, username)
         record.account = account
-        self._forget(client_id)
-        self._keep(client_id, record)
+        self._delete(client_id)
+        self._set(client_id, record)
         self._effects.batch.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
@@ -80,7 +80,7 @@ class Wills:
 
     def disarm(self, client_id: str) -> None:
         """Delete the will: the client sent DISCONNECT, or resumed its session within the delay."""
-        if self._forget(client_id) is not None:
+        if self._delete(client_id) is not None:
             self._effects.batch.put_will(client_id, None)
 
     def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
@@ -102,11 +102,11 @@ class Wills:
         record.account = account
         self._wills[client_id] = record
         self._effects.batch.put_will(client_id, record)
-        self._wait(client_id, record)
+        self._schedule(client_id, record)
 
     def publish(self, client_id: str, now: Now) -> None:
         """Publish and delete the will of ``client_id``, if there is one."""
-        record = self._forget(client_id)
+        record = self._delete(client_id)
         if record is None:
             return
         self._effects.batch.put_will(client_id, None)
@@ -118,7 +118,7 @@ class Wills:
         if is_bridge_state(message.topic):
             self._router.publish_bridge_state(message.topic, message.payload, now)
             return
-        message.dated(now.wall_us, now.lead_us)
+        message.set_received_at(now.wall_us, now.lead_us)
         self._router.publish(message, None, now, record.account)
 
     def publish_due(self, now: Now) -> None:
@@ -138,25 +138,25 @@ class Wills:
     ) -> None:
         """Restore a will of the store at a start: its client was lost with the broker."""
         record.account = account
-        self._keep(client_id, record)
+        self._set(client_id, record)
         if record.due_at_us == 0:
             self.lost(client_id, session_expiry_s, now)
         else:
-            self._wait(client_id, record)
+            self._schedule(client_id, record)
 
-    def _keep(self, client_id: str, record: WillRecord) -> None:
+    def _set(self, client_id: str, record: WillRecord) -> None:
         self._wills[client_id] = record
         account = record.account or self._effects.accounts.common
         account.count_will(record.message.size_bytes(), 1)
 
-    def _forget(self, client_id: str) -> WillRecord | None:
+    def _delete(self, client_id: str) -> WillRecord | None:
         record = self._wills.pop(client_id, None)
         if record is not None:
             account = record.account or self._effects.accounts.common
             account.count_will(record.message.size_bytes(), -1)
         return record
 
-    def _wait(self, client_id: str, record: WillRecord) -> None:
+    def _schedule(self, client_id: str, record: WillRecord) -> None:
         heappush(self._due, (record.due_at_us, client_id))
         if len(self._due) > 2 * len(self._wills) + OUT_OF_DATE_MAX:
             self._due = [entry for entry in self._due if self._is_due(entry)]

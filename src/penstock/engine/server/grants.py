@@ -41,7 +41,7 @@ class Refusal:
         self.detail = detail
         self.quoted = quoted
 
-    def told(self) -> str:
+    def log_text(self) -> str:
         """Return the text that the log has behind the name of the code; ``quoted`` stands in
         parentheses."""
         detail = f": {self.detail}" if self.detail else ""
@@ -72,7 +72,7 @@ def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> R
     return refused
 
 
-def no_room(connect: Connect) -> Refusal:
+def no_room_refusal(connect: Connect) -> Refusal:
     """Return the refusal of a CONNECT whose session or will would exceed a limit."""
     code = reasons.QUOTA_EXCEEDED if connect.version == V5 else reasons.SERVER_UNAVAILABLE
     return Refusal(

@@ -39,7 +39,7 @@ from penstock.engine.connection.states import (
 )
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.memory.accounts import Account
-from penstock.engine.publishing.producers import asked_for
+from penstock.engine.publishing.producers import producer_of
 from penstock.engine.reporting.events import REFUSED, Event
 from penstock.engine.server.draining import Draining
 from penstock.engine.server.grants import (
@@ -47,7 +47,7 @@ from penstock.engine.server.grants import (
     accepted_properties,
     granted_keep_alive_s,
     granted_session_expiry_s,
-    no_room,
+    no_room_refusal,
     refusal,
     wanted_session_expiry_s,
     will_message,
@@ -124,10 +124,10 @@ class OpeningConnection(Connection):
         self._sharing = server.router.sharing
         self._session: Session | None = None  # from CONNACK on
         self._connect: Connect | None = None  # until then
-        self._wants_to_last = False  # CONNECT asked for a session that outlives its connection
+        self._asked_to_persist = False  # CONNECT asked for a session that outlives its connection
         self._handshake: EnhancedAuthentication | None = None
         self._authorize: Authorize | None = None  # of the verdict, if it brought one
-        self._until_s = NO_DEADLINE  # so long it may stay, on the monotonic clock
+        self._authorized_until_s = NO_DEADLINE  # so long it may stay, on the monotonic clock
 
     # -- CONNECT -----------------------------------------------------------------------
 
@@ -155,10 +155,12 @@ class OpeningConnection(Connection):
         server.registry.expire(now)
         refused = refusal(connect, self.limits, server.options)
         if refused is None and not self._has_room(connect, connect.client_id):
-            refused = no_room(connect)
+            refused = no_room_refusal(connect)
         if server.draining is not None:
-            refused = self._drained(server.draining)
-        refused = self._banned(self.identity or connect.username, connect.client_id, now) or refused
+            refused = self._draining_refusal(server.draining)
+        refused = (
+            self._ban_refusal(self.identity or connect.username, connect.client_id, now) or refused
+        )
         if refused is not None:
             if refused.code == reasons.TOPIC_NAME_INVALID and connect.version != V5:
                 self._end(False, "the topic of the will has a wildcard", now)  # [MQTT3-3.2.2-6]
@@ -174,17 +176,17 @@ class OpeningConnection(Connection):
             elif method is not None:
                 detail = "its certificate says who it is"
                 verdict = AuthResult(reasons.BAD_AUTHENTICATION_METHOD, detail=detail)
-            self._settle(verdict, now)
+            self._apply_verdict(verdict, now)
             return
         if method is not None:
             self._begin_exchange(connect, method, now)
             return
         self.state = AWAIT_VERDICT
-        found = server.authenticate.judge(self._shown(connect), self.link)
+        found = server.authenticate.judge(self._credentials(connect), self.link)
         if found is not None:
-            self._settle(found, now)
+            self._apply_verdict(found, now)
 
-    def _shown(self, connect: Connect) -> Credentials:
+    def _credentials(self, connect: Connect) -> Credentials:
         """Return what a CONNECT shows of who it is."""
         return Credentials(
             connect.client_id,
@@ -194,7 +196,7 @@ class OpeningConnection(Connection):
             self.address,
         )
 
-    def _banned(self, username: str | None, client_id: str, now: Now) -> Refusal | None:
+    def _ban_refusal(self, username: str | None, client_id: str, now: Now) -> Refusal | None:
         bans = self._server.bans
         ban = bans.banned(self.address, username, client_id, now.monotonic_s)
         if ban is None:
@@ -202,7 +204,7 @@ class OpeningConnection(Connection):
         bans.refused += 1
         return Refusal(reasons.BANNED, f"its {ban.kind}", ban.reason)
 
-    def _drained(self, draining: Draining) -> Refusal:
+    def _draining_refusal(self, draining: Draining) -> Refusal:
         draining.refused += 1
         return Refusal(draining.reason_code, "an operator empties the broker")
 
@@ -210,7 +212,7 @@ class OpeningConnection(Connection):
         """Take the answer that ``judge`` owed; then what the client sent meanwhile, and its end."""
         if self.state != AWAIT_VERDICT:
             return  # it left, or was too late
-        self._settle(verdict, now)
+        self._apply_verdict(verdict, now)
         if self._lost_because is not None:
             self.lost(self._lost_because, now)
         else:
@@ -219,25 +221,31 @@ class OpeningConnection(Connection):
     def deadline_s(self) -> float:
         """Return when ``tick`` must be called: silence, or the end of what it was let in for."""
         silent_s = super().deadline_s()
-        if self._until_s == NO_DEADLINE or self.state != CONNECTED:
+        if self._authorized_until_s == NO_DEADLINE or self.state != CONNECTED:
             return silent_s
-        return self._until_s if silent_s == NO_DEADLINE else min(silent_s, self._until_s)
+        return (
+            self._authorized_until_s
+            if silent_s == NO_DEADLINE
+            else min(silent_s, self._authorized_until_s)
+        )
 
     def tick(self, now: Now) -> None:
         """Close the connection if a deadline has passed."""
-        is_over = self._until_s != NO_DEADLINE and now.monotonic_s >= self._until_s
+        is_over = (
+            self._authorized_until_s != NO_DEADLINE and now.monotonic_s >= self._authorized_until_s
+        )
         if is_over and self.state == CONNECTED:
             self.close(reasons.MAXIMUM_CONNECT_TIME, "it was let in until now only", now)
         else:
             super().tick(now)
 
-    def _settle(self, verdict: AuthResult, now: Now) -> None:
+    def _apply_verdict(self, verdict: AuthResult, now: Now) -> None:
         if verdict.reason_code != reasons.SUCCESS:
             self._refuse(Refusal(verdict.reason_code, verdict.detail), now)
         else:
             self._authorize = verdict.authorize
             if verdict.lasts_s > 0.0:
-                self._until_s = now.monotonic_s + verdict.lasts_s
+                self._authorized_until_s = now.monotonic_s + verdict.lasts_s
             self._admit(verdict.username, None, now)
 
     def _refuse(
@@ -249,7 +257,7 @@ class OpeningConnection(Connection):
         reference = self._server.server_reference
         connect = connect or self._connect
         answer = refusing_connack(connect, code, why, reference)
-        if not self._exceeds(answer):  # [MQTT-3.1.2-24]
+        if not self._is_too_large(answer):  # [MQTT-3.1.2-24]
             self.link.send_last(encode(answer, self.version))
         events = self._server.effects.events
         if events is not None:
@@ -262,7 +270,7 @@ class OpeningConnection(Connection):
                 "reason": why,
             }
             events.note(REFUSED, event)
-        self._end(False, f"CONNECT refused: {why}{refused.told()}{claimed_names(connect)}", now)
+        self._end(False, f"CONNECT refused: {why}{refused.log_text()}{claimed_names(connect)}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Refuse an unknown version in the form the client may understand; else close.
@@ -301,7 +309,7 @@ class OpeningConnection(Connection):
             server.epoch, self.limits.offers.auto_id_prefix
         )
         # it is another user than it said, or was banned meanwhile
-        refused = self._banned(username, self.client_id, now)
+        refused = self._ban_refusal(username, self.client_id, now)
         if refused is not None:
             self._refuse(refused, now, connect)
             return
@@ -326,11 +334,11 @@ class OpeningConnection(Connection):
             self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
             return
         if server.draining is not None:  # it began meanwhile
-            self._refuse(self._drained(server.draining), now, connect)
+            self._refuse(self._draining_refusal(server.draining), now, connect)
             return
         account = server.effects.accounts.of(username, self.address)
         if not self._has_room(connect, self.client_id, account):  # others came meanwhile
-            self._refuse(no_room(connect), now, connect)
+            self._refuse(no_room_refusal(connect), now, connect)
             return
         earlier = server.connections.get(self.client_id)
         if earlier is not None and self.peer_closed:
@@ -352,9 +360,9 @@ class OpeningConnection(Connection):
         if connect.version == V5:
             receive_maximum = self._negotiate(connect)
             answer.properties = self._accepted(connect, expiry_s, keep_alive_s, proof)
-            if self._exceeds(answer):
+            if self._is_too_large(answer):
                 answer.properties.user_properties = None  # [MQTT-3.2.2-20]
-            if self._exceeds(answer):
+            if self._is_too_large(answer):
                 answer.properties.response_information = None
         self._answer(answer, now)
         if not self.link.closed:
@@ -393,7 +401,7 @@ class OpeningConnection(Connection):
         session = server.registry.open(
             self.client_id, connect.clean_start, expiry_s, self.limits, username, account
         )
-        self._wants_to_last = wanted_session_expiry_s(connect) > 0
+        self._asked_to_persist = wanted_session_expiry_s(connect) > 0
         session.identify(username, permissions)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
@@ -431,16 +439,16 @@ class OpeningConnection(Connection):
             server.acknowledged_when,
             self._sharing.options.enabled,
             server.options,
-            self._latest(connect),
+            self._latest_sequence(connect),
         )
         if self._handshake is not None:  # [MQTT-4.12.0-5]
             properties.authentication_method = self._handshake.method
             properties.authentication_data = proof
         return properties
 
-    def _latest(self, connect: Connect) -> int | None:
+    def _latest_sequence(self, connect: Connect) -> int | None:
         """Return the latest number of the producer that CONNECT names."""
-        name = asked_for(connect.properties)
+        name = producer_of(connect.properties)
         if not name or self._session is None:
             return None
         return self._server.producers.latest(self._session.username, name)
@@ -456,13 +464,13 @@ class OpeningConnection(Connection):
         session = self._server.registry.sessions.get(self.client_id)
         is_known = session is not None and session.stored
         expires = granted_session_expiry_s(connect, self.limits) > 0
-        if asked_for(connect.properties):  # the latest number may be in a commit that fails
+        if producer_of(connect.properties):  # the latest number may be in a commit that fails
             return True
         return is_known or expires or connect.will is not None
 
     def _answer(self, packet: Packet, now: Now) -> None:
         """Hold an answer for the commit; one the client would not take ends the connection."""
-        if self._exceeds(packet):  # [MQTT-3.1.2-24]
+        if self._is_too_large(packet):  # [MQTT-3.1.2-24]
             self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
             return
         frame = encode(packet, self.version)
@@ -490,13 +498,13 @@ class OpeningConnection(Connection):
                 return False
         return server.registry.has_room(client_id, account)
 
-    def _exceeds(self, packet: Packet) -> bool:
+    def _is_too_large(self, packet: Packet) -> bool:
         return not fits(packet, self.version, self.link.max_packet_size_bytes)
 
     # -- enhanced authentication -------------------------------------------------------
 
     def _begin_exchange(self, connect: Connect, method: str, now: Now) -> None:
-        exchange = self._server.authenticate.exchange(method, self._shown(connect))
+        exchange = self._server.authenticate.exchange(method, self._credentials(connect))
         if exchange is None:
             self._refuse(Refusal(reasons.BAD_AUTHENTICATION_METHOD), now)  # [MQTT-4.12.0-1]
             return

@@ -2,22 +2,23 @@
 
 ::
 
-      PUBLISH ─▶ topic (alias), QoS quota ─▶ may it? is it? ─▶ routed ─▶ PUBACK, PUBREC  held
-                     │ no: the connection        │ no: refused    │        for the commit
-                     ▼ ends                      ▼ and counted    │ no queue has room (``reject``),
+      PUBLISH ─▶ topic (alias), QoS quota ─▶ permitted? ──────▶ routed ─▶ PUBACK, PUBREC  after
+                     │ no: the connection        │ no: refused    │        the commit
+                     ▼ ends                      ▼ and counted    │ a queue is full (``reject``),
                                                                   │ or the store cannot write
                                                                   ├── MQTT 5: refused, 0x97
-                                                                  ╰── older: held back, in order
+                                                                  ╰── older: pending, in order
       PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
                     ╰ MQTT 3.1: only now routed, see ``awaiting_release``
 
-An older client cannot be told that a message was refused, so the message is held back, and those
-behind it too, until there is room. The client is still read while its acknowledgements or PUBRELs
-may make that room (``must_wait``), within the limits of ``pending_publishes``.
+An older client cannot get the answer that a message was refused, so the message is pending, and
+those behind it too, until there is room. The client's packets are still handled while its
+acknowledgements or PUBRELs may make that room (``must_wait``), within the limits of
+``pending_publishes``.
 
-Where ``acknowledge_in_memory`` says so, PUBACK does not wait for the commit, unless an answer
-before it does: they leave in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits: without
-the packet identifier on disk, a message sent again would be taken for a new one. The
+For the topics of ``acknowledge_in_memory`` PUBACK does not wait for the commit, unless an answer
+before it does: they are sent in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits:
+without the packet identifier on disk, a message sent again would be taken for a new one. The
 acknowledgement of a producer's message always waits too.
 
 These count against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
@@ -37,7 +38,13 @@ from penstock.engine.limits import FREE_BYTES, EngineLimits
 from penstock.engine.message import Message, is_utf8
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.pending_publishes import PendingPublishes
-from penstock.engine.publishing.producers import NEXT, NO_ROOM, REPEATED, ProducerSequence, numbered
+from penstock.engine.publishing.producers import (
+    NEXT,
+    NO_ROOM,
+    REPEATED,
+    ProducerSequence,
+    sequence_of,
+)
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.routing.router import Plan
 from penstock.engine.server.server import Server
@@ -63,13 +70,13 @@ class PublishHandler(BlockedPublisher):
 
     Args:
         server: the broker.
-        link: the connection's link; its user is resumed when messages held back may be routed.
+        link: the connection's link; its user is resumed when pending messages may be routed.
         limits: the limits of the connection.
     """
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
         super().__init__(link)
-        self.held_back = PendingPublishes(limits)  # messages not routed yet: there is no room
+        self.pending = PendingPublishes(limits)  # messages not routed yet: there is no room
         self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
         self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
         self._topic: str | None = None  # topic of the latest message: it was checked
@@ -79,19 +86,23 @@ class PublishHandler(BlockedPublisher):
         self._offers = limits.offers
         self._router = server.router
         self._effects = server.effects
-        self._blocked = self._effects.blocked_publishers
-        self._refused: Message | None = None  # the message that is blocked; None: by the store
+        self._blocked_publishers = self._effects.blocked_publishers
+        self._blocked_message: Message | None = (
+            None  # the message that is blocked; None: by the store
+        )
         self._publisher: Session | None = None  # whose it is
-        self._is_refused_again = False  # in the present attempt
+        self._is_still_blocked = False  # in the present attempt
         self._drops = server.drops
         self._options = server.options
         self._producers = server.producers
-        self._in_memory: TopicPriorities | None = None  # topics whose PUBACK waits for no commit
+        self._acknowledged_in_memory: TopicPriorities | None = (
+            None  # topics whose PUBACK waits for no commit
+        )
         if server.options.acknowledge_in_memory:
-            self._in_memory = server.in_memory
+            self._acknowledged_in_memory = server.acknowledged_in_memory
 
     def publish(self, packet: Publish, session: Session, now: Now) -> None:
-        """Take a PUBLISH: route it, refuse it, or hold it back."""
+        """Handle a PUBLISH: route it, refuse it, or keep it pending."""
         topic = packet.topic
         payload = packet.payload
         counters = self.link.counters
@@ -111,10 +122,10 @@ class PublishHandler(BlockedPublisher):
             self._check_offers(packet)
         if topic is not self._topic:
             self._check_topic(topic)
-        if packet.qos > 0 or self.held_back.count > 0 or session.has_unfinished_qos2:
+        if packet.qos > 0 or self.pending.count > 0 or session.has_unfinished_qos2:
             self._publish_in_order(packet, topic, encoded, session, now)
             return
-        if properties is not None and self._is_false_text(packet):  # ends the connection
+        if properties is not None and self._is_invalid_payload(packet):  # ends the connection
             self._refuse_payload(packet, topic, session)
         permissions = session.permissions
         if self._is_system or (permissions is not None and not permissions.may_publish(topic)):
@@ -136,7 +147,7 @@ class PublishHandler(BlockedPublisher):
     def _publish_in_order(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
     ) -> None:
-        """Take a PUBLISH that is to be acknowledged, or may have to wait behind others."""
+        """Handle a PUBLISH that is to be acknowledged, or may have to wait behind others."""
         qos = packet.qos
         if qos == 2 and session.awaits_release(packet.packet_id):
             session.receive(packet, now)
@@ -144,24 +155,24 @@ class PublishHandler(BlockedPublisher):
             return
         if qos > 0 and self.link.version == V5:
             self._check_receive_maximum(session)
-        elif qos == 0 and self._is_false_text(packet):
+        elif qos == 0 and self._is_invalid_payload(packet):
             self._refuse_payload(packet, topic, session)
-        if self.held_back.count > 0 or session.released_count > 0:
+        if self.pending.count > 0 or session.released_count > 0:
             self._defer(packet, topic, session)  # it must not overtake earlier messages
             return
-        if self._waits_for_a_pubrel(packet, session):
+        if self._must_wait_for_pubrel(packet, session):
             self._defer(packet, topic, session)
             return
-        if not self._may(packet, topic, self._is_system, session, now):
+        if not self._may_publish(packet, topic, self._is_system, session, now):
             return
         if not self._route(packet, topic, encoded, session, now):
             self._defer(packet, topic, session)
 
-    def _waits_for_a_pubrel(self, packet: Publish, session: Session) -> bool:
-        """Return whether a QoS 2 message must wait because too many await PUBREL, and the client
-        cannot be told.
+    def _must_wait_for_pubrel(self, packet: Publish, session: Session) -> bool:
+        """Return whether a QoS 2 message must wait because too many await PUBREL.
 
-        It takes a place even if it may not be published: see ``_refuse_topic``.
+        Only before MQTT 5: later clients get a reason code. A message that is not permitted takes a
+        place as well: see ``_refuse_topic``.
         """
         if packet.qos < 2 or self.link.version == V5:
             return False
@@ -174,8 +185,11 @@ class PublishHandler(BlockedPublisher):
             raise RemoteProtocolError(code, f"this listener: {reasons.name_of(code)}")
 
     def _check_topic(self, topic: str) -> None:
-        """Check that ``topic`` is a topic name, and remember what was found for the next
-        message."""
+        """Check that ``topic`` is a topic name, and keep the result for the next message.
+
+        Raises:
+            RemoteProtocolError: 0x90, it is not.
+        """
         if not is_topic_name(topic, self._limits.topic_levels_max):
             raise RemoteProtocolError(
                 reasons.TOPIC_NAME_INVALID, f"not a topic name: {quoted(topic)}"
@@ -185,7 +199,7 @@ class PublishHandler(BlockedPublisher):
         self._topic = topic if len(topic) < LONG_TOPIC_CHARACTERS else None
 
     def release(self, packet_id: int, session: Session, now: Now) -> None:
-        """Take a PUBREL, and publish what may be published now."""
+        """Handle a PUBREL: send PUBCOMP, or route the message first (MQTT 3.1)."""
         if not session.awaits_routing(packet_id):
             self._complete(packet_id, session)
         elif session.release_in_order(packet_id):
@@ -194,18 +208,19 @@ class PublishHandler(BlockedPublisher):
     def _route_released(self, session: Session, now: Now) -> None:
         """Route the messages whose PUBREL came, in the order of the PUBRELs (v3.1 §3.6).
 
-        It stops at a message without body or room, and after one turn's share; ``try_again`` goes
-        on. The messages are published now: they are dated anew, and permission is checked again.
+        It stops at a message without body or room, and after one turn's share; ``try_again``
+        continues. The messages are published now: they get the time of this turn, and permission is
+        checked again.
         """
         share = self._effects.turn.share
         before: i64 = share.spent
         while session.released_count > 0:
-            if self._is_enough(share.spent - before):
+            if self._must_stop(share.spent - before):
                 break
-            held = session.next_released()
-            if held is None:
+            released = session.next_released()
+            if released is None:
                 break
-            message = held.message
+            message = released.message
             if message is not None:
                 permissions = session.permissions
                 if permissions is not None and not permissions.may_publish(message.topic):
@@ -213,7 +228,7 @@ class PublishHandler(BlockedPublisher):
                         reasons_to_drop.NO_PERMISSION, session.client_id, message.topic
                     )
                 else:
-                    again = message.once_more(now)
+                    again = message.received_again(now)
                     blocker = self._router.publish_if_room(again, session, now)
                     if blocker is not None:
                         self._wait(blocker, again, session)
@@ -226,7 +241,7 @@ class PublishHandler(BlockedPublisher):
         link = self.link
         counted = session.inbound_count
         code = session.release(packet_id)
-        if self.held_back.count > 0:
+        if self.pending.count > 0:
             self._effects.turn.resume_later(link.user)
         is_ours = session.inbound_count < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
@@ -243,56 +258,55 @@ class PublishHandler(BlockedPublisher):
 
     def _wait(self, blocker: Blocker, message: Message | None, session: Session) -> None:
         """Wait until ``blocker`` has room for ``message`` of ``session``, or the store works."""
-        self._refused = message
+        self._blocked_message = message
         self._publisher = session
-        self._is_refused_again = True
+        self._is_still_blocked = True
         size_bytes = 0 if message is None else message.size_bytes()
-        self._blocked.wait(self, blocker, size_bytes)
+        self._blocked_publishers.wait(self, blocker, size_bytes)
 
     def _stop_waiting(self) -> None:
-        self._refused = None
+        self._blocked_message = None
         self._publisher = None
-        self._blocked.leave(self)
+        self._blocked_publishers.remove(self)
 
     def refused_by(self) -> Blocker | None:
-        """Return what refuses the message now that is blocked, or None."""
+        """Return what still refuses the blocked message, or None."""
         if self._effects.store.fails:
-            return self._blocked.store
-        if self._refused is None:
+            return self._blocked_publishers.store
+        if self._blocked_message is None:
             return None
-        return self._router.plan(self._refused, self._publisher).refused_by
+        return self._router.plan(self._blocked_message, self._publisher).refused_by
 
     def try_again(self, session: Session, now: Now) -> None:
-        """Route released messages, then those held back, in order, as far as there is room.
+        """Route released messages, then pending ones, in order, as far as there is room.
 
-        It does no more than one turn's share; permission is checked again for each message.
+        It uses at most one turn's share; permission is checked again for each message.
         """
         share = self._effects.turn.share
         before: i64 = share.spent
-        self._is_refused_again = False
+        self._is_still_blocked = False
         self._route_released(session, now)
-        held_back = self.held_back
-        packet = held_back.first()
+        pending = self.pending
+        packet = pending.first()
         while packet is not None:
-            if session.released_count > 0 or self._is_enough(share.spent - before):
+            if session.released_count > 0 or self._must_stop(share.spent - before):
                 break
-            if self._waits_for_a_pubrel(packet, session):
+            if self._must_wait_for_pubrel(packet, session):
                 break
             topic = packet.topic
-            if self._may(packet, topic, is_system_topic(topic), session, now):
+            if self._may_publish(packet, topic, is_system_topic(topic), session, now):
                 properties = packet.properties
                 encoded = b"" if properties is None else encode_properties(properties)
                 if not self._route(packet, topic, encoded, session, now):
                     break
             share.spent += WORK_OF_A_PACKET
-            held_back.pass_on()
-            packet = held_back.first()
-        if not self._is_refused_again:
+            pending.pop()
+            packet = pending.first()
+        if not self._is_still_blocked:
             self._stop_waiting()
 
-    def _is_enough(self, work: i64) -> bool:
-        """Return whether the rest must wait for the next turn, or for a commit, after this much
-        work."""
+    def _must_stop(self, work: i64) -> bool:
+        """Return whether the rest must wait after this much work; if so, arrange for a resume."""
         user = self.link.user
         if work >= self._effects.turn.share.left():
             self._effects.turn.resume_later(user)
@@ -303,22 +317,21 @@ class PublishHandler(BlockedPublisher):
         return False
 
     def ended(self, client_id: str) -> None:
-        """Discard the messages held back: the connection ended.
+        """Discard the pending messages: the connection ended.
 
-        Those of QoS 1 and 2 were not acknowledged, so the client still has them; QoS 0 counts as
-        dropped.
+        QoS 1 and 2 were not acknowledged, so the client still has them; QoS 0 counts as dropped.
         """
         self._stop_waiting()
-        packet = self.held_back.first()
+        packet = self.pending.first()
         while packet is not None:
             if packet.qos == 0:
                 self._drops.count(reasons_to_drop.QUEUE_FULL, client_id, packet.topic)
-            self.held_back.pass_on()
-            packet = self.held_back.first()
+            self.pending.pop()
+            packet = self.pending.first()
 
     def unacknowledged(self, session: Session) -> int:
         """Return how many messages count against our Receive Maximum [MQTT 5 §4.9]."""
-        waiting = self.held_back.unacknowledged
+        waiting = self.pending.unacknowledged
         return self.link.unreleased_acks + session.inbound_count + waiting
 
     # -- inside ------------------------------------------------------------------------
@@ -331,7 +344,7 @@ class PublishHandler(BlockedPublisher):
         An MQTT 5 client gets 0x97 instead, which means that no subscriber got the message.
         """
         qos = packet.qos
-        held = qos == 2 and self.link.version == V31
+        at_pubrel = qos == 2 and self.link.version == V31
         message = Message(
             topic,
             packet.payload,
@@ -345,14 +358,14 @@ class PublishHandler(BlockedPublisher):
         )
         router = self._router
         plan: Plan | None = None
-        number = numbered(packet.properties) if qos > 0 else None
+        number = sequence_of(packet.properties) if qos > 0 else None
         if number is not None and not self._is_next(number, packet, topic, session, now):
             return True
         if qos > 0:
             effects = self._effects
             refused = effects.store.fails or (qos == 2 and not session.has_room_to_receive())
             blocker: Blocker | None = None
-            if router.rejecting and not refused and not held:
+            if router.rejecting and not refused and not at_pubrel:
                 plan = router.plan(message, session)
                 blocker = plan.refused_by
             if refused or blocker is not None:
@@ -360,7 +373,7 @@ class PublishHandler(BlockedPublisher):
                     if blocker is not None:
                         self._wait(blocker, message, session)
                     elif effects.store.fails:
-                        self._wait(self._blocked.store, None, session)
+                        self._wait(self._blocked_publishers.store, None, session)
                     return False  # else for a PUBREL of its own
                 why = effects.store.failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
@@ -372,14 +385,14 @@ class PublishHandler(BlockedPublisher):
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
                 return True  # no subscriber got it, as above
-            if held and not session.has_room_for_unreleased():
+            if at_pubrel and not session.has_room_for_unreleased():
                 raise RemoteProtocolError(
                     reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
                 )
             if not session.receive(packet, now):
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
-            if held:  # v3.1 §3.3: not made available to interested parties yet
+            if at_pubrel:  # v3.1 §3.3: not made available to interested parties yet
                 session.keep_until_pubrel(packet.packet_id, message)
                 self._acknowledge(packet, reasons.SUCCESS)
                 return True
@@ -396,16 +409,16 @@ class PublishHandler(BlockedPublisher):
         return True
 
     def _is_promised_in_memory(self, topic: str) -> bool:
-        """Return whether PUBACK may leave before the message is on disk, and would overtake
-        nothing."""
-        if self._in_memory is None or self.link.waits or not self.link.opened:
+        """Return whether PUBACK may be sent before the commit: ``acknowledge_in_memory`` has the
+        topic, and no packet waits that it would overtake."""
+        if self._acknowledged_in_memory is None or self.link.waits or not self.link.opened:
             return False
-        return self._in_memory.of(topic) > 0
+        return self._acknowledged_in_memory.of(topic) > 0
 
     def _is_next(
         self, number: ProducerSequence, packet: Publish, topic: str, session: Session, now: Now
     ) -> bool:
-        """Return whether this is its producer's next message; acknowledge or refuse any other."""
+        """Return whether this is the next message of its producer; acknowledge or refuse others."""
         username = session.username
         verdict = self._producers.judge(username, number, session.client_id, topic)
         if verdict == NEXT:
@@ -420,44 +433,50 @@ class PublishHandler(BlockedPublisher):
             why = "there is no room for more producers"
             self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
         else:
-            why = self._producers.why(username, number)
+            why = self._producers.refusal_text(username, number)
             self._acknowledge(packet, reasons.IMPLEMENTATION_SPECIFIC_ERROR, why)
         return False
 
     def _is_retainable(self, message: Message, session: Session) -> bool:
-        """Return whether there is room for a retained message; if not, count it."""
+        """Return whether there is room to retain ``message``; count it as dropped if not."""
         if not message.payload or self._router.retained.has_room(message, session.account):
             return True
         self._drops.count(reasons_to_drop.RETAINED_FULL, message.client_id, message.topic)
         return False
 
     def _defer(self, packet: Publish, topic: str, session: Session) -> None:
-        """Keep a message until there is room for it, behind the earlier ones."""
-        held_back = self.held_back
+        """Append a message to the pending ones, unless it repeats one of them.
+
+        QoS 0 is dropped above the soft limit.
+
+        Raises:
+            RemoteProtocolError: 0x97, there is no room for more pending messages.
+        """
+        pending = self.pending
         if packet.qos > 0:
-            if held_back.has(packet):
+            if pending.is_repeat(packet):
                 return
-        elif held_back.above_soft_limit():
+        elif pending.above_soft_limit():
             self._drops.count(reasons_to_drop.QUEUE_FULL, session.client_id, topic)
             return
-        if held_back.lacks_memory() and held_back.size_bytes >= FREE_BYTES:
+        if pending.lacks_memory() and pending.size_bytes >= FREE_BYTES:
             raise RemoteProtocolError(
                 reasons.QUOTA_EXCEEDED, "there is no memory for more of its messages to wait in"
             )
-        if held_back.at_hard_limit():
+        if pending.at_hard_limit():
             raise RemoteProtocolError(
                 reasons.QUOTA_EXCEEDED,
-                f"{held_back.size_bytes} bytes of its messages wait for room, all that limits"
+                f"{pending.size_bytes} bytes of its messages wait for room, all that limits"
                 ".receive_maximum and limits.max_packet_size_bytes allow",
             )
         packet.topic = topic  # the alias may mean another when it is routed
-        held_back.put(packet, session.account)
+        pending.put(packet, session.account)
 
-    def _may(
+    def _may_publish(
         self, packet: Publish, topic: str, is_system: bool, session: Session, now: Now
     ) -> bool:
-        """Return whether the client may publish this now; if not, refuse and count it."""
-        if packet.qos > 0 and self._is_false_text(packet):
+        """Return whether the client is permitted to publish this; refuse and count it if not."""
+        if packet.qos > 0 and self._is_invalid_payload(packet):
             self._refuse_payload(packet, topic, session)
             return False
         permissions = session.permissions
@@ -467,11 +486,11 @@ class PublishHandler(BlockedPublisher):
         return True
 
     def _refuse_topic(self, packet: Publish, topic: str, session: Session, now: Now) -> None:
-        """Refuse a message to a topic the client may not publish to.
+        """Refuse a message to a topic that the client may not publish to.
 
-        An MQTT 5 client gets 0x87. An older one cannot be told: its message is acknowledged, and
-        at QoS 2 its packet identifier waits for PUBREL. The state that a foreign bridge publishes
-        is not refused, but published as ``$SYS`` topics are.
+        An MQTT 5 client gets 0x87. For an older one there is no such answer: its message is
+        acknowledged and dropped, and at QoS 2 its packet identifier waits for PUBREL. The state
+        that a foreign bridge publishes is not refused, but published as ``$SYS`` topics are.
         """
         permissions = session.permissions
         if is_bridge_state(topic) and (permissions is None or permissions.may_publish(topic)):
@@ -486,14 +505,14 @@ class PublishHandler(BlockedPublisher):
         why = "topics below $SYS are the server's own"
         self._acknowledge(packet, code, why if is_system_topic(topic) else "not authorized")
 
-    def _is_false_text(self, packet: Publish) -> bool:
+    def _is_invalid_payload(self, packet: Publish) -> bool:
         properties = packet.properties
         if properties is None or properties.payload_format_indicator != 1:
             return False
         return self._options.check_payload_format and not is_utf8(packet.payload)
 
     def _refuse_payload(self, packet: Publish, topic: str, session: Session) -> None:
-        """Refuse a message whose format indicator says UTF-8, and whose payload is not (v5
+        """Refuse a message whose payload is not UTF-8 although its format indicator says so (v5
         §3.3.2.3.2)."""
         code = reasons.PAYLOAD_FORMAT_INVALID
         why = "the payload is not UTF-8, as its format indicator says"
@@ -506,7 +525,7 @@ class PublishHandler(BlockedPublisher):
         link = self.link
         is_refusal = code >= reasons.UNSPECIFIED_ERROR
         if is_refusal and packet.qos > 0 and self._effects.store.fails and not link.waits:
-            kind = PUBACK if packet.qos == 1 else PUBREC  # at once: it promises nothing
+            kind = PUBACK if packet.qos == 1 else PUBREC  # before the commit: it promises nothing
             link.send(acknowledgement(kind, packet.packet_id, code, why, link))
         elif packet.qos == 1:
             if code == reasons.SUCCESS:
@@ -528,8 +547,9 @@ class PublishHandler(BlockedPublisher):
     def _check_receive_maximum(self, session: Session) -> None:
         """End the connection of a client that exceeds our Receive Maximum [MQTT-3.3.4-7].
 
-        It counts anew with each connection: a message of an earlier connection that is released on
-        this one does not count, and yet its PUBCOMP adds to the sender's quota [MQTT 5 §4.9].
+        The quota begins anew with each connection. A message of an earlier connection that is
+        released on this one does not count, but its PUBCOMP adds to the sender's quota [MQTT 5
+        §4.9].
         """
         allowed = self._limits.receive_maximum
         if self.unacknowledged(session) >= allowed + self._quota_raised:

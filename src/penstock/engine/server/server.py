@@ -77,7 +77,9 @@ class Server:
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
-        self.in_memory = TopicPriorities(dict.fromkeys(self.options.acknowledge_in_memory, 1))
+        self.acknowledged_in_memory = TopicPriorities(
+            dict.fromkeys(self.options.acknowledge_in_memory, 1)
+        )
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
         self.drops = Drops()
@@ -102,7 +104,7 @@ class Server:
                 dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
             )
         self.producers = Producers(self.effects, limits, self.drops)
-        self.sinks = StagedRows(self.effects, self.router, self.producers)
+        self.staged_rows = StagedRows(self.effects, self.router, self.producers)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
         self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
@@ -118,7 +120,7 @@ class Server:
         self.draining: Draining | None = None  # it is being emptied
         self.event_log: EventLog | None = None
         if events is not None:
-            self.event_log = self._tell(events, recovered, now)
+            self.event_log = self._start_events(events, recovered, now)
         self._recover(recovered, now)
 
     def tick(self, now: Now) -> None:
@@ -172,7 +174,7 @@ class Server:
             unfinished.extend(resumed_for_room)
         return unfinished
 
-    def needed_from(self, end: int) -> int:
+    def lowest_needed_offset(self, end: int) -> int:
         """Return the lowest log offset that a session still needs; ``end`` when none needs any."""
         asking = self.registry.ask_for_lowest(end)
         while not asking.ask_some():
@@ -215,7 +217,7 @@ class Server:
         self.event_log.write(now)
         return events.waiting == 0
 
-    def authorize_anew(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
+    def set_authorize(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
         """Let clients do from now on what ``authorize`` says: permissions changed.
 
         Subscriptions stay, and deliver what may be received. Users in ``revoked`` are not who
@@ -234,7 +236,7 @@ class Server:
                 connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
         self.router.sharing.permissions_changed()
 
-    def _tell(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
+    def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
         """Begin to tell what happens."""
         events = Events(options)
         events.now_us = now.wall_us

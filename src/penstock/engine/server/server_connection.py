@@ -21,7 +21,7 @@ from penstock.engine.reporting.events import Event, Events
 from penstock.engine.server.opening import OpeningConnection
 from penstock.engine.server.publish_handler import PublishHandler
 from penstock.engine.server.server import Server
-from penstock.engine.server.subscribe_handler import Request, SubscribeHandler, Unsubscribing
+from penstock.engine.server.subscribe_handler import Request, SubscribeHandler, UnsubscribeHandler
 from penstock.engine.session.session import Session
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -57,7 +57,7 @@ class ServerConnection(OpeningConnection):
         self.inbound_limit: LimitUsage | None = None  # made when it is reached first
         self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
         self._publishing = PublishHandler(server, self.link, limits)
-        self._held_back = self._publishing.held_back
+        self._pending = self._publishing.pending
         self._lacks_memory = False  # for the packet that it sends: see ``partial_packets``
         self._message_rate: TokenBucket | None = None
         self._byte_rate: TokenBucket | None = None
@@ -86,10 +86,10 @@ class ServerConnection(OpeningConnection):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
         elif isinstance(packet, Subscribe):
             self._request = SubscribeHandler(packet, session, self._server, self.limits, self.link)
-            self._go_on_with_request(now)
+            self._continue_request(now)
         elif isinstance(packet, Unsubscribe):
-            self._request = Unsubscribing(packet, session, self._server, self.link)
-            self._go_on_with_request(now)
+            self._request = UnsubscribeHandler(packet, session, self._server, self.link)
+            self._continue_request(now)
         elif isinstance(packet, Disconnect):
             self._disconnect(packet, session, now)
         elif isinstance(packet, Auth):
@@ -99,7 +99,7 @@ class ServerConnection(OpeningConnection):
             self.link.send(_PINGRESP)
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
-        """Take a PUBACK, PUBREC, PUBREL or PUBCOMP from the client."""
+        """Handle a PUBACK, PUBREC, PUBREL or PUBCOMP of the client."""
         session = self._session
         assert session is not None
         if packet_type == PUBREL:
@@ -108,14 +108,14 @@ class ServerConnection(OpeningConnection):
             self.refill_due = True
 
     def refill(self, now: Now) -> None:
-        """Fill the window, in which acknowledgements made room, from its queue and its groups."""
+        """Send queued messages of the session and its groups: acknowledgements made room."""
         session = self._session
         if session is None or session.link is not self.link:
             return
         session.outbound.refill(now)
 
-    def _go_on_with_request(self, now: Now) -> None:
-        """Take steps of a SUBSCRIBE or UNSUBSCRIBE, no more than one turn's share."""
+    def _continue_request(self, now: Now) -> None:
+        """Take steps of a SUBSCRIBE or UNSUBSCRIBE, at most one turn's share."""
         request = self._request
         assert request is not None
         while not request.finished:
@@ -141,33 +141,33 @@ class ServerConnection(OpeningConnection):
 
     @property
     def saturated(self) -> bool:
-        """Return whether as many acknowledgements wait for a commit as a client may leave open.
+        """Return whether as many acknowledgements wait for a commit as Receive Maximum allows.
 
-        MQTT 5 clients know the limit, and exceeding it is an error; older ones are not read
-        until there is room. What counts is what waits for us: a QoS 2 message that waits for
-        its PUBREL does not, for the PUBREL could never be read.
+        MQTT 5 clients know the limit, and exceeding it is an error; older ones are not read until
+        there is room. QoS 2 messages that wait for their PUBREL do not count, because then the
+        PUBREL could never be read.
         """
         return self.version != V5 and self.link.unreleased_acks >= self.limits.receive_maximum
 
     @property
     def inbound_unacknowledged(self) -> int:
-        """Messages of the client that count against our Receive Maximum: see ``saturated``."""
+        """Return how many messages of the client count against our Receive Maximum."""
         if self.version != V5 or self._session is None:
             return self.link.unreleased_acks
         return self._publishing.unacknowledged(self._session)
 
     @property
-    def held_back_count(self) -> int:
-        """Messages of the client that wait for room in a queue: see ``publish_handler``."""
-        return self._held_back.count
+    def pending_publish_count(self) -> int:
+        """Return how many messages of the client wait for room in a queue."""
+        return self._pending.count
 
     @property
     def blocked_bytes(self) -> int:
-        """Return about how much memory the messages that wait for room take, in bytes."""
-        return self._held_back.size_bytes
+        """Return about how many bytes of memory the pending messages take."""
+        return self._pending.size_bytes
 
     def _watch_inbound(self, now: Now) -> None:
-        """Note when the client may send no more; looked at again when something left."""
+        """Note whether the client has reached our Receive Maximum."""
         if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
             if self.inbound_limit is None:
                 self.inbound_limit = LimitUsage(self.client_id, INBOUND)
@@ -177,7 +177,7 @@ class ServerConnection(OpeningConnection):
             self.inbound_limit.left(now.monotonic_s)
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
-        """Read a large packet on if there is memory for it: see ``partial_packets``."""
+        """Continue to read a large packet if there is memory for it: see ``partial_packets``."""
         budget = self._server.half_received
         if size_bytes == 0 or self.peer_closed:
             budget.give_back(self)
@@ -199,7 +199,7 @@ class ServerConnection(OpeningConnection):
             self.reading_paused = True
 
     def must_wait(self) -> bool:
-        """Return whether too much waits on our side for more of this client's packets."""
+        """Return whether this client's next packets must wait; if so, arrange for ``resume``."""
         link = self.link
         effects = self._server.effects
         if (  # after nearly every packet, so without a call
@@ -210,22 +210,22 @@ class ServerConnection(OpeningConnection):
             and link.unreleased_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
-            and self._held_back.count == 0
+            and self._pending.count == 0
             and self._request is None
         ):
             return False
-        return self._must_wait_for_what()
+        return self._must_wait_slow()
 
     def broker_is_saturated(self) -> bool:
-        """Return whether so much waits for commits and sockets that nobody's packets are
-        decoded."""
+        """Return whether no packets of any client are decoded: too much waits for commits and
+        sockets."""
         effects = self._server.effects
         if effects.batch.size_bytes + effects.turn.unsent_bytes >= effects.store.waiting_bytes_max:
             effects.turn.resume_when_sealed(self)
             return True
         return self.must_yield_batch(effects)
 
-    def _must_wait_for_what(self) -> bool:
+    def _must_wait_slow(self) -> bool:
         link = self.link
         effects = self._server.effects
         if self.resume_at_s > 0.0:
@@ -237,9 +237,9 @@ class ServerConnection(OpeningConnection):
         if self.saturated or link.is_full():
             link.resume_when_room()
             return True
-        if self._held_back.above_soft_limit() and not self._may_make_room():
+        if self._pending.above_soft_limit() and not self._may_make_room():
             link.resume_when_room()  # what it is sent, it may acknowledge
-            if self._held_back.at_hard_limit() or effects.store.fails:
+            if self._pending.at_hard_limit() or effects.store.fails:
                 effects.turn.resume_in_tick(self)  # its own queue may have filled since
             return True
         if effects.store.is_full():
@@ -248,10 +248,10 @@ class ServerConnection(OpeningConnection):
         return self.must_yield_batch(effects)
 
     def _may_make_room(self) -> bool:
-        """Return whether the client's next packets may make room for what waits.
+        """Return whether the client's next packets may make room for its pending messages.
 
-        They stand behind its messages: not to read them would be to wait for ever. When all
-        it may have in flight is held back it is read on only if somebody surely waits for it.
+        Its acknowledgements come behind its messages: if they were not read, it would wait for
+        ever. At the hard limit they are read only if its own queue has no room.
         """
         session = self._session
         if session is None or self._server.effects.store.fails:
@@ -260,14 +260,14 @@ class ServerConnection(OpeningConnection):
             return True
         if session.window_length == 0:
             return False
-        return not (self._held_back.at_hard_limit() and session.outbound.has_place(0))
+        return not (self._pending.at_hard_limit() and session.outbound.has_place(0))
 
     def wait_for_turn(self) -> None:
-        """See to it that ``resume`` is called in the next turn."""
+        """Arrange for ``resume`` in the next turn."""
         self._server.effects.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
-        """Go on: there may be room again, or it is this connection's turn."""
+        """Handle waiting packets: there may be room again, or it is this connection's turn."""
         if self.state == CLOSED:
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
@@ -275,22 +275,22 @@ class ServerConnection(OpeningConnection):
         self._began_at = self._share.spent
         self._logged_before = self._share.logged_bytes
         try:
-            self._go_on(now)
+            self._continue(now)
         except RemoteProtocolError as error:  # of a message that waited here
             self.protocol_error(error, now)
 
-    def _go_on(self, now: Now) -> None:
-        """Handle what waits here, and then what was left undecoded."""
+    def _continue(self, now: Now) -> None:
+        """Handle pending messages, then bytes that are not decoded yet."""
         if self._session is not None:
             self._session.outbound.refill(now)
-            if self._held_back.count > 0 or self._session.released_count > 0:
+            if self._pending.count > 0 or self._session.released_count > 0:
                 self._publishing.try_again(self._session, now)
                 if self.work >= self._share.left():
                     self._share.used_up += 1
                     self.wait_for_turn()
                     return
             if self._request is not None:
-                self._go_on_with_request(now)
+                self._continue_request(now)
         lacked_memory = self._lacks_memory
         self._lacks_memory = False
         self._decode_rest(now)
@@ -315,7 +315,7 @@ class ServerConnection(OpeningConnection):
             self.resume_at_s = max(self.resume_at_s, now.monotonic_s + seconds)
 
     def writable(self, now: Now) -> None:
-        """Go on sending: the shell's write buffer has room again."""
+        """Continue sending: the socket's write buffer has room again."""
         self.link.wire_has_room()
         self.resume(now)
 
@@ -325,7 +325,7 @@ class ServerConnection(OpeningConnection):
         properties = packet.properties
         if properties is not None and properties.session_expiry_interval is not None:
             wanted_s = properties.session_expiry_interval
-            if wanted_s > 0 and not self._wants_to_last:
+            if wanted_s > 0 and not self._asked_to_persist:
                 raise RemoteProtocolError(  # MQTT 5 §3.14.2.2.2
                     reasons.PROTOCOL_ERROR, "session expiry was 0 in CONNECT"
                 )
@@ -335,7 +335,7 @@ class ServerConnection(OpeningConnection):
         self._end(with_will, DISCONNECTED_ITSELF, now, answered=True)
 
     def ended(self, with_will: bool, now: Now) -> None:
-        """Settle the will and the session; a server that shuts down keeps its wills armed."""
+        """Close the session, and publish or delete the will; a shutdown keeps wills stored."""
         server = self._server
         session = self._session
         self._request = None
@@ -346,7 +346,7 @@ class ServerConnection(OpeningConnection):
         if self.inbound_limit is not None:
             self.inbound_limit.left(now.monotonic_s)
         if server.effects.events is not None:
-            self._tell_end(server.effects.events, session)
+            self._note_disconnected(server.effects.events, session)
         server.half_received.give_back(self)
         self._publishing.ended(self.client_id)
         server.registry.close(session, now)  # first: its own will finds the session away
@@ -355,7 +355,7 @@ class ServerConnection(OpeningConnection):
         elif not server.shutting_down:
             server.wills.lost(self.client_id, session.expiry_interval_s, now)
 
-    def _tell_end(self, events: Events, session: Session) -> None:
+    def _note_disconnected(self, events: Events, session: Session) -> None:
         by = "broker" if self.closed_locally else "network"
         if self.close_reason == DISCONNECTED_ITSELF:
             by = "client"

@@ -167,7 +167,7 @@ class SubscribeHandler(Request):
 
 
 @final
-class Unsubscribing(Request):
+class UnsubscribeHandler(Request):
     """An UNSUBSCRIBE.
 
     Args:

@@ -85,7 +85,7 @@ class Outbound:
         self._transmission.wanted = NO_BODIES
         self._window.disconnected()
         if self._transmission.permissions is not None:
-            self._transmission.permissions.forget_answers()
+            self._transmission.permissions.clear_cache()
         if self._backlog.stored:
             self._queue.client_disconnected()
             self._window.release_bodies()
@@ -557,7 +557,7 @@ class Outbound:
         events = self._effects.events
         if events is not None:
             for delivery in taken:
-                events.tell(MOVED, self._backlog.client_id, delivery)
+                events.note_delivery(MOVED, self._backlog.client_id, delivery)
         self._window.remove_in_flight(set(taken))
         self._backlog.touch()
         self._backlog.wake_blocked_publishers()

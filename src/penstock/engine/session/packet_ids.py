@@ -50,6 +50,6 @@ class ReservedPacketIds:
         self._first_id = packet_id_of(first)
         self._count = max(0, end - first)
 
-    def has(self, packet_id: int) -> bool:
+    def contains(self, packet_id: int) -> bool:
         """Return whether ``packet_id`` is reserved."""
         return (packet_id - self._first_id) % PACKET_IDENTIFIERS < self._count

@@ -85,7 +85,7 @@ class RetainedMessages:
     def has_room(self, message: Message, account: Account | None = None) -> bool:
         """Return whether there is room to retain ``message``, which has a payload, in ``account``
         if given."""
-        delta_bytes = _weight(message)
+        delta_bytes = _memory_bytes(message)
         is_new_too = self._count < self._limit and not self._is_beyond(delta_bytes)
         if is_new_too and (account is None or account.has_room_for_retained(delta_bytes)):
             return True
@@ -93,11 +93,11 @@ class RetainedMessages:
         known = None if node is None else node.message
         if node is None or known is None:
             return False
-        if self._is_beyond(delta_bytes - _weight(known)):
+        if self._is_beyond(delta_bytes - _memory_bytes(known)):
             return False
         if account is None:
             return True
-        own_bytes = _weight(known) if node.account is account else 0
+        own_bytes = _memory_bytes(known) if node.account is account else 0
         return account.has_room_for_retained(delta_bytes - own_bytes)
 
     def put(self, message: Message, account: Account | None = None) -> bool:
@@ -122,9 +122,9 @@ class RetainedMessages:
         if node.message is None:
             self._count += 1
         else:
-            self._count_bytes(node, -_weight(node.message))
+            self._count_bytes(node, -_memory_bytes(node.message))
         node.account = account
-        self._count_bytes(node, _weight(message))
+        self._count_bytes(node, _memory_bytes(message))
         node.message = message
         self._serial += 1
         node.serial = self._serial
@@ -141,7 +141,7 @@ class RetainedMessages:
             node = child
         if node.message is None:
             return False
-        self._count_bytes(node, -_weight(node.message))
+        self._count_bytes(node, -_memory_bytes(node.message))
         node.account = None
         node.message = None
         self._count -= 1
@@ -238,7 +238,7 @@ class RetainedWalk:
         return node.message if node.serial <= self._serial else None
 
 
-def _weight(message: Message) -> int:
+def _memory_bytes(message: Message) -> int:
     """Return about how many bytes ``message`` and the nodes of its topic take; topics may share
     nodes."""
     return message.size_bytes() + levels_bytes(message.topic)

@@ -291,7 +291,7 @@ class Transmission:
         entry = self.window.get(packet_id) if wanted else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
         if events is not None and entry is not None:
-            events.follows(entry)  # before the window releases its body, which has the topic
+            events.has_events(entry)  # before the window releases its body, which has the topic
         verdict = self.window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -309,9 +309,9 @@ class Transmission:
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
-                events.answered(kind, self._backlog.client_id, entry)
+                events.note_answered(kind, self._backlog.client_id, entry)
             if packet_type == PUBCOMP:
-                events.answered(COMPLETED, self._backlog.client_id, entry)
+                events.note_answered(COMPLETED, self._backlog.client_id, entry)
         if verdict == RELEASE:
             if link is not None:
                 link.send_plain_after_commit(PUBREL, packet_id)

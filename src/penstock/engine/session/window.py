@@ -163,7 +163,7 @@ class InFlightWindow:
             packet_id = self._unused_packet_id()
             assert packet_id > 0, "the window has room, so an identifier is free"
         state = AWAIT_PUBACK if delivery.qos == 1 else AWAIT_PUBREC
-        delivery.in_flight(packet_id, state, True)
+        delivery.enter_window(packet_id, state, True)
         self._entries[packet_id] = delivery
         if delivery.sequence > 0:
             self._take_place(delivery)
@@ -180,7 +180,7 @@ class InFlightWindow:
             if not 1 <= packet_id <= self._last_id:
                 packet_id = 1 if self._packet_id_step > 0 else self._last_id
             if self._is_unused(packet_id):
-                if not self.reserved_ids.has(packet_id):
+                if not self.reserved_ids.contains(packet_id):
                     at_worst = packet_id
                     break
                 at_worst = at_worst or packet_id
@@ -232,7 +232,7 @@ class InFlightWindow:
         that was just freed may still be acknowledged a second time, where an MQTT 3.1 message was
         sent again by time.
         """
-        delivery.in_flight(packet_id, state, False)
+        delivery.enter_window(packet_id, state, False)
         self._entries[packet_id] = delivery
         delivery.page = page
         self._pages.setdefault(page, []).append(delivery)
