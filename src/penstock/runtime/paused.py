@@ -63,7 +63,7 @@ def _has_hung_up(peer: Peer, paused_s: float) -> bool:
     connection = peer.connection
     if paused_s < _CHECK_INTERVAL_S or connection.state != CONNECTED:
         return False  # before, the connect timeout stands
-    found = peer.wire.hang_up()
+    found = peer.wire.peer_state()
     if found == STANDING:
         return False
     return found == BROKEN or paused_s >= (connection.patience_s or _FINISHED_S_MAX)

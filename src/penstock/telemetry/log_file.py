@@ -4,7 +4,7 @@
 
       a line ─▶ moved or removed from outside? ───── a new file ─▶ too long? ─ FILE.1 … ─▶ written
                                                                                 │ fails
-                     said once, and this line ─▶ standard error, until one fits ◀╯
+            one warning, and this line ─▶ standard error, until a line is written ◀╯
 
 The disk that is full is often the one with the log on it: just then its lines must not be lost.
 """
@@ -28,20 +28,22 @@ class LogFileHandler(logging.Handler):
     Args:
         path: path of the file.
         bytes_max: size above which it is renamed to PATH.1, and PATH.1 to PATH.2 and so on.
-        files_max: renamed files that are left, at least 1.
-        instead: takes the lines that the file does not.
+        files_max: number of renamed files that are kept, at least 1.
+        fallback: takes the lines that cannot be written to the file.
 
     Raises:
         OSError: the file cannot be opened.
     """
 
-    def __init__(self, path: str, bytes_max: int, files_max: int, instead: logging.Handler) -> None:
+    def __init__(
+        self, path: str, bytes_max: int, files_max: int, fallback: logging.Handler
+    ) -> None:
         super().__init__()
         self._path = Path(path).absolute()
         self._bytes_max = bytes_max
         self._files_max = files_max
-        self._instead = instead
-        self._elsewhere = 0  # lines that went elsewhere since the file took one
+        self._fallback = fallback
+        self._diverted = 0  # lines that went to ``fallback`` since one was written
         self._file = os.open(self._path, _FLAGS, 0o666)
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
@@ -49,21 +51,21 @@ class LogFileHandler(logging.Handler):
         self.lock = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, or have it written elsewhere."""
+        """Write a line to the file, or to ``fallback`` if that fails."""
         try:
-            if self._elsewhere:
-                self._append(_about(f"{self._elsewhere} lines went to standard error", record))
-                self._elsewhere = 0
+            if self._diverted:
+                self._append(_about(f"{self._diverted} lines went to standard error", record))
+                self._diverted = 0
             self._append(record)
         except OSError as error:
-            if not self._elsewhere:
+            if not self._diverted:
                 failure = f"log.file {self._path} cannot be written: {error.strerror or error};"
-                self._instead.emit(_about(f"{failure} until it can, its lines come here", record))
-            self._elsewhere += 1
-            self._instead.emit(record)
+                self._fallback.emit(_about(f"{failure} until it can, its lines come here", record))
+            self._diverted += 1
+            self._fallback.emit(record)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -71,9 +73,9 @@ class LogFileHandler(logging.Handler):
 
     def _append(self, record: logging.LogRecord) -> None:
         line = f"{self.format(record)}\n".encode(errors="backslashreplace")
-        size_bytes = self._follow()
+        size_bytes = self._reopen_if_moved()
         if size_bytes and size_bytes + len(line) > self._bytes_max:
-            self._turn()
+            self._rotate()
             size_bytes = 0
         left = memoryview(line)
         try:
@@ -84,8 +86,8 @@ class LogFileHandler(logging.Handler):
                 os.ftruncate(self._file, size_bytes)  # half a line is none
             raise
 
-    def _follow(self) -> int:
-        """Open the file that has the path now, where that is another; return its size in bytes."""
+    def _reopen_if_moved(self) -> int:
+        """Open the path again if it names another file now; return the file's size in bytes."""
         opened = os.fstat(self._file)
         try:
             named = self._path.stat()
@@ -96,7 +98,7 @@ class LogFileHandler(logging.Handler):
             opened = os.fstat(self._file)
         return opened.st_size if stat.S_ISREG(opened.st_mode) else 0
 
-    def _turn(self) -> None:
+    def _rotate(self) -> None:
         for number in range(self._files_max - 1, 0, -1):
             with contextlib.suppress(FileNotFoundError):
                 self._renamed(number).replace(self._renamed(number + 1))

@@ -1,4 +1,4 @@
-"""Accepting: from a listening socket to a connection that speaks MQTT.
+"""Accepts connections on a listening socket, up to the wire that speaks MQTT.
 
 ::
 
@@ -37,7 +37,7 @@ _ACCEPTED_A_TURN_MAX: Final = 64  # then other connections are read again
 _NO_DESCRIPTORS_S: Final = 1.0
 _TIMEOUT_S_MIN: Final = 0.001
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
-_EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 Preface = Callable[[socket.socket, str], Coroutine[None, None, str]]
 """Read the bytes before TLS and MQTT, and return the peer's name from then on.
@@ -57,7 +57,7 @@ class Acceptor:
         admission: the listener's bounds.
         bucket: the listener's rate.
         connect_timeout_s: time limit of PROXY header and TLS handshake together, seconds.
-        wire: makes the protocol of a connection from its peer's name and place.
+        wire: makes the protocol of a connection, from the peer's name and the connection's place.
         context: the TLS context for a new connection; None for none.
         preface: reads the peer's name from the bytes that it sends first.
         refusals: logs connections that are refused.
@@ -96,7 +96,7 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
-        """Listen no more. Connections that stand are untouched, those half open end."""
+        """Stop listening. Open connections stay; those that are still being opened end."""
         if self._closed:
             return
         self._closed = True
@@ -114,15 +114,15 @@ class Acceptor:
         for _ in range(_ACCEPTED_A_TURN_MAX):
             wait_s = self._bucket.wait_s(self._loop.time())
             if wait_s > 0.0:
-                self._rest(wait_s)
+                self._pause_accepting(wait_s)
                 return
             try:
                 connection, address = self.listening.accept()
             except BlockingIOError:
                 return
             except OSError as error:
-                if error.errno in _EXHAUSTED:
-                    self._exhausted(error)
+                if error.errno in _NO_DESCRIPTORS:
+                    self._pause_without_descriptors(error)
                     return
                 continue  # the client was gone before it was accepted
             self._bucket.take()
@@ -143,12 +143,11 @@ class Acceptor:
         task.add_done_callback(self._opening.discard)
 
     def _source(self, peer: str) -> str | None:
-        """Return the name under which a connection counts among those of its address."""
+        """Return the name by which the connections of an address are counted; None: not at all."""
         return source_of(peer, self._exempt) or None
 
-    def _exhausted(self, error: OSError) -> None:
-        """Accept nothing for a while: there are no descriptors, and the kernel would say so again
-        at once."""
+    def _pause_without_descriptors(self, error: OSError) -> None:
+        """Accept nothing for a second: the process has no descriptor left."""
         warn_limited(
             logger,
             self._limiter,
@@ -159,9 +158,9 @@ class Acceptor:
             self._name,
             error.strerror,
         )
-        self._rest(_NO_DESCRIPTORS_S)
+        self._pause_accepting(_NO_DESCRIPTORS_S)
 
-    def _rest(self, wait_s: float) -> None:
+    def _pause_accepting(self, wait_s: float) -> None:
         self._loop.remove_reader(self.listening)
         self._waiting = self._loop.call_later(wait_s, self._resume)
 
@@ -174,8 +173,8 @@ class Acceptor:
     async def _open(
         self, connection: socket.socket, peer: str, place: Place | None, source: str | None
     ) -> None:
-        """Lead an accepted socket to a wire; any failure ends this connection only."""
-        stands = False
+        """Make a wire of an accepted socket; any failure ends this connection only."""
+        is_open = False
         try:
             if place is None:
                 place = await self._admission.wait(peer, source)
@@ -185,28 +184,30 @@ class Acceptor:
             async with asyncio.timeout_at(ends_s):
                 if self._preface is not None:
                     peer = await self._preface(connection, peer)
-                    if not await self._is_one_of_few(peer, place):
+                    if not await self._count_by_address(peer, place):
                         return
                 await self._hand_over(connection, peer, place, ends_s)
-                stands = True
+                is_open = True
         except OSError as error:
             is_late = isinstance(error, TimeoutError)
-            why = Sentence("no answer in time" if is_late else _because(error))
+            why = Sentence("no answer in time" if is_late else _reason(error))
             if isinstance(error, ConnectionRefusedError):
                 self._refusals.note(peer, why)
             else:
                 logger.debug("listener %s: %s did not get through: %s", self._name, peer, why)
         finally:
-            if not stands:
+            if not is_open:
                 connection.close()
                 if place is not None:
                     place.release()
 
-    async def _is_one_of_few(self, peer: str, place: Place) -> bool:
-        """Count a connection under the address in its header; return whether that address has room
-        for it."""
+    async def _count_by_address(self, peer: str, place: Place) -> bool:
+        """Count a connection by the address in its PROXY header; return whether it has a place.
+
+        It may wait a second for one.
+        """
         source = self._source(peer)
-        if self._admission.comes_from(place, source):
+        if self._admission.count_address(place, source):
             return True
         return await self._admission.wait(peer, source, place) is not None
 
@@ -215,7 +216,7 @@ class Acceptor:
     ) -> None:
         context = self._context()
         if context is None:
-            await self._stand(connection, peer, place)
+            await self._open_plain(connection, peer, place)
         else:
             await self._handshakes.wait(connection, source_of(peer, ()))
             await open_tls(
@@ -225,12 +226,11 @@ class Acceptor:
                 max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
             )
 
-    async def _stand(self, connection: socket.socket, peer: str, place: Place) -> None:
-        """Make the wire of a connection without TLS; once begun that is finished even when
-        cancelled.
+    async def _open_plain(self, connection: socket.socket, peer: str, place: Place) -> None:
+        """Make the wire of a connection without TLS; if cancelled, finish that first.
 
-        uvloop closes a connection when its opening is cancelled, also one that stands already, and
-        never tells its wire.
+        uvloop closes a connection when its opening is cancelled, also one that is open already, and
+        does not report that to its wire.
         """
         opening = self._loop.create_task(
             self._loop.connect_accepted_socket(lambda: self._wire(peer, place), connection)
@@ -241,7 +241,7 @@ class Acceptor:
             await opening
 
 
-def _because(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     return str(error) or type(error).__name__
 
 

@@ -34,7 +34,7 @@ logger = get_logger(__name__)
 
 _WAIT_S_MIN: Final = 0.001
 
-COME_BACK_S: Final = 1.0
+WAIT_S_MAX: Final = 1.0
 """How long a connection above a number waits for a place, seconds."""
 
 WAITING_MAX: Final = 32
@@ -100,12 +100,12 @@ class Place:
         """Give the place back, once the connection is gone; further calls do nothing."""
         if self._taken:
             self._taken = False
-            self._admission.left(self.source)
+            self._admission.give_back(self.source)
 
 
 @final
 class _Waiting:
-    """A connection above a number, which waits for one that leaves."""
+    """A connection that waits for a place, because too many are open."""
 
     def __init__(self, peer: str, source: str | None, place: Place | None) -> None:
         self.peer = peer
@@ -116,7 +116,7 @@ class _Waiting:
 
 @final
 class Admission:
-    """The bounds of one listener.
+    """Counts the connections of one listener, and admits them within its bounds.
 
     Args:
         name: name of the listener, for warnings.
@@ -155,24 +155,24 @@ class Admission:
         return Place(self, source)
 
     def may_wait(self) -> bool:
-        """Return whether the system has a file for a connection that waits for its place."""
+        """Return whether a descriptor is left for a connection that waits for its place."""
         return self._descriptors.open < self._descriptors.connections_max
 
     async def wait(self, peer: str, source: str | None, place: Place | None = None) -> Place | None:
-        """Return a place as soon as another connection leaves one; None after ``COME_BACK_S``.
+        """Return a place as soon as another connection leaves one; None after ``WAIT_S_MAX``.
 
         ``place`` is the one it has in the listener already, where only the connections of its
         address are too many: it stays the caller's.
         """
         waiting = _Waiting(peer, source, place)
-        found = self._for(waiting)  # one may have left since there was none
+        found = self._place_for(waiting)  # one may have left since there was none
         if found is not None:
             return found
         if len(self._waiting) >= WAITING_MAX:
             self._waiting.pop(0).answer.set_result(None)
         self._waiting.append(waiting)
         loop = asyncio.get_running_loop()
-        timer = loop.call_later(COME_BACK_S, self._give_up, waiting)
+        timer = loop.call_later(WAIT_S_MAX, self._give_up, waiting)
         try:
             found = await asyncio.shield(waiting.answer)
         except asyncio.CancelledError:
@@ -187,11 +187,11 @@ class Admission:
             self._refuse(peer, source, loop.time())
         return found
 
-    def comes_from(self, place: Place, source: str | None) -> bool:
-        """Count a connection under its address, which was not known when it was admitted.
+    def count_address(self, place: Place, source: str | None) -> bool:
+        """Count an admitted connection by its address, which was not known before.
 
         Returns:
-            Whether it may stay; it counts only then.
+            Whether its address has room for it; if not, it is not counted.
         """
         assert place.source is None, "a place counts for its address once"
         if source is None:
@@ -202,8 +202,8 @@ class Admission:
         place.source = source
         return True
 
-    def left(self, source: str | None) -> None:
-        """Give the place of a connection that is gone to one that waits."""
+    def give_back(self, source: str | None) -> None:
+        """Take back the place of a connection that is gone, and give it to one that waits."""
         assert 0 < self.open <= self._descriptors.open, "a place is given back once"
         self.open -= 1
         self._descriptors.open -= 1
@@ -213,18 +213,18 @@ class Admission:
             if self._by_source[source] == 0:
                 del self._by_source[source]
         for waiting in sorted(self._waiting, key=lambda one: one.source != source):
-            found = self._for(waiting)
+            found = self._place_for(waiting)
             if found is not None:
                 self._waiting.remove(waiting)
                 waiting.answer.set_result(found)
 
     # -- rooms -------------------------------------------------------------------------
 
-    def _for(self, waiting: _Waiting) -> Place | None:
+    def _place_for(self, waiting: _Waiting) -> Place | None:
         place = waiting.place
         if place is None:
             return self.admit(waiting.peer, waiting.source)
-        return place if self.comes_from(place, waiting.source) else None
+        return place if self.count_address(place, waiting.source) else None
 
     def _give_up(self, waiting: _Waiting) -> None:
         if not waiting.answer.done():

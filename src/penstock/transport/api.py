@@ -43,7 +43,7 @@ class Wire(Protocol):
         """Return how many of them are still in this process."""
 
     def close(self) -> None:
-        """Close after what was written has left, or the peer has had its time to read it."""
+        """Close when all written bytes are sent, or the peer has not read them in time."""
 
     def pause_reading(self) -> None:
         """Read nothing until ``resume_reading``: the peer's sending stalls."""
@@ -51,9 +51,9 @@ class Wire(Protocol):
     def resume_reading(self) -> None:
         """Read again."""
 
-    def hang_up(self) -> int:
-        """Return whether the peer hung up, which the loop does not report while reading is paused:
-        see ``hang_up``."""
+    def peer_state(self) -> int:
+        """Return ``STANDING``, ``FINISHED`` or ``BROKEN`` (``hang_up``): the loop does not report
+        that a peer hung up while reading is paused."""
 
 
 class Endpoint(Protocol):
@@ -69,7 +69,7 @@ class Endpoint(Protocol):
         """Go on writing: the write buffer has room again."""
 
     def lost(self, because: str) -> None:
-        """Take leave of the wire, which is gone; called once, also after ``close``."""
+        """Note that the wire is gone, and why; called once, also after ``close``."""
 
 
 Accept = Callable[[Wire], Endpoint]

@@ -1,4 +1,4 @@
-"""Look whether a ClientHello has arrived whole (RFC 8446 §4.1.2, §5.1), without taking it.
+"""Finds out whether a whole ClientHello has arrived (RFC 8446 §4.1.2, §5.1), without reading it.
 
 ::
 
@@ -63,7 +63,7 @@ def bytes_needed(arrived: bytes) -> int:
                     raise ConnectionRefusedError("it wants Diffie-Hellman over finite fields")
                 return end
         position = end
-    raise ConnectionRefusedError("its ClientHello has no end")
+    raise ConnectionRefusedError("its ClientHello is too large, or in too many records")
 
 
 def _wants_finite_field(hello: bytes) -> bool:

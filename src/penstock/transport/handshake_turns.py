@@ -83,13 +83,13 @@ class HandshakeTurns:
 
     async def _readable(self, connection: socket.socket) -> None:
         readable = self._loop.create_future()
-        self._loop.add_reader(connection, _settle, readable)
+        self._loop.add_reader(connection, _set_result, readable)
         try:
             await readable
         finally:
             self._loop.remove_reader(connection)
 
 
-def _settle(readable: asyncio.Future[None]) -> None:
+def _set_result(readable: asyncio.Future[None]) -> None:
     if not readable.done():
         readable.set_result(None)

@@ -1,4 +1,4 @@
-"""Look whether a peer hung up whose socket is not read: the loop does not report that.
+"""Finds out whether a peer hung up while its socket is not read: the loop does not report that.
 
 ::
 
@@ -22,7 +22,7 @@ _FINISHED: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux only
 _BROKEN: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
-def hang_up(transport: asyncio.Transport | None) -> int:
+def peer_state(transport: asyncio.Transport | None) -> int:
     """Return ``STANDING``, ``FINISHED`` or ``BROKEN``, without reading anything."""
     if transport is None:
         return STANDING  # its user was told

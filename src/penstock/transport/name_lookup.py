@@ -94,12 +94,12 @@ def _ask(
     except (OSError, UnicodeError) as error:  # UnicodeError is a ValueError: no IDNA name
         failure = error
     try:
-        loop.call_soon_threadsafe(_settle, answer, found, failure)
+        loop.call_soon_threadsafe(_set_result, answer, found, failure)
     except RuntimeError:  # the loop is closed: no caller waits any more
         return
 
 
-def _settle(
+def _set_result(
     answer: asyncio.Future[list[Place]], found: list[Place], failure: Exception | None
 ) -> None:
     if answer.done():

@@ -84,7 +84,7 @@ class SocketWire(StreamWire):
         endpoint = self._endpoint
         if self._abort is not None:
             self._abort.cancel()
-        self._gone()
+        self._forget_below()
         self._endpoint = None
         if self._place is not None:
             self._place.release()

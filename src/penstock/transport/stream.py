@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.transport.hang_up import hang_up
+from penstock.transport.hang_up import peer_state
 from penstock.transport.unacknowledged import unacknowledged_bytes
 
 
@@ -60,9 +60,9 @@ class StreamWire(asyncio.Protocol):
             if self._reading:
                 (self.below or self._transport).resume_reading()
 
-    def hang_up(self) -> int:
+    def peer_state(self) -> int:
         """Return whether the peer hung up while it was not read."""
-        return hang_up(self._transport)
+        return peer_state(self._transport)
 
     def unwritten_bytes(self) -> int:
         """Return how many bytes the peer has not taken yet, here and in the system."""
@@ -75,8 +75,8 @@ class StreamWire(asyncio.Protocol):
         size_bytes = self._transport.get_write_buffer_size()
         return size_bytes + (self.below.get_write_buffer_size() if self.below is not None else 0)
 
-    def _gone(self) -> None:
-        """Let go of the transport below, which holds this wire: the connection is gone."""
+    def _forget_below(self) -> None:
+        """Forget the transport below, which refers to this wire: the connection is gone."""
         self._transport = None
         self.below = None
 

@@ -43,7 +43,7 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            _find_the_dead(listening, user_timeout_s)
+            _set_keepalive(listening, user_timeout_s)
             listening.bind((host, port))
             listening.listen(BACKLOG)
             port = listening.getsockname()[1]
@@ -69,8 +69,10 @@ def remedy(error: OSError) -> str:
     return "is another broker running there? Stop it, or choose another address"
 
 
-def _find_the_dead(listening: socket.socket, user_timeout_s: float) -> None:
-    """Have half-open connections ended by the system; accepted sockets inherit the options.
+def _set_keepalive(listening: socket.socket, user_timeout_s: float) -> None:
+    """Set TCP keepalive and user timeout, so that the system ends dead connections.
+
+    Accepted sockets inherit the options.
 
     A peer that vanished without a word (power, a cable, a forgotten NAT entry) is found after
     two minutes of silence also when it asked for no MQTT keep alive.

@@ -42,13 +42,14 @@ class _Below(asyncio.Protocol):
         if self.transport is not None:
             self.transport.pause_reading()
 
-    def farewell(self) -> None:
-        """End our stream behind the alert, which is being sent, and wait for the peer's end."""
+    def half_close(self) -> None:
+        """Close our half behind the alert, which is being sent; abort if the peer does not
+        close."""
         loop = asyncio.get_running_loop()
-        loop.call_soon(self._end)
+        loop.call_soon(self._send_end)
         loop.call_later(_ALERT_S, self.abort)
 
-    def _end(self) -> None:
+    def _send_end(self) -> None:
         if self.transport is not None and not self.transport.is_closing():
             with contextlib.suppress(OSError):  # the peer was faster
                 self.transport.write_eof()
@@ -60,9 +61,9 @@ class _Below(asyncio.Protocol):
 
 
 @final
-class _Early(asyncio.Protocol):
-    """The protocol between the end of the handshake and the wire; it keeps bytes that come
-    meanwhile."""
+class _HandshakeBuffer(asyncio.Protocol):
+    """The protocol of the connection during the handshake; it keeps bytes that come before there is
+    a wire."""
 
     def __init__(self) -> None:
         self.data = b""
@@ -82,23 +83,23 @@ async def open_tls(
     timeout_s: float,
     server_name: str | None = None,
 ) -> None:
-    """Shake hands on ``connection``; its wire stands when this returns.
+    """Do the TLS handshake on ``connection``; when this returns, its wire is connected.
 
     Args:
         connection: a socket that does not block.
         make_wire: called when the handshake is done.
-        context: made alerting by ``send_alerts``.
+        context: a context prepared by ``send_alerts``.
         timeout_s: time limit of the handshake, seconds.
         server_name: the host that we dialled; None for an accepted connection.
 
     Raises:
-        ConnectionRefusedError: the handshake failed, and this is why.
+        ConnectionRefusedError: the handshake failed; the message says why.
         OSError: the peer was gone, or too slow.
         Exception: making the wire failed; the connection is closed.
     """
     loop = asyncio.get_running_loop()
-    below, early = _Below(), _Early()
-    failure = Failure(below.farewell)
+    below, buffer = _Below(), _HandshakeBuffer()
+    failure = Failure(below.half_close)
     opening = loop.create_task(loop.connect_accepted_socket(lambda: below, connection))
     # The loop starts to read after ``connection_made``; the pause comes right behind that, and
     # before the loop looks at its sockets: what is called soon is called in order.
@@ -108,20 +109,20 @@ async def open_tls(
         loop.call_soon(begin, failure)  # comes right before the first step of the handshake
         encrypted = await loop.start_tls(
             transport,
-            early,
+            buffer,
             context,
             server_side=server_name is None,
             server_hostname=server_name,
             ssl_handshake_timeout=timeout_s,
         )
-        if encrypted is None or early.lost:
-            raise ConnectionResetError("gone after the TLS handshake")
+        if encrypted is None or buffer.lost:
+            raise ConnectionResetError("the peer was gone after the TLS handshake")
         wire = make_wire()
         wire.below = transport
         encrypted.set_protocol(wire)
         wire.connection_made(encrypted)
-        if early.data:
-            wire.data_received(early.data)
+        if buffer.data:
+            wire.data_received(buffer.data)
     except BaseException as error:
         below.abort()
         if failure.error is not None and isinstance(error, Exception):

@@ -60,7 +60,7 @@ class UnixSocket:
                 self._path.unlink()
 
 
-def _asked(code: int) -> str:
+def _refusal_text(code: int) -> str:
     if code == 0:
         return "another process listens there"
     return f"whether another process listens there cannot be told ({os.strerror(code)})"
@@ -88,6 +88,6 @@ def _clear(path: Path, name: str) -> None:
     if code != errno.ECONNREFUSED:
         raise ConfigError(
             f"cannot listen on {path} (listener {name}):"
-            f" {_asked(code)}; stop that process, or choose another path"
+            f" {_refusal_text(code)}; stop that process, or choose another path"
         )
     path.unlink()

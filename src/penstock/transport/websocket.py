@@ -101,7 +101,7 @@ class WebSocketWire(WebSocketStream):
         ]
         self._send(RejectConnection(status_code=status_code, headers=headers, has_body=True))
         self._send(RejectData(data=body))
-        self._shut()
+        self._close_socket()
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         hint = error.event_hint

@@ -82,11 +82,11 @@ class DialledWebSocket(WebSocketStream):
                 f"the server refused WebSocket at {self._url.path} with status"
                 f" {event.status_code}; is it the right path?"
             )
-            self._shut()
+            self._close_socket()
         elif isinstance(event, AcceptConnection):
             if event.subprotocol != SUBPROTOCOLS[0]:  # [MQTT-6.0.0-4]
                 self._fail("the server does not speak MQTT over WebSocket")
-                self._shut()
+                self._close_socket()
             elif not self._upgrade.done():
                 self._opened(self._accept(self))
                 self._upgrade.set_result(None)

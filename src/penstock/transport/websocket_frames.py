@@ -86,7 +86,7 @@ class WebSocketStream(StreamWire):
     def _refuse(self, error: RemoteProtocolError) -> None:
         """Refuse bytes that are neither an upgrade nor frames."""
         self._because = f"not WebSocket: {error}"
-        self._shut()
+        self._close_socket()
 
     def _opened(self, endpoint: Endpoint) -> None:
         """Let ``endpoint`` use the wire: the upgrade is done."""
@@ -139,9 +139,9 @@ class WebSocketStream(StreamWire):
             self._refuse(RemoteProtocolError(str(error)))
         if payloads and self._endpoint is not None:
             self._endpoint.received(b"".join(payloads))
-        self._settle_rest(count >= FRAMES_PER_TURN_MAX)
+        self._schedule_rest(count >= FRAMES_PER_TURN_MAX)
 
-    def _settle_rest(self, has_more: bool) -> None:
+    def _schedule_rest(self, has_more: bool) -> None:
         """Have the rest handled in a later turn, and read nothing until then."""
         wait_s = self._idle_wait_s()
         if self._transport is None or self._closing or self._frames_wait:
@@ -152,11 +152,11 @@ class WebSocketStream(StreamWire):
         self._block_reading()
         loop = asyncio.get_running_loop()
         if wait_s > 0.0:
-            loop.call_later(wait_s, self._go_on)
+            loop.call_later(wait_s, self._resume)
         else:
-            loop.call_soon(self._go_on)
+            loop.call_soon(self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._frames_wait = False
         if self._transport is None:
             return
@@ -198,7 +198,7 @@ class WebSocketStream(StreamWire):
         """Report that the connection is gone."""
         if self._timer is not None:
             self._timer.cancel()
-        self._gone()
+        self._forget_below()
         endpoint = self._endpoint
         self._endpoint = None
         if endpoint is not None:
@@ -233,7 +233,7 @@ class WebSocketStream(StreamWire):
             self._because = f"WebSocket closed: {event.reason}"
         if self._frames.state in (ConnectionState.OPEN, ConnectionState.REMOTE_CLOSING):
             self._send(event.response())
-        self._shut()
+        self._close_socket()
 
     # -- the wire ----------------------------------------------------------------------
 
@@ -249,7 +249,7 @@ class WebSocketStream(StreamWire):
     def _close(self, code: CloseReason, reason: str) -> None:
         if not self._closing:
             self._send(CloseConnection(code=code, reason=reason or None))
-            self._shut()
+            self._close_socket()
 
     def _send(self, event: Event) -> None:
         if self._transport is not None:
@@ -258,7 +258,7 @@ class WebSocketStream(StreamWire):
             except LocalProtocolError as error:  # the other side closed meanwhile
                 logger.debug("%s: %s not sent: %s", self.peer, type(event).__name__, error)
 
-    def _shut(self) -> None:
+    def _close_socket(self) -> None:
         """Close the socket once everything written has been sent."""
         if self._transport is None or self._closing:
             return

@@ -125,7 +125,7 @@ class WireInMemory:
     def buffered_bytes(self) -> int:
         return self.unwritten
 
-    def hang_up(self) -> int:
+    def peer_state(self) -> int:
         return self.peer_closed
 
 

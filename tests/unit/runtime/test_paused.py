@@ -21,7 +21,7 @@ class Paused:
         self.wire = self
         self.connection = self
 
-    def hang_up(self) -> int:
+    def peer_state(self) -> int:
         self.asked += 1
         return self.found
 

@@ -79,9 +79,9 @@ def test_an_address_that_a_header_told_counts_and_is_given_back() -> None:
         first, second = admission.admit("proxy"), admission.admit("proxy")
         assert first is not None
         assert second is not None
-        assert admission.comes_from(first, "192.0.2.1")
-        assert not admission.comes_from(second, "192.0.2.1")
-        assert admission.comes_from(second, None)
+        assert admission.count_address(first, "192.0.2.1")
+        assert not admission.count_address(second, "192.0.2.1")
+        assert admission.count_address(second, None)
         first.release()
         second.release()
 
