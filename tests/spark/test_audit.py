@@ -96,7 +96,7 @@ def test_every_delivery_has_one_end(measures: Measures) -> None:
     }  # fmt: skip
     ends = sum(measures.states.values())
     assert ends - measures.states["moved to another member"] - 1 == measures.deliveries
-    assert measures.strangers == 1
+    assert measures.unknown_deliveries == 1
 
 
 def test_latencies_are_those_of_the_traffic(measures: Measures) -> None:

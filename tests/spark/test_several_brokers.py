@@ -201,7 +201,7 @@ def test_a_restored_log_is_read_from_its_beginning_where_the_user_accepts_it(
     new_log.append(5)
     new_log.trim(2)
     other_log.append(1)
-    with pytest.raises(StreamingQueryException, match=f"{service.address}: the query stands at"):
+    with pytest.raises(StreamingQueryException, match=f"{service.address}: the query is at"):
         run_available(stream(service, other_service))
     query = run_available(stream(service, other_service, failOnDataLoss="false"))
     assert sink.of(log) == list(range(10))

@@ -71,7 +71,7 @@ def sentence_of(error: BaseException) -> str:
     """Return the error in one sentence; a foreign one needs its class."""
     if isinstance(error, PenstockError):
         return str(error)
-    return _said(type(error).__name__, str(error))
+    return _described(type(error).__name__, str(error))
 
 
 def cause_in(text: str) -> str:
@@ -84,7 +84,7 @@ def cause_in(text: str) -> str:
         return raised
     causes = _CAUSE.findall(text)
     if causes:
-        return _said(*causes[-1])
+        return _described(*causes[-1])
     return _first_line(text)
 
 
@@ -97,11 +97,11 @@ def _raised_in_python(text: str) -> str | None:
         if line[:1].isspace() or not line:
             continue
         raised = _RAISED.match(line)
-        return None if raised is None else _said(raised[1], raised[2] or "")
+        return None if raised is None else _described(raised[1], raised[2] or "")
     return None
 
 
-def _said(kind: str, message: str) -> str:
+def _described(kind: str, message: str) -> str:
     first = _first_line(message)
     return f"{kind}: {first}" if first else kind
 

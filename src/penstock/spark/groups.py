@@ -45,7 +45,7 @@ class Group:
         self._stream = stream
         self._topics = topics
         self._lease_s = lease_s
-        self._held: LogPosition | None = None
+        self._leased: LogPosition | None = None
         self._due_s = 0.0  # monotonic
 
     def begin(self, client: StreamClient, position: LogPosition) -> LogPosition:
@@ -63,12 +63,12 @@ class Group:
         Raises:
             ConfigError: the broker refuses it.
         """
-        if position == self._held and time.monotonic() < self._due_s:
+        if position == self._leased and time.monotonic() < self._due_s:
             return
         try:
-            self._lease(client, position, patience_s=None if self._held is None else 0.0)
+            self._lease(client, position, patience_s=None if self._leased is None else 0.0)
         except StreamUnavailable:
-            if self._held is None:
+            if self._leased is None:
                 raise
 
     def _lease(
@@ -79,7 +79,7 @@ class Group:
         resume: bool = False,
         patience_s: float | None = None,
     ) -> Granted:
-        asked = Lease(
+        request = Lease(
             self._name,
             self._stream,
             self._topics,
@@ -89,7 +89,7 @@ class Group:
             resume,
             f"Spark on {socket.gethostname()}",
         )
-        granted = client.lease(asked, patience_s)
-        self._held = position
+        granted = client.lease(request, patience_s)
+        self._leased = position
         self._due_s = time.monotonic() + granted.ttl_s / RENEWALS
         return granted

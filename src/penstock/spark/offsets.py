@@ -136,9 +136,9 @@ def check_selection(position: Position, selection: str) -> None:
         place = replace(position, starts=0, selection="").to_json()
         raise ConfigError(
             f"the checkpoint was made for {position.selection}, and the query now asks for"
-            f" {selection}: what it has passed of that would be missing. Ask for the same as"
-            " before, or start it with a new checkpoint; with startingOffsets"
-            f" {place} it goes on from here all the same"
+            f" {selection}: messages of that before its offset would be missing. Name the same"
+            " stream and topics as before, or start with a new checkpoint; with startingOffsets"
+            f" {place} it continues from its present offset"
         )
 
 
@@ -146,7 +146,7 @@ def check_epoch(position: LogPosition, epoch: str) -> None:
     """Raise EpochMismatch if `position` does not belong to the log of the given epoch."""
     if position.epoch != epoch:
         raise EpochMismatch(
-            f"the query stands at offset {position.offset} of epoch {position.epoch}, and the log"
+            f"the query is at offset {position.offset} of epoch {position.epoch}, and the log"
             f" is now of epoch {epoch}: it was restored or created anew, so its offsets mean other"
             " messages"
         )

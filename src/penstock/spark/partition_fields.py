@@ -75,7 +75,7 @@ class PartitionField:
         if self.buckets > BUCKETS_MAX:
             raise ConfigError(
                 f"table {table} is partitioned by {self.transform}({self.column}); at most"
-                f" {BUCKETS_MAX} buckets there may be"
+                f" {BUCKETS_MAX} buckets are allowed"
             )
 
     def values(self, column: pa.ChunkedArray) -> pa.ChunkedArray:

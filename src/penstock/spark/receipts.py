@@ -46,21 +46,21 @@ class Receipts:
         self._topics = topics
         self._epoch = epoch
         self._checkpoint = checkpoint
-        self._told = -1
-        self._trouble = ""
+        self._reported_end = -1
+        self._last_error = ""
 
-    def tell(self, end: int) -> None:
+    def report(self, end: int) -> None:
         """Report that the table has its messages up to `end`. A large part takes several calls."""
-        if end <= self._told:
+        if end <= self._reported_end:
             return
         began = read_pinned_offset(self._checkpoint)
         since = end if began is None or began.epoch != self._epoch else min(began.offset, end)
         try:
-            self._told = self._client.landed(
+            self._reported_end = self._client.landed(
                 Landed(self._table, self._stream, self._topics, self._epoch, since, end)
             )
-            self._trouble = ""
+            self._last_error = ""
         except PenstockError as error:
-            if str(error) != self._trouble:
-                self._trouble = str(error)
-                logger.warning("publishers are not told yet what has landed: %s", error)
+            if str(error) != self._last_error:
+                self._last_error = str(error)
+                logger.warning("receipts of landed messages could not be sent yet: %s", error)

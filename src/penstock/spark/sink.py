@@ -177,14 +177,17 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         """Publish the staged rows of a batch."""
         wrong = {task.batch for task in _task_results(messages)} - {batchId}
         if wrong:
-            raise ConfigError(f"tasks of batch {min(wrong)} were told of in batch {batchId}")
+            raise ConfigError(
+                f"Spark commits batch {batchId} with results of batch {min(wrong)}: start the query"
+                " again"
+            )
         later = self._publish(messages)
         if later:  # Spark repeats the last batch, and none before it
             raise ConfigError(
-                f"the broker has published batch {later} of this query already, and Spark comes"
-                f" with batch {batchId}: its checkpoint was set back, or two queries have it, and"
-                " nobody knows which rows of this batch were published; start the query with a"
-                " new checkpoint, and say with startingOffsets where it is to go on"
+                f"the broker has published batch {later} of this query already, and Spark runs"
+                f" batch {batchId}: its checkpoint was set back, or two queries use it, and it is"
+                " not known which rows of this batch were published; start the query with a new"
+                " checkpoint, and say with startingOffsets where it continues"
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
@@ -209,18 +212,18 @@ def _portions(
     iterator: Iterator[pa.RecordBatch], names: list[str], options: SinkOptions
 ) -> Iterator[pa.Table]:
     """Yield the rows to publish, in portions that are staged together."""
-    held: list[Any] = []
+    gathered: list[Any] = []
     rows = size_bytes = 0
     for batch in iterator:
         for part in _halves(batch):
-            held.append(rows_to_publish(part, names, options))
+            gathered.append(rows_to_publish(part, names, options))
             rows += part.num_rows
-            size_bytes += held[-1].nbytes
+            size_bytes += gathered[-1].nbytes
             if rows >= STAGED_ROWS or size_bytes >= STAGED_BYTES:
-                yield pa.concat_tables(held).combine_chunks()
-                held, rows, size_bytes = [], 0, 0
+                yield pa.concat_tables(gathered).combine_chunks()
+                gathered, rows, size_bytes = [], 0, 0
     if rows:
-        yield pa.concat_tables(held).combine_chunks()
+        yield pa.concat_tables(gathered).combine_chunks()
 
 
 def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -143,7 +143,7 @@ class RangeReader:
         self._columns = columns
         self._pushed = PushedFilters(topics=options.topics)
         self._brokers = Brokers(options)
-        self._told: set[str] = set()  # warnings
+        self._warned: set[str] = set()  # warnings
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one `Range`."""
@@ -192,8 +192,8 @@ class RangeReader:
         """Raise the loss, or continue with a warning if the user accepts it."""
         if self._options.fail_on_data_loss:
             raise type(loss)(f"{loss}; {remedy}") from loss
-        if str(loss) not in self._told:
-            self._told.add(str(loss))
+        if str(loss) not in self._warned:
+            self._warned.add(str(loss))
             logger.warning("%s; the query goes on, for failOnDataLoss is false", loss)
 
     def _range(self, server: str, epoch: str, start: int, end: int) -> Range:
@@ -303,13 +303,13 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         after = dict(position.logs)
         backlogs = {}
         for server, log in logs.items():
-            here = position.logs.get(server)
-            if here is None:
+            reached = position.logs.get(server)
+            if reached is None:
                 after[server] = self._start_of(server)
-            elif self._is_same_log(server, here, log):
-                backlogs[server] = self._end_of_batch(server, here, log) - here.offset
+            elif self._is_same_log(server, reached, log):
+                backlogs[server] = self._end_of_batch(server, reached, log) - reached.offset
                 if server in self._groups:
-                    self._groups[server].renew(self._brokers.client(server), here)
+                    self._groups[server].renew(self._brokers.client(server), reached)
             else:
                 after[server] = LogPosition(log.epoch, log.earliest)
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -342,12 +342,12 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         first, last = self._read_position(start, logs), self._read_position(end, logs)
         ranges = []
         for server, log in logs.items():
-            here, there = first.logs.get(server), last.logs.get(server)
-            if here is None or there is None or here.epoch != there.epoch:
+            from_, to = first.logs.get(server), last.logs.get(server)
+            if from_ is None or to is None or from_.epoch != to.epoch:
                 continue  # its log enters with this batch, or a later one
-            if here.offset < there.offset and self._is_same_log(server, here, log):
-                begin = min(self._after_retention(server, here, log), there.offset)
-                ranges.append(self._range(server, log.epoch, begin, there.offset))
+            if from_.offset < to.offset and self._is_same_log(server, from_, log):
+                begin = min(self._after_retention(server, from_, log), to.offset)
+                ranges.append(self._range(server, log.epoch, begin, to.offset))
         return self._split(ranges)
 
     def stop(self) -> None:
@@ -392,7 +392,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             self._accept_loss(
                 OffsetOutOfRange(
                     f"the checkpoint was also made for {', '.join(sorted(others))}, and servers no"
-                    " longer names it: what came there since is not read"
+                    " longer names it: later messages of that broker are not read"
                 ),
                 _ACCEPT_SERVERS,
             )
@@ -407,17 +407,17 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
             return False
         return True
 
-    def _end_of_batch(self, server: str, here: LogPosition, log: StreamOffsets) -> int:
-        """Return the offset in a log up to which the query may go now."""
-        if here.offset > log.latest:
+    def _end_of_batch(self, server: str, reached: LogPosition, log: StreamOffsets) -> int:
+        """Return the offset in a log up to which the query may read now."""
+        if reached.offset > log.latest:
             raise OffsetOutOfRange(
-                f"{server_prefix(server)}the query stands at offset {here.offset}, and the log"
+                f"{server_prefix(server)}the query is at offset {reached.offset}, and the log"
                 f" ends at {log.latest}: messages that were read are missing from it"
             )
         target = self._target.get(server)
         if target is None or target.epoch != log.epoch:
             return log.latest
-        return max(here.offset, min(target.offset, log.latest))
+        return max(reached.offset, min(target.offset, log.latest))
 
 
 def _ends(logs: Mapping[str, StreamOffsets]) -> dict[str, LogPosition]:

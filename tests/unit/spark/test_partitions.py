@@ -190,7 +190,7 @@ def declared(**settings: Any) -> DeclaredTable:
         ({"partition_by": ["hour(when)"]}, "is partitioned by when, but has no such column"),
         ({"partition_by": ["hour(device)"]}, "device is string, which has no hour"),
         ({"partition_by": ["bucket[4](value)"]}, "value is double, which has no bucket[4]"),
-        ({"partition_by": ["bucket[20000](device)"]}, "at most 10000 buckets there may be"),
+        ({"partition_by": ["bucket[20000](device)"]}, "at most 10000 buckets are allowed"),
         ({"partition_by": ["day(at)", "hour(at)"]}, "is partitioned by at twice"),
         ({"partition_by": ["at"]}, "with format iceberg also hour(…) of it"),
     ],

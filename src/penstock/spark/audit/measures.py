@@ -89,7 +89,7 @@ class Measures:
     deliveries: int
     """The deliveries that are owed: one for each session that `received` counts."""
     states: dict[str, int]
-    strangers: int
+    unknown_deliveries: int
     """Deliveries of messages that were received before the range, or of unknown topics."""
     latencies: list[Latency]
     by_topic: list[Latency]
@@ -126,7 +126,7 @@ def measure(
     last = max((_utc(row.last) for row in found), default=None)
     bucket_s = _bucket_s(first, last)
     known = deliveries.where("received_at IS NOT NULL")
-    messages, owed, states, strangers = _accounts(deliveries)
+    messages, expected, states, unknown_deliveries = _delivery_counts(deliveries)
     latencies = _latencies(known, bucket_s)
     over_time = sorted(latencies["time"], key=lambda latency: latency.name)
     series = _series(events, connections, drops, bucket_s)
@@ -139,9 +139,9 @@ def measure(
         starts=kinds.get("started", 0),
         kinds=kinds,
         messages=messages,
-        deliveries=owed,
+        deliveries=expected,
         states=states,
-        strangers=strangers,
+        unknown_deliveries=unknown_deliveries,
         latencies=latencies["all"],
         by_topic=latencies["topic"],
         by_client=latencies["client"],
@@ -188,33 +188,34 @@ def measure(
     )
 
 
-def _accounts(deliveries: DataFrame) -> tuple[int, int, dict[str, int], int]:
-    """Return messages, deliveries they owe, states of these, and deliveries of unknown messages.
+def _delivery_counts(deliveries: DataFrame) -> tuple[int, int, dict[str, int], int]:
+    """Return the number of messages, of their expected deliveries, of deliveries in each state, and
+    of deliveries of unknown messages.
 
-    A message says how many sessions it is for; deliveries without any event are unaccounted.
+    A message has as many expected deliveries as sessions; those without any event are unaccounted.
     """
     is_known = F.col("received_at").isNotNull()
-    told = ~F.col("state").isin(MOVED, NO_SUBSCRIBER, UNACCOUNTED)
+    delivered = ~F.col("state").isin(MOVED, NO_SUBSCRIBER, UNACCOUNTED)
     by_message = (
         deliveries.where(is_known)
         .groupBy("epoch", "offset")
-        .agg(F.max("sessions").alias("sessions"), F.count_if(told).alias("told"))
+        .agg(F.max("sessions").alias("sessions"), F.count_if(delivered).alias("delivered"))
     )
     sums = by_message.agg(
         F.count("*"),
-        F.sum(F.greatest("sessions", "told")),
-        F.sum(F.greatest(F.col("sessions") - F.col("told"), F.lit(0))),
+        F.sum(F.greatest("sessions", "delivered")),
+        F.sum(F.greatest(F.col("sessions") - F.col("delivered"), F.lit(0))),
     ).collect()[0]
     counted: dict[str, int] = {}
-    strangers = 0
+    unknown_deliveries = 0
     for row in deliveries.groupBy(is_known.alias("known"), "state").count().collect():
         if row.known:
             counted[row.state] = row["count"]
         else:
-            strangers += row["count"]
+            unknown_deliveries += row["count"]
     counted[UNACCOUNTED] = int(sums[2] or 0)
     states = {state: counted[state] for state in STATES if counted.get(state)}
-    return int(sums[0]), int(sums[1] or 0), states, strangers
+    return int(sums[0]), int(sums[1] or 0), states, unknown_deliveries
 
 
 def _latencies(known: DataFrame, bucket_s: int) -> dict[str, list[Latency]]:

@@ -111,11 +111,11 @@ def _summary(m: Measures) -> Section:
     for state, why in _BY_HAND.items():
         if m.states.get(state):
             section.texts.append(Text(f"{state}: {m.states[state]:,}; {why}.", "soft"))
-    if m.strangers:
+    if m.unknown_deliveries:
         section.texts.append(
             Text(
-                f"{m.strangers:,} more deliveries were of messages received before this range, or"
-                " found retained.",
+                f"{m.unknown_deliveries:,} more deliveries were of messages received before this"
+                " range, or found retained.",
                 "soft",
             )
         )

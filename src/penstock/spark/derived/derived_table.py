@@ -124,7 +124,7 @@ class DerivedTable:
         if not pa.types.is_timestamp(types.field(it.event_time).type):
             raise ConfigError(
                 f"table {it.name} has the event_time {it.event_time}, which is"
-                f" {types.field(it.event_time).type}; a timestamp it must be"
+                f" {types.field(it.event_time).type}; it must be a timestamp"
             )
         for key in it.keys:
             if pa.types.is_nested(types.field(key).type):
@@ -150,5 +150,5 @@ def _check_names(definition: DerivedDefinition, schema: pa.Schema) -> None:
         if folded.count(name.lower()) > 1:
             raise ConfigError(
                 f"table {definition.name} has two columns {name}: give one of them another name;"
-                f" {', '.join(folded[:2])}, {LATE} and what the kind tells have theirs"
+                f" the names {', '.join(folded[:2])}, {LATE} and the columns of its kind are fixed"
             )

@@ -277,7 +277,7 @@ class Landing:
             settings.checkpoint_dir,
         )
         if self._reporter.progress.offset:  # after a crash it may be more than was reported
-            receipts.tell(self._reporter.progress.offset)
+            receipts.report(self._reporter.progress.offset)
         return receipts
 
     def _starting(self, selection: Selection, log: StreamOffsets) -> dict[str, str]:
@@ -403,7 +403,7 @@ class Landing:
         while query.isActive and not self._stopping:
             if not query.status["message"].startswith(_INITIALIZING):
                 self._reporter.change(state="landing")
-            self._look(query, client)
+            self._report_positions(query, client)
             if settings.is_endless and settings.available_now and self._is_done:
                 self.stop()
             with suppress(PySparkException):  # the reason is found below
@@ -415,16 +415,16 @@ class Landing:
             with suppress(PySparkException):  # a planner may wait for the service: Java ends it
                 query.stop()
             with suppress(PySparkException):
-                self._look(query, client)
+                self._report_positions(query, client)
             return
-        self._look(query, client)
+        self._report_positions(query, client)
         failure = query.exception()
         if isinstance(self._failure, PenstockError):
             raise self._failure
         if failure is not None:
             raise own_error(failure, settings.log_file) from self._failure or failure
 
-    def _look(self, query: StreamingQuery, client: StreamClient) -> None:
+    def _report_positions(self, query: StreamingQuery, client: StreamClient) -> None:
         """Report the positions of the query and the log."""
         last = query.lastProgress
         end = json.loads(last.sources[0].endOffset or "null") if last is not None else None
@@ -432,7 +432,7 @@ class Landing:
             position = Position.from_spark(end).only
             self._reporter.change(offset=position.offset)
             if self._receipts is not None:
-                self._receipts.tell(position.offset)
+                self._receipts.report(position.offset)
         try:
             self._reporter.change(latest=client.offsets(self._settings.stream).latest)
         except PenstockError:

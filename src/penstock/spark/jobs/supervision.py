@@ -99,8 +99,8 @@ class SupervisedLanding:
         self._before = Progress()  # the progress of the attempts before this one
         self._progress = Progress()
         self._failure: Failure | None = None  # while it fails
-        self._in_a_row = 0
-        self._is_known_well = False
+        self._failures_in_a_row = 0
+        self._has_recovered = False
         self._failed_after: int | None = None  # the last batch that ended before a failure
         self._up_since_s: float | None = None
         self._stopping = False  # no Event: a signal handler that sets one may wait forever
@@ -136,7 +136,7 @@ class SupervisedLanding:
 
     def _note(self, progress: Progress) -> None:
         """Pass on the progress of the current attempt."""
-        if not self._is_known_well and self._is_well(progress):
+        if not self._has_recovered and self._is_past_failure(progress):
             self._on_recovery()
         before, failure = self._before, self._failure
         is_failing = failure is not None and progress.state != "ended"
@@ -150,10 +150,11 @@ class SupervisedLanding:
         )
         self._on_progress(self._progress)
 
-    def _is_well(self, progress: Progress) -> bool:
-        """Return whether the attempt is past the previous failure, as far as can be told.
+    def _is_past_failure(self, progress: Progress) -> bool:
+        """Return whether the attempt has got past the previous failure.
 
-        It may finish the same batch once more, and fail after it again.
+        It has if it ran for a while, or ended another batch than the last one before the failure:
+        that one it may end again, and then fail again.
         """
         if self._landing is None or self._landing.is_starting:
             return False
@@ -166,22 +167,22 @@ class SupervisedLanding:
         return is_stable or progress.batch_id not in (None, self._failed_after)
 
     def _on_recovery(self) -> None:
-        self._is_known_well = True
+        self._has_recovered = True
         remove_failure(self._checkpoint)
         if self._failure is not None:
             logger.warning("table %s lands again", self._name)
         self._failure = None
-        self._in_a_row = 0
+        self._failures_in_a_row = 0
         self._pauses = _new_pauses()
 
     def _on_failure(self, error: Exception) -> None:
         """Report the failure, and pause; or give up."""
         spark_failure = self._spark_failure()
         error = spark_failure or error
-        self._in_a_row += 1
+        self._failures_in_a_row += 1
         gives_up = spark_failure is not None or self._gives_up(error)
         self._failure = self._record_failure(error, gives_up)
-        self._is_known_well = False
+        self._has_recovered = False
         if self._progress.batch_id is not None:
             self._failed_after = self._progress.batch_id
         self._progress = replace(
@@ -210,12 +211,12 @@ class SupervisedLanding:
         if not self._available_now:
             return False
         has_waited = isinstance(error, StreamUnavailable)  # for as long as the service may be away
-        return has_waited or self._in_a_row >= ATTEMPTS_MAX
+        return has_waited or self._failures_in_a_row >= ATTEMPTS_MAX
 
     def _record_failure(self, error: Exception, gives_up: bool) -> Failure:
         """Return the failure, written to the checkpoint unless another job has that."""
         now = datetime.now(UTC)
-        known = None if self._is_known_well else read_failure(self._checkpoint)
+        known = None if self._has_recovered else read_failure(self._checkpoint)
         since, attempts = (now, 0) if known is None else (known.since, known.attempts)
         failure = Failure(sentence_of(error), since, now, attempts + 1, gives_up)
         if not isinstance(error, JobRunning):

@@ -163,11 +163,11 @@ class TablesRun:
             lambda on_progress: self._landing(table, spark, on_progress),
             table.path / CHECKPOINT_NAME,
             available_now=self._settings.available_now,
-            on_progress=lambda progress: self._tell(table.name, progress),
+            on_progress=lambda progress: self._pass_on(table.name, progress),
             spark_failure=lambda: self._failure_of(spark),
         )
 
-    def _tell(self, name: str, progress: Progress) -> None:
+    def _pass_on(self, name: str, progress: Progress) -> None:
         """Pass progress on; end the run if that fails, because its reader has left."""
         try:
             self._on_progress(name, progress)

@@ -94,7 +94,7 @@ class DecodingSplit:
         decoded = self._decode(messages.take(fitting) if len(misfits) else messages)
         sources = fitting.take(decoded.sources)
         broken = fitting.take(decoded.broken)
-        large = _with_much_repeated(messages, sources, self._beside)
+        large = _with_too_much_repeated(messages, sources, self._beside)
         empty = dict.fromkeys(_rest(fitting, sources, broken), ("empty", _NO_ROWS))
         found, sources = _without_messages(decoded.rows, sources, large)
         rows = self._rows(messages, levels, sources, found)
@@ -229,7 +229,9 @@ def _without(count: int, indices: pa.Array) -> pa.Array:
     return every.filter(pc.invert(pc.is_in(every, indices))) if len(indices) else every
 
 
-def _with_much_repeated(messages: pa.Table, sources: pa.Array, beside: list[str]) -> dict[int, str]:
+def _with_too_much_repeated(
+    messages: pa.Table, sources: pa.Array, beside: list[str]
+) -> dict[int, str]:
     """Return the messages whose rows would repeat too much of the columns `beside` their
     payload."""
     if len(sources) <= messages.num_rows:  # few have several rows, if any

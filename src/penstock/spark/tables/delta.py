@@ -198,7 +198,7 @@ class MessageTable:
                 error = conflict
                 continue
             except Exception as failure:
-                return self._settle(batch, failure)
+                return self._look_up_outcome(batch, failure)
             try:
                 self._log.sync()
             except OSError as failure:
@@ -329,7 +329,7 @@ class MessageTable:
         for path in paths:
             renew(self.path / path)
 
-    def _settle(self, batch: Batch, failure: Exception) -> Outcome:
+    def _look_up_outcome(self, batch: Batch, failure: Exception) -> Outcome:
         """Find out whether a commit happened, after an error that does not tell."""
         try:
             landed = self.has_landed(batch)

@@ -120,7 +120,7 @@ class LandingTarget:
             if self.rows.has_landed(batch):
                 return Landed(is_replay=True)
             landed = self.rows.landed_end(batch.selection)
-            buried = self.dead_letters.landed_end(batch.selection) if self.dead_letters else 0
+            dead_end = self.dead_letters.landed_end(batch.selection) if self.dead_letters else 0
             if landed:
                 messages = messages.since(landed)
             files = (
@@ -128,7 +128,7 @@ class LandingTarget:
                     self._without_dead_letters(messages, batch.selection.epoch, landed),
                     batch.batch_id,
                 )
-                if buried > landed
+                if dead_end > landed
                 else self.write(messages, batch.batch_id)
             )
             if not files:  # no message matched, or all have landed: no commit
@@ -136,7 +136,10 @@ class LandingTarget:
             rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
             start = min(file.first_offset for file in files)
             end = max(file.last_offset for file in files) + 1
-            if dead and self._commit_dead_letters(batch, dead, landed, buried) is Outcome.OVERTAKEN:
+            if (
+                dead
+                and self._commit_dead_letters(batch, dead, landed, dead_end) is Outcome.OVERTAKEN
+            ):
                 continue
             if self.rows.commit(batch, rows, landed, end, start) is Outcome.LANDED:
                 self._after_commit()
@@ -202,15 +205,15 @@ class LandingTarget:
         self.dead_letters.replace(Span(span.epoch, span.start, span.start), dead)
 
     def _commit_dead_letters(
-        self, batch: Batch, dead: list[NewFile], landed: int, buried: int
+        self, batch: Batch, dead: list[NewFile], landed: int, dead_end: int
     ) -> Outcome:
         """Commit dead letters that are not in the table yet."""
         assert self.dead_letters is not None
-        end = max(buried, *(file.last_offset + 1 for file in dead))
-        outcome = self.dead_letters.commit(batch, dead, buried, end)
+        end = max(dead_end, *(file.last_offset + 1 for file in dead))
+        outcome = self.dead_letters.commit(batch, dead, dead_end, end)
         if outcome is Outcome.REPLAYED:  # an earlier attempt committed others of the batch
-            rest = replace(batch, query_id=f"{batch.query_id}/{landed}/{buried}")
-            outcome = self.dead_letters.commit(rest, dead, buried, end)
+            rest = replace(batch, query_id=f"{batch.query_id}/{landed}/{dead_end}")
+            outcome = self.dead_letters.commit(rest, dead, dead_end, end)
         return outcome
 
     def _without_dead_letters(self, ranges: Ranges, epoch: str, landed: int) -> DataFrame:

@@ -73,32 +73,35 @@ class Upkeep:
             return
         self._commits = 0
         started_s = self._clock_s()
-        went_well = [self._look_after(table) for table in self._tables]
+        succeeded = [self._maintain(table) for table in self._tables]
         took_s = self._clock_s() - started_s
         pause_s = took_s * (1 - share) / share
-        self._failures = 0 if all(went_well) else self._failures + 1
+        self._failures = 0 if all(succeeded) else self._failures + 1
         if self._failures:
             pause_s = max(pause_s, min(RETRY_S * 2 ** (self._failures - 1), RETRY_S_MAX))
         self._not_before_s = self._clock_s() + pause_s
 
-    def _look_after(self, table: LandedTable) -> bool:
-        """Maintain one table; return whether it succeeded."""
+    def _maintain(self, table: LandedTable) -> bool:
+        """Merge files of one table and remove orphans; return whether that succeeded.
+
+        Failures are recorded and logged.
+        """
         try:
             files = table.live_files()
             if files is not None:
                 self._merge(table, files)
-                self._sweep(table)
-                upkept = read_upkeep_record(table.path)
-                if upkept.failures:
-                    write_upkeep_record(table.path, replace(upkept, failures=0, failure=""))
+                self._remove_orphans(table)
+                record = read_upkeep_record(table.path)
+                if record.failures:
+                    write_upkeep_record(table.path, replace(record, failures=0, failure=""))
         except Exception as error:
             logger.warning("upkeep of %s failed, and is tried again later: %s", table.path, error)
             with suppress(OSError):
-                upkept = read_upkeep_record(table.path)
+                record = read_upkeep_record(table.path)
                 failed = replace(
-                    upkept,
+                    record,
                     failed_at_s=self._now_s(),
-                    failures=upkept.failures + 1,
+                    failures=record.failures + 1,
                     failure=str(error),
                 )
                 write_upkeep_record(table.path, failed)
@@ -122,12 +125,12 @@ class Upkeep:
             )
             write_upkeep_record(table.path, merged)
 
-    def _sweep(self, table: LandedTable) -> None:
-        upkept = read_upkeep_record(table.path)
-        if 0 <= self._now_s() - upkept.swept_at_s < SWEEP_S:
+    def _remove_orphans(self, table: LandedTable) -> None:
+        record = read_upkeep_record(table.path)
+        if 0 <= self._now_s() - record.swept_at_s < SWEEP_S:
             return
         removed = table.remove_orphans(self._definition.leftovers_h, remove=True)
-        swept = replace(upkept, swept_at_s=self._now_s(), swept_files=len(removed))
+        swept = replace(record, swept_at_s=self._now_s(), swept_files=len(removed))
         write_upkeep_record(table.path, swept)
 
 

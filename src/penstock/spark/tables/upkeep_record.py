@@ -72,12 +72,12 @@ def read_upkeep_record(table: Path) -> UpkeepRecord:
     return UpkeepRecord()
 
 
-def write_upkeep_record(table: Path, upkept: UpkeepRecord) -> None:
+def write_upkeep_record(table: Path, record: UpkeepRecord) -> None:
     """Write the record; not synced, because nothing depends on it."""
     place = table / _PLACE
     place.parent.mkdir(exist_ok=True)
     unfinished = place.with_name(f".{place.name}.new")
-    unfinished.write_bytes(msgspec.json.encode(upkept))
+    unfinished.write_bytes(msgspec.json.encode(record))
     unfinished.replace(place)
 
 
