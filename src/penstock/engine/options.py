@@ -1,7 +1,7 @@
 """Settings of a server that are no limits (those are in ``limits``), as the engine takes them.
 
-There are four groups: the features of a listener, what MQTT 5 clients are told beyond what they
-must know, which events are written, and which member of a shared subscription gets a message.
+There are four groups: the features of a listener, optional features of MQTT 5, the events that are
+written, and the options of shared subscriptions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Offers:
     """The features of MQTT that one listener offers its clients.
 
     Args:
-        qos_max: highest QoS, 0..2, of what they publish and subscribe to.
+        qos_max: the highest QoS, 0..2, of their publications and subscriptions.
         retain_available: whether they may publish with RETAIN.
         versions: protocol levels that are accepted, of 3, 4 and 5.
         auto_id_prefix: prefix of client identifiers that the broker assigns.
@@ -77,13 +77,13 @@ class ServerOptions:
     """Settings of MQTT 5 features that are no limits.
 
     Args:
-        response_information: told to clients that ask; ``%c`` stands for the client
+        response_information: sent to clients that request it; ``%c`` stands for the client
             identifier, ``%u`` for the user name; empty = none.
         check_payload_format: refuse payloads that are not UTF-8 although their indicator says so.
         redirect: a name of ``REDIRECTIONS``: whether clients are sent to another server.
         server_reference: the name of that server; it is also sent at shutdown.
         acknowledge_in_memory: filters of topics where PUBACK does not wait for the commit.
-        client_ids_shared: a user may take up another user's session by its client identifier.
+        client_ids_shared: a user may open another user's session by its client identifier.
     """
 
     def __init__(

@@ -2,23 +2,22 @@
 
 ::
 
-      push ─▶ not due yet ─ delayed, DELAYED_S_MAX at most ─▶ due ─▶ ready ─ pop ─▶ under check
-                   ╰──────── its time is over ─▶ given_up          │         ╰─ failed: times
-                                                                   │            succeeded: trusted
+      push ─▶ not due ─ delayed, up to DELAYED_S_MAX ─▶ due ─▶ ready ─ pop ─▶ checked ─▶ failed
+                   ╰─ not due by then ─▶ given_up                  │              ╰────▶ succeeded:
+                                                                   │                     trusted
       ready:   trusted: name and source that were right before ────┤ 7 of 8 turns
                source ─▶ name ─▶ first in, first out, in turn ─────╯
 
-A check of a password is slow on purpose, so a client that sends wrong ones would take the time of
-all others, unless there are shares. They are by *source* (``addresses``) and by user name: sources
-take turns, and names within a source. After ``burst`` failures of a source, or of a name, the next
-check of it comes after ``delay_s``, twice that, and so on up to ``delay_s_max``, one at a time. A
-source that fails ``ban_failures`` times within ``within_s`` is to be banned. A name never is:
-guessing would lock its owner out. A source without failures, or from which the name has logged in
-before, does not wait for the guesses of others.
+A password check is slow on purpose, so a client that sends wrong passwords would take the time of
+all others, unless each has a share. Shares are by *source* (``addresses``) and by user name:
+sources take turns, and names within a source. After ``burst`` failures of a source, or of a name,
+its next check is delayed by ``delay_s``, twice that, and so on up to ``delay_s_max``, and checks of
+it are made one at a time. A source that fails ``ban_failures`` times within ``within_s`` is to be
+banned. A name is never banned: guesses would lock its owner out. A source without failures, or from
+which the name has logged in before, is not delayed by the guesses of others.
 
-No source is preferred, so one may take at most as many places as are still free: the queue is never
-full for a source that has nothing in it. Times are seconds of the monotonic clock. Everything that
-is remembered has a limit.
+A source may take at most as many places as are still free, so that the queue is never full for a
+source that has none. Times are seconds of the monotonic clock. All that is remembered has a limit.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from typing import Final, Generic, TypeVar, final
 from penstock.engine.fifo import Fifo
 
 DELAYED_S_MAX: Final = 5.0
-"""An attempt that is not due within this time is refused, seconds: less than clients wait."""
+"""Attempts that are not due within this time, in seconds, are refused; clients wait longer."""
 
 REMEMBERED_MAX: Final = 20_000
 """Sources, and names, whose failures are remembered; and pairs of them that logged in."""

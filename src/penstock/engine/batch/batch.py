@@ -1,4 +1,4 @@
-"""The open batch: what is written, all or nothing, by the next commit.
+"""The open batch: the changes that the next commit writes, all or none.
 
 ::
 
@@ -56,9 +56,10 @@ class Batch:
         self._clock: ClockRecord | None = None
 
     def collect_columns(self) -> None:
-        """Keep of what is appended the columns alone, for a store that writes columns.
+        """Collect the columns of appended messages instead of the messages, for a store that writes
+        columns.
 
-        A message that nobody else holds is then gone when it is routed.
+        The batch does not keep a message in memory then.
         """
         if self._columns is None:
             self._columns = columns_of(self._messages)
@@ -84,7 +85,7 @@ class Batch:
         self._share.logged_bytes += size_bytes
 
     def new_number(self) -> int:
-        """Return a number that nobody has in the store."""
+        """Return an unused number for a session, or for the queue of a group."""
         number = self.next_number
         self.next_number = number + 1
         return number
@@ -92,8 +93,8 @@ class Batch:
     def moved(self, offset: int) -> None:
         """Note that the message at ``offset`` (-1: in no log) moved between group and session.
 
-        Whoever asks all of them in turn what they need may have asked the one too early
-        and the other too late: see ``session_registry.LowestOffset``.
+        A search for the lowest needed offset may have asked the new owner before and the old one
+        after: see ``session_registry.LowestOffset``.
         """
         if 0 <= offset < self.lowest_moved:
             self.lowest_moved = offset
@@ -126,15 +127,15 @@ class Batch:
         self._producers[key] = record
 
     def put_clock(self, record: ClockRecord) -> None:
-        """Store how the steady clock stands, so that the next start goes on from there."""
+        """Store the record of the steady clock, with which the next start continues."""
         self._clock = record
 
     @property
     def is_pressing(self) -> bool:
-        """Return whether more is to be written than how far sessions went on.
+        """Return whether the batch has more than the progress of sessions (``changed``).
 
-        Without that nobody waits for the commit: what was acknowledged is at worst sent again after
-        a crash.
+        Progress alone need not be committed at once: a crash before that only makes sessions send
+        messages again that were acknowledged.
         """
         return bool(
             self.next_offset != self._base_offset

@@ -3,24 +3,23 @@
 A publisher is *blocked* by one thing: the queue of a session or of a group, or the store while it
 cannot write. Each *blocker* has a line of the publishers that wait for it::
 
-      refused ─▶ line of the blocker ── wake: it gave a place up ─▶ next turn: is it still full
+      refused ─▶ line of the blocker ── wake: there may be room ──▶ next turn: is it still full
                    ▲          ▲                                          │        for this size?
                    │          │                                          │ no
                    │          ╰─ refused by the same ───────────── asks the router
                    ╰── refused by another: its line, the same place ──╯  │ not refused
                                                                          ▼
-                                                                     goes on
+                                                                     resumed
 
-Those blocked first are asked first: a publisher has a *place*, a number, from when it is blocked
-until it goes on, and a line is in the order of the places. Room for one message lets one publisher
-go on, however many wait for it, and publishers in other lines are not asked.
+Publishers that were blocked first are asked first: a publisher has a *place*, a number, from when
+it is blocked until it is resumed, and a line is in the order of the places. Room for one message
+lets one publisher continue, and publishers in other lines are not asked.
 
 The publishers of a line are asked in *rounds*. A turn asks a portion of those whose blocker was
-woken, however many lines that are; the next turn goes on where it stopped. A wake during a round
-begins another round behind it, so that each has its turn.
+woken; the next turn continues where it stopped. A wake during a round begins another round behind
+it, so that each publisher is asked.
 
-Where memory is lacking, nothing signals when others give it back: such a line is woken with each
-tick.
+Nothing signals that memory is free again: a line that waits for memory is woken with each tick.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ _WORK_OF_ONE: Final = 10  # in the same unit: the further cost to ask or to resu
 
 
 class Blocker(Timed):
-    """The port of what may have no room for a message: without more, of what always has."""
+    """The port of an object that may have no room for a message; this one always has room."""
 
     def refuses(self, size_bytes: int) -> bool:
-        """Return whether no QoS 1 or 2 message of ``size_bytes`` or more can be taken now."""
+        """Return whether there is no room now for a QoS 1 or 2 message of ``size_bytes``."""
         del size_bytes
         return False
 
@@ -51,11 +50,11 @@ class Blocker(Timed):
         return True
 
     def watch_links(self) -> None:
-        """Have a client resumed when it reads again, if it is one that could make room."""
+        """Arrange that clients that could make room are resumed when they read again."""
 
 
 class BlockedPublisher:
-    """The port of a client that publishes, and what it waits for.
+    """The port of a client that publishes, and the blocker that it waits for.
 
     Args:
         link: the link of its connection, whose user is resumed when there is room.
@@ -63,8 +62,8 @@ class BlockedPublisher:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self.blocker: Blocker | None = None  # None: it waits for nothing
-        self.place = 0  # those with lower places are asked before it
+        self.blocker: Blocker | None = None  # None: it is not blocked
+        self.place = 0  # publishers with lower places are asked before it
         self.size_bytes = 0  # of the message that waits
 
     def refused_by(self) -> Blocker | None:
@@ -99,9 +98,9 @@ class BlockedPublishers(Resumable):
         return 0 if line is None else len(line.publishers)
 
     def wait(self, publisher: BlockedPublisher, blocker: Blocker, size_bytes: int) -> None:
-        """Let ``publisher`` wait for ``blocker``, which refuses its message of ``size_bytes``.
+        """Block ``publisher``: ``blocker`` refuses its message of ``size_bytes``.
 
-        One that waits already keeps its place, also where another blocker blocks it now.
+        A publisher that is blocked already keeps its place, even if it was by another blocker.
         """
         if publisher.blocker is None:
             self._places += 1
@@ -123,7 +122,7 @@ class BlockedPublishers(Resumable):
             self._in_tick[blocker] = None
 
     def remove(self, publisher: BlockedPublisher) -> None:
-        """``publisher`` waits no more; nothing happens if it did not."""
+        """Remove ``publisher`` from its line, if it is blocked."""
         if publisher.blocker is not None:
             self._take_out(publisher, publisher.blocker)
             publisher.blocker = None
@@ -132,9 +131,9 @@ class BlockedPublishers(Resumable):
         """Ask the publishers that ``blocker`` blocks in the next turn: there may be room.
 
         Args:
-            blocker: gave up a place, or got memory back.
-            changed: limits, subscriptions or permissions changed, so that the router is asked for
-                each of them, whether there is room or not.
+            blocker: the queue, group or store that may have room.
+            changed: whether limits, subscriptions or permissions changed, so that the router is
+                asked for each publisher even if there is no room.
         """
         line = self._lines.get(blocker)
         if line is None:
@@ -146,7 +145,7 @@ class BlockedPublishers(Resumable):
         self._turn.resume_later(self)
 
     def tick(self) -> None:
-        """Wake the lines that found memory lacking."""
+        """Wake the lines that wait for memory."""
         blockers = self._in_tick
         self._in_tick = {}
         for blocker in blockers:
@@ -197,7 +196,7 @@ class BlockedPublishers(Resumable):
         return True
 
     def _ask(self, publisher: BlockedPublisher, now: Now) -> None:
-        """Ask the router about one publisher: it moves, stays, or goes on."""
+        """Ask the router about one publisher: it stays in line, changes the line, or is resumed."""
         self.asked += 1
         self.work += _WORK_OF_ONE
         blocker = publisher.refused_by()
@@ -240,7 +239,7 @@ class _Line:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether all were asked since the line was woken."""
+        """Return whether all publishers were asked since the line was woken last."""
         return self.round_over and not self.woken
 
     def begin_round(self) -> None:

@@ -1,4 +1,4 @@
-"""A commit: one atomic write of a batch, and what its durability releases.
+"""A commit: one atomic write of a batch, and the packets that are sent when it is durable.
 
 A batch with nothing to write still waits for the commit under way, then leaves at once.
 """
@@ -23,23 +23,24 @@ from penstock.engine.wire.link import DeferredPackets
 
 
 class StoredState(Blocker):
-    """State with a durable form; marked in ``Batch.changed`` when it moved."""
+    """State with a durable form; it is in ``Batch.changed`` after it changed."""
 
     def snapshot(self) -> Progress | None:
-        """Return the durable form now, none of it unchanged twice; None when it ended."""
+        """Return the changes since the last call; None if the state ended."""
         return None
 
     def wants(self, asked: list[int]) -> bool:
-        """Return whether the bodies it asked for (``Batch.body_requests``) are still needed."""
+        """Return whether the bodies it requested (``Batch.body_requests``) are still needed."""
         return len(asked) == 0
 
     def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take bodies from the log, by offset; one that was asked for and is missing is gone."""
+        """Take requested bodies from the log, by offset; retention removed those that are
+        missing."""
 
 
 @final
 class Commit:
-    """One atomic write and what it releases; nothing in it changes any more.
+    """One atomic write, and the packets that it releases; it is not changed any more.
 
     What it appends to the log is in ``log_columns``, for a store that writes columns, or else in
     ``messages``.
@@ -59,7 +60,7 @@ class Commit:
         self.wills: list[tuple[str, WillRecord | None]] = []
         self.producers: list[tuple[str, ProducerRecord | None]] = []
         self.releases: list[DeferredPackets] = []
-        # who asks for which log offsets: bodies that may be read once this is durable
+        # requests for bodies by log offset, to be read once this is durable
         self.body_requests: list[tuple[StoredState, list[int]]] = []
 
     @property
@@ -69,7 +70,7 @@ class Commit:
 
     @property
     def next_offset(self) -> int:
-        """The end of the log once this commit is durable."""
+        """Return the end of the log once this commit is durable."""
         return self.base_offset + self.appended
 
     @property

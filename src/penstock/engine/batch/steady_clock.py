@@ -157,10 +157,10 @@ class SteadyClock:
         return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
 
     def check(self, reading: Reading, next_offset: int) -> int:
-        """Compare with the wall clock; to be called about every second.
+        """Compare dates with the wall clock; call it about every second.
 
         Returns:
-            By how many microseconds dates jump from ``next_offset`` on; 0 if they do not.
+            How many microseconds dates jump by from ``next_offset`` on; 0 if they do not.
         """
         steady_us = self._steady_us + max(0, reading.boot_us - self._boot_us)
         difference_us = reading.wall_us - steady_us - self.lead_us

@@ -1,13 +1,13 @@
-"""The health of the store: whether it works, how far it came, how much may wait for it.
+"""The health of the store: whether it works, what is durable, and how much may wait for it.
 
-A commit should not take long, for what comes while it is written waits for it. So the shell says
-how large a batch may get (``batch_bytes_max``). Whose packets are handled::
+A commit should not take long, because packets that come meanwhile wait for it. So the shell sets
+how large a batch may get (``batch_bytes_max``). Packets are handled of::
 
-      batch below its size     everybody's
-      above                    not of those who put more than ``work_budget.HEAVY_BYTES`` into it,
-                               or into one of the ``HEAVY_FOR_BATCHES`` before: these go on in the
-                               next one before those, so that they take turns
-      ``is_full``              nobody's
+      batch below this size    all clients
+      above                    not those with more than ``work_budget.HEAVY_BYTES`` in the batch, or
+                               in one of the ``HEAVY_FOR_BATCHES`` before; the latter come first in
+                               the next batch, so that they take turns
+      ``is_full``              no client
 """
 
 from __future__ import annotations
@@ -31,30 +31,30 @@ class StoreHealth:
     """
 
     def __init__(self, batch: Batch, turn: Turn) -> None:
-        self.fails = False  # it cannot write now, and is tried again
-        self.failure = ""  # why, in one sentence
-        self.waits_for_disk = False  # a commit takes longer than the turn that seals it
+        self.fails = False  # whether it cannot write now; the shell tries again
+        self.failure = ""  # the reason, in one sentence
+        self.waits_for_disk = False  # whether a commit takes longer than the turn that seals it
         self.durable = 0  # the number of the latest batch that is durable
-        self.durable_end = batch.next_offset  # the end of the log then
-        self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links, above which reading pauses
-        self.batch_bytes_max = NO_LIMIT_BYTES  # of the batch; above, who put much into it waits
+        self.durable_end = batch.next_offset  # the end of the durable log
+        self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links; above, nothing is read
+        self.batch_bytes_max = NO_LIMIT_BYTES  # of the batch; above, heavy clients wait
         self._batch = batch
         self._turn = turn
 
     def is_full(self) -> bool:
-        """Return whether so much waits for commits and sockets that nothing more should be read."""
+        """Return whether so many bytes wait for commits and sockets that nothing more is read."""
         return self.waiting_bytes_max <= self._batch.size_bytes + self._turn.unsent_bytes
 
     def has_room_for_qos0(self) -> bool:
-        """Return whether QoS 0 may still be taken in while the store cannot write."""
+        """Return whether memory has room for more QoS 0 messages while the store cannot write."""
         waiting_bytes = self._batch.size_bytes + self._turn.unsent_bytes
         return waiting_bytes < self.waiting_bytes_max // 2
 
     def failed(self, why: str) -> None:
-        """Take in only what needs no store, from now on.
+        """Note that the store cannot write; ``why`` is one sentence.
 
-        What had filled the open batch must not keep QoS 0 from being read, so twice as much
-        may wait; it is filled by QoS 0 for streams, as far as ``has_room_for_qos0``.
+        Twice as many bytes may wait from now on, so that a full batch does not stop QoS 0 messages;
+        those for streams are logged as far as ``has_room_for_qos0`` allows.
         """
         self.failure = why
         if not self.fails:
@@ -64,7 +64,7 @@ class StoreHealth:
             self._turn.batch_sealed()
 
     def recovered(self) -> bool:
-        """Note that the store can write; return whether it could not before."""
+        """Note that the store can write again; return whether it could not before."""
         if not self.fails:
             return False
         self.fails = False
@@ -73,6 +73,6 @@ class StoreHealth:
         return True
 
     def committed(self, commit: Commit) -> None:
-        """Note that ``commit`` is durable, and all before it."""
+        """Note that ``commit`` and all commits before it are durable."""
         self.durable = commit.number
         self.durable_end = commit.next_offset

@@ -2,32 +2,31 @@
 
 ::
 
-      AWAIT_CONNECT ── CONNECT ─▶ (who is it?) ── CONNACK ─▶ CONNECTED ── farewell, error ─▶ CLOSED
-            ╰─── error, silence ──────┴──────────── refused ──────────────────────────────────▲
+      AWAIT_CONNECT ── CONNECT ─▶ (authentication) ── CONNACK ─▶ CONNECTED ── end, error ─▶ CLOSED
+            ╰─── error, silence ──────┴──────────── refused ────────────────────────────────▲
 
-      who is it?   AWAIT_VERDICT   a password is checked; what came meanwhile waits, undecoded
-                   AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
+      authentication   AWAIT_VERDICT   a password is checked; received bytes wait, undecoded
+                       AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
 
 Which packets each state accepts stands in ``states``; any other is a protocol error. The shell
 feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls ``lost`` when the socket ends, and
 closes the socket when ``link.closed`` is set and all ready bytes are written.
 
-While a peer makes more than it takes, or more than its share, its packets are not decoded::
+While a peer has used its share of a turn, or too much waits for it, its packets are not decoded::
 
       READING ── a turn's share of work is done ───────────────▶ PAUSED ── next turn ─▶ READING
               ── too much waits (``must_wait``) ───────────────▶ PAUSED ── room again ─▶ READING
 
 Received bytes stay undecoded, the shell stops reading while ``reading_paused`` is set, and the
-silence that follows does not count against keep alive. Until it is CONNECTED the connect timeout
-applies all the same; reading is paused as well while a connection awaits its verdict. The shell
-must detect that such a peer hung up; it reads the rest then, and calls ``lost``. Packets that came
-before the end still count: they are decoded then, or, when whole packets wait for the verdict,
-after that. But a connection that is gone takes over no session: if its client is connected again
-when it would be let in, it ends as if refused, and what it left is dropped; none of that was
-acknowledged::
+silence that follows does not count against keep alive. Before CONNECTED the connect timeout applies
+all the same; reading is also paused while a connection awaits its verdict. The shell must detect
+that such a peer has closed; it reads the rest then, and calls ``lost``. Packets that were received
+before the end are handled: then, or after the verdict if they wait for it. But a connection that
+has ended takes over no session: if its client is connected again at the verdict, it ends as if
+refused, and its packets are dropped; none of them was acknowledged::
 
-      AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── let in ─▶ decoded ─▶ CLOSED
-                                  ╰── refused, connected again, connect timeout ─────────▲
+      AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── accepted ─▶ decoded ─▶ CLOSED
+                                  ╰── refused, connected again, connect timeout ───────────▲
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class Connection(Resumable):
         link.user = self
         self.reading_paused = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # paused until then, monotonic seconds; 0 = until ``resume``
-        self.peer_closed = False  # the peer sends no more: what it left is handled to its end
+        self.peer_closed = False  # the peer sends no more: all that it sent is handled
         self.refill_due = False  # an acknowledgement made room in the window: ``refill`` is due
         self.expects_more = False  # ``packet_incomplete`` is called when the packet is whole
         self.state = state
@@ -101,10 +100,10 @@ class Connection(Resumable):
         self._logged_before: i64 = 0  # ``work_budget.logged_bytes``, likewise
         self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
         self._logged_in: i64 = 0
-        self._heavy_in: i64 = -HEAVY_FOR_BATCHES  # the last batch that it put much into
+        self._heavy_in: i64 = -HEAVY_FOR_BATCHES  # the last batch with more than HEAVY_BYTES of it
         self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
         self._early_bytes = 0
-        self._lost_because: str | None = None  # the socket ended, the verdict is still to come
+        self._lost_because: str | None = None  # why the socket ended before the verdict
 
     @property
     def work(self) -> int:
@@ -112,7 +111,7 @@ class Connection(Resumable):
         return self._share.spent - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
-        """Take bytes from the peer, and handle the packets in them as far as there is room."""
+        """Handle the packets in bytes from the peer, as far as there is room."""
         if self.state == CLOSED:
             return
         self._began_at = self._share.spent
@@ -176,10 +175,10 @@ class Connection(Resumable):
             self._heavy_in = share.batch
 
     def must_yield_batch(self, effects: Effects) -> bool:
-        """Return whether the open batch is full and this connection must wait, so that the rest is
-        for others.
+        """Return whether this connection must wait for the next batch.
 
-        If so, the effects call ``resume`` when the batch is sealed.
+        It must when the open batch is full and has, or a recent batch had, more than
+        ``HEAVY_BYTES`` of it. It is resumed when the batch is sealed.
         """
         if effects.batch.size_bytes < effects.store.batch_bytes_max:
             return False
@@ -233,7 +232,7 @@ class Connection(Resumable):
                 counters.packets_received += 1
                 if self.state == CONNECTED:  # before, the connect timeout stands
                     self._keep_alive.heard(now.monotonic_s)
-                if self.refill_due:  # whatever comes now finds the room that there is
+                if self.refill_due:  # before the packet, which may need the room
                     self._refill(now)
                 if not self._table.accepts(self.state, decoder.packet_type):
                     raise self._table.error(self.state, packet)
@@ -301,8 +300,10 @@ class Connection(Resumable):
         self._end(True, because, now)
 
     def hang_up(self, now: Now) -> None:
-        """Decode all that waits: the peer hung up while it was not read. The shell reads the rest,
-        then calls ``lost``."""
+        """Decode all received bytes: the peer closed while it was not read.
+
+        The shell reads the rest, then calls ``lost``.
+        """
         self.peer_closed = True
         self._logged_before = self._share.logged_bytes
         if self.state not in (CLOSED, AWAIT_VERDICT):
@@ -312,10 +313,9 @@ class Connection(Resumable):
                 self.protocol_error(error, now)
 
     def lost(self, because: str, now: Now) -> None:
-        """End the connection: its socket ended without DISCONNECT. What came before that still
-        counts.
+        """End the connection after its remaining packets: its socket ended without DISCONNECT.
 
-        Where packets wait for the verdict it does not end here, but with that, or its deadline.
+        If packets wait for the verdict, it ends after that, or at its deadline.
         """
         self.peer_closed = True
         self._logged_before = self._share.logged_bytes

@@ -2,11 +2,11 @@
 
 ::
 
-      length known ── there is room ──▶ HOLDS its whole length ── whole, or lost ─▶ given back
+      length known ── there is room ──▶ RESERVES its length ── whole, or lost ─▶ given back
            ╰──── none ─▶ in line, not read ──▶ the first, once there is room ──╯
 
-A packet takes its whole length at once, so that a connection that has begun may finish, and none
-waits for one that waits itself. While no connection has memory, there is room whatever the length.
+A packet reserves its whole length at once, so that a connection that has begun can finish, and none
+waits for one that waits itself. While no connection has memory, there is room for any length.
 A connection that has memory while others wait, and whose packet is not whole by its deadline, is
 closed and counted. Packets of up to ``FREE_BYTES`` take nothing from the budget.
 """

@@ -2,12 +2,12 @@
 
 ::
 
-      buffer full ─▶ WATCHED ── it took something ─▶ the time starts anew
+      buffer full ─▶ WATCHED ── it read something ─▶ the time starts anew
                         ├── there is room again ───▶ (not watched)
                         ╰── nothing for timeout_s ─▶ given up
 
 A slow peer reads little, a dead or stuck one nothing; only the second is disconnected. Keep alive
-does not detect it when it goes on sending, or while its packets are not read.
+does not detect it while it continues to send, or while its packets are not read.
 """
 
 from __future__ import annotations

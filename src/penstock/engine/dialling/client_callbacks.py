@@ -18,14 +18,16 @@ from penstock.protocol.packets import Connack, Packet
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ClientCallbacks:
-    """The user of a dialled connection, as the connection sees it."""
+    """The callbacks of one dialled connection."""
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """Hear that the server accepted our CONNECT. Packets sent from here leave before those sent
-        again."""
+        """Note that the server accepted our CONNECT.
+
+        Packets sent here are sent before those of the session that are sent again.
+        """
 
     def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
-        """Take a message. At QoS 1 and 2 it waits for ``ClientConnection.settle``, now or later."""
+        """Take a message; at QoS 1 and 2 call ``ClientConnection.settle`` for it, now or later."""
 
     def answered(self, packet: Packet, now: Now) -> None:
         """Take a SUBACK or UNSUBACK."""
@@ -36,7 +38,7 @@ class ClientCallbacks:
         return None
 
     def writable(self, now: Now) -> None:
-        """Send what waits: the window or the socket may have room again."""
+        """Send waiting messages: the window or the socket may have room again."""
 
     def ended(self, now: Now) -> None:
-        """Hear that the connection ended; ``close_reason`` says why."""
+        """Note that the connection ended; its ``close_reason`` says why."""

@@ -7,17 +7,17 @@
 
 ``engine/connection/states.py`` says which packets a server may send in which state.
 
-The session is the same class as a server's (``session``): its window, its queue, its commits. Only
-what CONNACK says is new: whether the server still has its half (``session.session_lost``), and
-what it accepts. It is obeyed: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
+The session is the same class as a server's (``session``): its window, its queue, its commits.
+CONNACK says whether the server still has its half (``session.session_lost``), and what it accepts,
+which we obey: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
 Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maximum
 [MQTT-3.2.2-17], Server Keep Alive [MQTT-3.2.2-21].
 
-Keep alive: a PINGREQ every three quarters of the interval, busy or not, so that the server hears
-of us in time whatever else is sent [MQTT-3.1.2-20]. The connection to a server that sends nothing
-for one and a half intervals, not even PINGRESP, is ended.
+Keep alive: PINGREQ is sent every three quarters of the interval, whatever else is sent
+[MQTT-3.1.2-20]. The connection to a server that sends nothing for one and a half intervals, not
+even PINGRESP, is ended.
 
-If the session is *inherited* from a former program, the packet identifiers that it may have left on
+If the session is *inherited* from an earlier program, the packet identifiers that may be in use on
 the server are released first (``packet_id_cleanup``).
 
 Messages from the server go to the ``ClientCallbacks``, which settles them when it has processed
@@ -92,9 +92,9 @@ class ClientConnection(Connection):
         limits: bounds of our side. ``await_rel_timeout_s`` is to be 0: a message would be forgotten
             whose PUBREC waits behind others.
         application: the user of the connection.
-        is_known: we have a session that the server may have the other half of.
+        is_known: whether we have a session of which the server may have the other half.
         now: when it was dialled.
-        inherits: the session is a former program's, of which nothing is known.
+        inherits: whether the session is that of an earlier program, whose state is not known.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class ClientConnection(Connection):
         )
         self.reason_code = reasons.SUCCESS  # code of the CONNACK or DISCONNECT that ended it
         self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
-        self.application_is_full = False  # takes no more for now; resumes the connection later
+        self.application_is_full = False  # set by the application, which resumes it later
         self.state_at_end: tuple[str, bytes] | None = (
             None  # topic and payload, see ``publish_state``
         )
-        self.is_unknown = False  # the server has a session that is not ours: start clean
+        self.is_unknown = False  # the server has a session that is not ours
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._effects = effects
@@ -262,8 +262,8 @@ class ClientConnection(Connection):
 
     @property
     def may_not_know_dialect(self) -> bool:
-        """Return whether the server ended the connection as one that does not know our protocol
-        level would: with return code 1, by hanging up, or with an answer it has for others."""
+        """Return whether the server ended the connection as if it did not know our protocol level:
+        with return code 1, or by closing."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
         return self.peer_closed
@@ -281,8 +281,8 @@ class ClientConnection(Connection):
     def settle(self, arrival: ReceivedMessage, code: int, now: Now) -> None:
         """Settle ``arrival``: acknowledge it on the current connection, or on the next one.
 
-        Its acknowledgement leaves when all earlier ones are settled too; where its connection is
-        over, when the message comes again.
+        Its acknowledgement is sent when all earlier messages are settled too; if its connection
+        has ended, when the message comes again.
 
         Args:
             arrival: as ``ClientCallbacks.arrived`` got it, on this connection or an earlier one.
@@ -305,10 +305,10 @@ class ClientConnection(Connection):
     def subscribe(
         self, subscriptions: list[Subscription], properties: Properties | None = None
     ) -> int:
-        """Send SUBSCRIBE; return its packet identifier, 0 if none is free. SUBACK goes to
-        ``ClientCallbacks.answered``.
+        """Send SUBSCRIBE; return its packet identifier, 0 if none is free.
 
-        It leaves with the commit: before that, the loss of a session is not on disk.
+        SUBACK is given to ``ClientCallbacks.answered``. The packet is sent after the commit: before
+        that, the loss of a session is not on disk.
 
         Raises:
             LocalProtocolError: 0x95, it is larger than the server accepts; or MQTT cannot carry it.
@@ -414,13 +414,13 @@ class ClientConnection(Connection):
     # -- the end -----------------------------------------------------------------------------
 
     def publish_state(self, topic: str, payload: bytes) -> None:
-        """Publish a retained QoS 0 message past the session: the state that a bridge announces."""
+        """Publish the state of a bridge: a retained QoS 0 message that is not of the session."""
         retain = self.link.retain_available
         said = Publish(topic, payload, 0, retain)
         self.link.qos0_after_commit(encode(said, self.link.version))
 
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
-        """Leave: send what is acknowledged in this turn, then DISCONNECT."""
+        """Disconnect: send the acknowledgements of this turn, then DISCONNECT."""
         if self.state == CONNECTED:
             if self.state_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
                 self.publish_state(self.state_at_end[0], self.state_at_end[1])
@@ -462,8 +462,8 @@ class ClientConnection(Connection):
 
     @property
     def ended_by_peer(self) -> bool:
-        """Return whether the server hung up, or sent a DISCONNECT that may blame a message of
-        ours, after it had let us in."""
+        """Return whether the server closed, or sent a DISCONNECT that may be about a message of
+        ours."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code not in _NOT_ABOUT_MESSAGES
         return self.peer_closed

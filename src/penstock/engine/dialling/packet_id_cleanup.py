@@ -1,12 +1,12 @@
-"""A session taken over from a former program: its unreleased QoS 2 identifiers are not known here.
+"""The cleanup of a session of an earlier program, whose unreleased packet identifiers are unknown.
 
-The server may have QoS 2 messages of it that were never released; a new message under one of their
-packet identifiers would be taken for a repeat, and be lost. So PUBREL is sent for all identifiers
-that will be in use, a thousand and some (all of them in a session that is stored), and no message
-is sent until the server has answered, or the connect timeout has passed::
+The server may have QoS 2 messages of that program that were never released; it would take a new
+message under one of their packet identifiers for a repeat, and the message would be lost. So PUBREL
+is sent for all identifiers that this program will use, about a thousand (all 65,535 for a stored
+session), and no message is sent until the server has answered, or the connect timeout has passed::
 
-      CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ as always
-                                                └─ its time is over ─▲
+      CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ the session is attached
+                                                └─ timeout ────────▲
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from penstock.protocol import reasons
 from penstock.protocol.encode import encode_ack
 from penstock.protocol.kinds import PUBREL
 
-_IDENTIFIERS_TO_ASK_WITH: Final = 1000  # for SUBSCRIBE and UNSUBSCRIBE, beside the window's
+_REQUEST_IDS: Final = 1000  # for SUBSCRIBE and UNSUBSCRIBE, beside those of the window
 
 
 @final
 class PacketIdCleanup:
-    """The packet identifiers of a former program that are released on one connection."""
+    """The packet identifiers of an earlier program that are released on one connection."""
 
     def __init__(self) -> None:
         self.until_s = NO_DEADLINE  # when to stop waiting for PUBCOMP, monotonic seconds
@@ -43,7 +43,7 @@ class PacketIdCleanup:
         last_id = PACKET_IDENTIFIERS
         if not session.stored:
             own = limits.window(PACKET_IDENTIFIERS)
-            last_id = min(own + _IDENTIFIERS_TO_ASK_WITH, PACKET_IDENTIFIERS)
+            last_id = min(own + _REQUEST_IDS, PACKET_IDENTIFIERS)
         session.limit_packet_ids(last_id)
         self._unreleased = set(range(1, last_id + 1))
         self.until_s = now.monotonic_s + limits.connect_timeout_s
@@ -56,5 +56,6 @@ class PacketIdCleanup:
         return len(self._unreleased) == 0
 
     def give_up(self) -> None:
-        """Stop waiting: the server did not answer in time, and is taken to have none of them."""
+        """Stop waiting: the server did not answer in time, so it is assumed to have none of
+        them."""
         self._unreleased = set()

@@ -2,19 +2,20 @@
 
 ::
 
-      PUBLISH ─▶ open, handed over ── settled ─▶ its turn in the line ─▶ PUBACK, PUBREC
-                  │    ▲                         (the order in which they came [MQTT-4.6.0-2])
-                  │    ╰─ PUBLISH again, on the next connection: the same arrival, in the new line
-                  ├─ left to the sender ─▶ forgotten: the next connection brings it again
-                  ├─ its identifier is another message's ─▶ forgotten
+      PUBLISH ─▶ open, handed over ── settled ─▶ next in line ─▶ PUBACK, PUBREC
+                  │    ▲                         (in the order of the PUBLISHes [MQTT-4.6.0-2])
+                  │    ╰─ PUBLISH again, on the next connection: the same message, in the new line
+                  ├─ left to the server ──────────────────▶ forgotten: it is sent again
+                  ├─ another message has its identifier ──▶ forgotten
                   ├─ PUBREL: the server gave it up ───────▶ forgotten, never acknowledged
-                  ╰─ session lost ──────────────────────▶ forgotten
+                  ╰─ session lost ────────────────────────▶ forgotten
 
-A server that sends again what we did not acknowledge says so (DUP). Such a message is not handed
-over twice: not while it is processed, nor when that ended while there was no connection. A server
-may also give up a message, for example because it expired, and use its packet identifier for
-another; so it is the same only if all of it is. An acknowledgement that got lost on its way makes
-a QoS 1 message come again as a new one, because it was forgotten with the acknowledgement.
+A server sets DUP when it sends an unacknowledged message again. Such a message is not handed to the
+application twice, neither while it is processed nor after it was settled without a connection. A
+server may also give up a message, for example because it expired, and use its packet identifier for
+another; so a message is a repeat only if QoS, topic and payload are the same. If an acknowledgement
+is lost, a QoS 1 message comes again as a new one, because it was forgotten when it was
+acknowledged.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from penstock.protocol import reasons
 from penstock.protocol.packets import Publish
 
 OPEN: Final = -1  # instead of a reason code: the application has not settled it
-LEFT: Final = -2  # not to be acknowledged on this connection
+LEFT: Final = -2  # it is left to the server, and not acknowledged on this connection
 
 
 @mypyc_attr(acyclic=True)
@@ -37,8 +38,8 @@ class ReceivedMessage:
     """One QoS 1 or 2 message from the server.
 
     Args:
-        publish: the packet; of one that came again, the first.
-        topic: its topic name, where the packet has an alias.
+        publish: the first PUBLISH packet of it.
+        topic: its topic name, also if the packet has an alias.
     """
 
     def __init__(self, publish: Publish, topic: str) -> None:
@@ -63,7 +64,7 @@ class ReceivedMessage:
 
 @final
 class UnacknowledgedMessages:
-    """The arrivals of one session, over all its connections."""
+    """The unacknowledged messages of one session, on all its connections."""
 
     def __init__(self) -> None:
         self.connection = 0  # number of the current one; earlier ones may deliver nothing more
@@ -78,8 +79,7 @@ class UnacknowledgedMessages:
         return len(self._line)
 
     def connected(self, is_same_session: bool) -> int:
-        """Begin a new connection; return its number. Without the same session, forget all
-        arrivals."""
+        """Begin a new connection; return its number. Forget all messages of another session."""
         self._line.clear()
         self._repeats.clear()
         if not is_same_session:
@@ -90,8 +90,7 @@ class UnacknowledgedMessages:
         return self.connection
 
     def receive(self, publish: Publish, topic: str) -> ReceivedMessage | None:
-        """Take a PUBLISH of QoS 1 or 2; return the arrival to hand over, or None for a known
-        repeat."""
+        """Take a QoS 1 or 2 PUBLISH; return its message for the application, None for a repeat."""
         known = self._open.get(publish.packet_id)
         if known is not None and known.is_repeated_by(publish, topic):
             if known.connection != self.connection:
@@ -105,8 +104,7 @@ class UnacknowledgedMessages:
         return arrival
 
     def receive_repeat(self, publish: Publish, topic: str) -> None:
-        """Take a QoS 2 PUBLISH whose message was handed over before: it is acknowledged in its
-        turn."""
+        """Take a QoS 2 PUBLISH whose message was handed over before; acknowledge it in its turn."""
         known = self._open.get(publish.packet_id)
         if known is not None:
             if known.connection == self.connection:
@@ -136,7 +134,7 @@ class UnacknowledgedMessages:
         del self._open[arrival.publish.packet_id]
 
     def _join(self, arrival: ReceivedMessage) -> None:
-        assert arrival.connection != self.connection, "a message stands in the line once"
+        assert arrival.connection != self.connection, "a message is in the line only once"
         arrival.connection = self.connection
         self._line.append(arrival)
 

@@ -2,8 +2,8 @@
 
 Modules::
 
-    flow            all about the flow of one client, as a value
+    flow            the flow of one client, as a value
     listing         sessions and retained messages as values; the walk over sessions
-    selection       which sessions an operator means
+    selection       which sessions an operator selects
     admin_actions   kick, ban, remove, clear, drain
 """

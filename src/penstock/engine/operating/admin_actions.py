@@ -52,7 +52,7 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
 
 
 def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
-    """Refuse new connections of ``source``, whose passwords were wrong; those it has go on."""
+    """Refuse new connections of ``source``, whose passwords were wrong; its connections stay."""
     server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
     events = server.effects.events
     if events is not None:
@@ -92,8 +92,11 @@ def kick(server: Server, session: Session, why: str, now: Now) -> bool:
 
 
 def remove(server: Server, session: Session, now: Now) -> bool:
-    """Disconnect the client of ``session`` and end the session; return whether it was there to be
-    ended."""
+    """Disconnect the client of ``session`` and end the session; return whether it was not ended
+    before.
+
+    Sessions of bridges are not ended.
+    """
     if session.ended or is_bridge(session):
         return False
     event: Event = {

@@ -1,8 +1,8 @@
-"""Sessions and retained messages as values, for who looks at them; and the walk over sessions.
+"""Sessions and retained messages as values for operators, and the walk over sessions.
 
-Nothing here changes anything. A walk looks at so many sessions as its caller allows and says where
-it is, so that a list of a million of them holds nobody up (``session_index``). What is told of
-one is a dict of JSON values, named in docs/control.md.
+Nothing is changed here. A walk looks at a limited number of sessions in a step and keeps a cursor,
+so that a list of a million sessions delays no client (``session_index``). Each session or message
+is described by a dict of JSON values, which docs/control.md explains.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class SessionWalk:
 
     Args:
         server: the broker of the sessions.
-        selection: the sessions that are meant.
-        cursor: number of the last session that was seen; 0 = begin with the first.
+        selection: selects the sessions.
+        cursor: the number of the last session that was seen; 0 = begin with the first.
     """
 
     def __init__(self, server: Server, selection: SessionSelection, cursor: int = 0) -> None:
@@ -41,7 +41,7 @@ class SessionWalk:
         self._selection = selection
 
     def step(self, visits: int, now: Now) -> list[Session]:
-        """Look at the next ``visits`` sessions; those that are meant."""
+        """Look at the next ``visits`` sessions; return those that are selected."""
         found: list[Session] = []
         seen = self._server.registry.order.after(self.cursor, visits)
         for session in seen:
@@ -54,7 +54,7 @@ class SessionWalk:
 
 
 def connection_of(server: Server, session: Session) -> ServerConnection | None:
-    """Return the connection of a client's session; None while it is away, and for a bridge's."""
+    """Return the connection of a client's session; None while it is offline, and for a bridge."""
     if session.link is None:
         return None
     connection = server.connections.get(session.client_id)
@@ -62,15 +62,15 @@ def connection_of(server: Server, session: Session) -> ServerConnection | None:
 
 
 def is_bridge(session: Session) -> bool:
-    """Return whether ``session`` is that of a bridge of ours: such are looked at, and left alone.
+    """Return whether ``session`` is that of a configured bridge, which operators cannot change.
 
-    One that was left by a bridge which is in the settings no more is like any other.
+    The session of a bridge that was removed from the settings is like any other.
     """
     return session.transmission.forwarding is not None
 
 
 def session_line(server: Server, session: Session) -> Told:
-    """Return what a list tells of a session."""
+    """Return the description of a session in a list."""
     connection = connection_of(server, session)
     dropped = server.drops.of(session.client_id)
     lead_us = server.effects.batch.lead_us
@@ -98,7 +98,8 @@ def session_line(server: Server, session: Session) -> Told:
 
 
 def session_whole(server: Server, session: Session) -> Told:
-    """Return all that is told of one session; the first thousand subscriptions, within 1 MiB."""
+    """Return the full description of one session, with its first thousand subscriptions, up to
+    1 MiB."""
     told = session_line(server, session)
     filters: list[Told] = []
     size_bytes = 0
@@ -128,7 +129,7 @@ def session_whole(server: Server, session: Session) -> Told:
 
 
 def expires_at_us(session: Session, lead_us: int) -> int | None:
-    """Return when the session ends unless its client comes back, µs since the Unix epoch.
+    """Return when the session ends unless its client connects, µs since the Unix epoch.
 
     None while the client is connected, and for a session that never ends.
     """
@@ -138,7 +139,7 @@ def expires_at_us(session: Session, lead_us: int) -> int | None:
 
 
 def retained_line(message: Message) -> Told:
-    """Return what a list tells of a retained message."""
+    """Return the description of a retained message in a list."""
     told: Told = {
         "topic": message.topic,
         "bytes": len(message.payload),

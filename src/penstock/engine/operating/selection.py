@@ -1,8 +1,8 @@
 """The selection of sessions by an operator: by client identifier, user, address and time.
 
 A selection is asked about one session at a time, while its caller walks over all of them. Patterns
-are those of a shell (``*``, ``?``, ``[…]``), case counts. A condition that is not given matches any
-session.
+are those of a shell (``*``, ``?``, ``[…]``) and case-sensitive. A condition that is not given
+matches any session.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class SessionSelection:
     Args:
         client: pattern of its client identifier; None = any.
         user: pattern of its user name, ``ANONYMOUS`` for those without one; None = any.
-        address: pattern of where it is connected from, with or without the port, or a network
-            such as 10.0.0.0/8; None = anywhere, and nowhere.
+        address: pattern of its peer address, with or without the port, or a network such as
+            10.0.0.0/8; None = any, also without a connection.
         connected: True for those with a connection, False for those without; None = both.
-        older_than_s: connected, or away, for longer than this, seconds.
+        older_than_s: connected, or offline, for longer than this, seconds.
 
     Raises:
         ValueError: ``address`` has a slash and is no network; a pattern cannot be used.
@@ -90,7 +90,7 @@ class SessionSelection:
 
 
 def since_us(session: Session, connection: ServerConnection | None) -> int:
-    """Return since when the session is connected or disconnected, microseconds of the steady
+    """Return when the session was connected or disconnected last, microseconds of the steady
     clock."""
     if connection is not None:
         return connection.connected_at_us

@@ -7,7 +7,7 @@
 
       of one message, if it is observed:
       received ─▶ committed ─▶ sent ─▶ acknowledged ─▶ completed (QoS 2)
-                   ╰▶ queued ──▲  ╰▶ resent       bridged instead: by the other broker
+                   ╰▶ queued ──▲  ╰▶ resent       bridged instead: by the remote broker
                         ╰▶ dropped, expired, moved to another member of a shared subscription
 
 An event is a dict of JSON values. ``n`` numbers the events of one run of the broker, ``at`` is in
@@ -20,7 +20,7 @@ one message are there or none, also across a restart. Where only the log has its
 not known, and it counts as observed. Drops without an event of their own are counted in one event,
 so that the numbers of all events add up to all drops.
 
-Nobody waits for events: they are lost with a crash before the next tick, and beyond
+Nothing waits for events: they are lost in a crash before the next tick, and beyond
 ``WAITING_MAX``, where ``lost`` counts them. There are no events about events.
 """
 
@@ -240,14 +240,16 @@ class Events:
         return event if self.note(RECEIVED, event) else None
 
     def has_events(self, delivery: Delivery) -> bool:
-        """Return whether ``delivery`` has events; the answer is kept, for its body may be gone
-        later."""
+        """Return whether ``delivery`` has events of its own.
+
+        The answer is kept, because its topic is not known after its body was released.
+        """
         if not delivery.has_no_events and not self.observes(delivery.offset, delivery.message):
             delivery.has_no_events = True
         return not delivery.has_no_events
 
     def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
-        """Note that ``delivery`` joined the queue of ``client_id``, as the last of ``length``."""
+        """Note that ``delivery`` was queued for ``client_id``, as the last of ``length``."""
         if is_event(delivery.message):
             return
         self.active[client_id] = None

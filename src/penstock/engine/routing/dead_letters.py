@@ -9,11 +9,11 @@ A dead letter has the payload, the QoS and the properties of the message, withou
 and three user properties: why it was dropped, for which client identifier, and its topic. It is
 routed like any message, so a stream takes it into a table and a client may subscribe to it.
 
-A message that is dropped to make room for a dead letter makes no dead letter itself, nor does a
-dead letter that is dropped: there is no loop. At most ``PENDING_MAX`` wait, with
+A message that is dropped to make room for a dead letter becomes no dead letter, nor does a dead
+letter that is dropped, so that there is no loop. At most ``PENDING_MAX`` wait, with
 ``PENDING_BYTES_MAX`` of bodies in memory; further ones are counted (``DEAD_LETTER_LOST``).
-``PER_TICK_MAX`` or ``PER_TICK_BYTES_MAX`` are published at a time. A waiting one is not stored yet:
-a crash within a tick of the drop loses it, and nothing else.
+``PER_TICK_MAX`` or ``PER_TICK_BYTES_MAX`` are published at a time. Waiting dead letters are not
+stored: a crash within a tick of the drop loses them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Inbox(DropHandler):
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
         self.letters: list[_Letter] = []
         self.size_bytes = 0  # bytes of bodies in memory; a body of many letters counts once
-        self.closed = False  # while a dead letter is published: what it displaces becomes none
+        self.closed = False  # while a dead letter is published: drops become no dead letters
         self._topic = topic
         self._with_qos0 = with_qos0
         self._drops = drops

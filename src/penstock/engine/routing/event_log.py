@@ -5,11 +5,11 @@
       Events ── tick, unless the store cannot write ─▶ {"v": 1, "events": […]} ─▶ router, QoS 0
                                                        topic $events/KIND
 
-One message holds many events, because a row of the log costs more than an event in it. The router
-takes them like any message of QoS 0: into the log, for the stream ``events`` wants them, and to
-clients that subscribed to them and may.
+One message has many events, because a row of the log costs more than an event in it. The router
+treats them like any message of QoS 0: they are logged for the stream ``events``, and delivered to
+clients that subscribed to them and are permitted to.
 
-An event of the kind ``flow`` is also made here, at an interval, for each session that is active.
+Events of the kind ``flow`` are created here, at an interval, for each session that is active.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class EventLog:
         self._encoder = msgspec.json.Encoder()
 
     def tick(self, now: Now) -> None:
-        """Note the ``flow`` events that are due, and write what waits."""
+        """Note the ``flow`` events that are due, and write all waiting events."""
         if self._interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
             self._due_s = now.monotonic_s + self._interval_s
             self._note_flows()
         self.write(now)
 
     def write(self, now: Now) -> None:
-        """Write the events that wait, unless the store cannot write."""
+        """Write all waiting events, unless the store cannot write."""
         events = self._events
         if events.waiting == 0 or self._effects.store.fails:
             return
@@ -103,8 +103,7 @@ class EventLog:
         )
 
     def _note_flows(self) -> None:
-        """Note the flow of each active session; one with nothing left to send is not active any
-        more."""
+        """Note the flow of each active session; sessions with no messages left become inactive."""
         active = self._events.active
         for client_id in list(active)[:_FLOWS_MAX]:
             del active[client_id]

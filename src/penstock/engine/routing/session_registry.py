@@ -1,4 +1,4 @@
-"""Client identifier → session.
+"""The sessions of one broker by client identifier: opened, closed, expired and recovered.
 
 ::
 
@@ -38,9 +38,10 @@ class LowestOffset:
     """The lowest log offset that any queue or window still needs, found a few at a time.
 
     Args:
-        asked: sessions and groups' queues at the beginning; later ones need nothing below ``end``.
-        end: of the log at the beginning.
-        effects: note what goes meanwhile from a session not yet asked to one that was.
+        asked: the sessions and groups' queues at the beginning; later ones need nothing below
+            ``end``.
+        end: the end of the log at the beginning.
+        effects: its batch notes messages that move meanwhile to a session that was asked.
     """
 
     def __init__(self, asked: list[Session | GroupQueue], end: int, effects: Effects) -> None:
@@ -50,7 +51,7 @@ class LowestOffset:
 
     @property
     def lowest(self) -> int:
-        """The answer, once all have been asked."""
+        """Return the lowest offset that is needed; valid once all have been asked."""
         return min(self._lowest, self._effects.batch.lowest_moved)
 
     def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
@@ -110,9 +111,9 @@ class Registry:
         return self._effects.budget.has_room_for_sessions()
 
     def belongs_to(self, client_id: str, username: str | None) -> bool:
-        """Return whether ``username`` (None: an anonymous client) may open a session of this name.
+        """Return whether ``username`` (None: anonymous) may open the session of ``client_id``.
 
-        One recovered from an older store, which does not tell whose it is, is the next user's.
+        A session of an older store, whose owner is not known, may be opened by the next user.
         """
         session = self.sessions.get(client_id)
         return session is None or not session.owned or session.username == username
@@ -123,7 +124,7 @@ class Registry:
         while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
         self._effects.batch.next_number = (
-            number  # clients may have taken many: nobody looks at those again
+            number  # identifiers that clients took are not tried again
         )
         return f"{prefix}{epoch}-{number}"
 
@@ -138,9 +139,9 @@ class Registry:
     ) -> Session:
         """Return the session for an accepted CONNECT: the existing one, or a new one.
 
-        No connection may be attached to an existing session any more. ``limits`` are those of
-        the listener it came through; without, those of the broker. ``username`` is who uses it, and
-        a new one is kept in ``account``.
+        An existing session must not have a connection any more. ``limits`` are those of the
+        client's listener, by default those of the broker; ``username`` becomes its owner. A new
+        session counts in ``account``.
         """
         limits = limits or self._limits
         session = self.sessions.get(client_id)
@@ -214,10 +215,10 @@ class Registry:
         return LowestOffset(asked, end, self._effects)
 
     def recover(self, recovered: Recovered, now: Now) -> None:
-        """Take up what the store holds. Clients that were connected are offline now.
+        """Restore the sessions of the store. Clients that were connected are offline now.
 
-        Bounds are those of the listener each came through last. Where it is gone, or the store
-        is older than its name in there, the broker's own hold from the next message on.
+        Each session has the limits of the listener that its client used last; if that is not known
+        or does not exist any more, the limits of the broker.
         """
         groups: list[SessionRecord] = []
         records: list[SessionRecord] = []

@@ -1,4 +1,4 @@
-"""All shared subscriptions: of each message one member of a group gets a copy (v5 §4.8.2).
+"""All shared subscriptions: one member of each group gets a copy of a message (v5 §4.8.2).
 
 ::
 
@@ -7,9 +7,9 @@
                                       │ connection lost   │ QoS 1 without PUBACK: to the front
                                       ╰───────────────────╯
 
-QoS 2 in flight stays with its member: it is completed when that is back [MQTT-4.8.2-4], and
-nobody else gets it [MQTT-4.8.2-5]. A PUBACK or PUBREC of 0x80 or above ends a message for the
-whole group [MQTT-4.8.2-6].
+QoS 2 in flight stays with its member: it is completed when the member is connected again
+[MQTT-4.8.2-4], and no other member gets it [MQTT-4.8.2-5]. A PUBACK or PUBREC of 0x80 or above
+ends a message for the whole group [MQTT-4.8.2-6].
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ class SharedSubscriptions(MemberConnections):
     Args:
         effects: the parts of the broker that they act on.
         drops: the counts of dropped messages.
-        options: how they are handed out.
+        options: the strategies, and whether they are available.
     """
 
     def __init__(self, effects: Effects, drops: Drops, options: SharingOptions) -> None:
         self.options = options
         self.groups: dict[str, SharedGroup] = {}  # by $share/{group}/{filter}
-        self.shutting_down = False  # all members go: nothing is handed from one to the next
-        self._recovered: Recovered | None = None  # while a start takes up what the store holds
-        self._records: dict[str, SessionRecord] = {}  # likewise, of groups not taken up yet
+        self.shutting_down = False  # all members disconnect: no message is moved to another
+        self._recovered: Recovered | None = None  # while queues are restored from the store
+        self._records: dict[str, SessionRecord] = {}  # of groups that are not restored yet
         self._effects = effects
         effects.member_connections = self
         self._drops = drops
@@ -83,7 +83,7 @@ class SharedSubscriptions(MemberConnections):
     def leave(self, session: Session, topic_filter: str) -> SharedGroup | None:
         """Remove ``session`` from a group; return the group if it was its last member.
 
-        What it has in flight it may still acknowledge.
+        The session may still acknowledge the messages that it has in flight.
         """
         group = self.groups.get(topic_filter)
         if group is None:
@@ -98,7 +98,7 @@ class SharedSubscriptions(MemberConnections):
         return group
 
     def member_connected(self, session: StoredState, now: Now) -> None:
-        """Let ``session``, which is connected now, take what waits."""
+        """Let ``session``, which is connected now, take messages from its groups."""
         assert isinstance(session, Session)
         if session.outbound.shared_filters is None:
             return
@@ -108,7 +108,7 @@ class SharedSubscriptions(MemberConnections):
             session.refill(now)
 
     def member_disconnected(self, session: StoredState, now: Now) -> None:
-        """Take back what a member whose connection is gone has in flight at QoS 1."""
+        """Take back the QoS 1 messages in flight of a member whose connection ended."""
         assert isinstance(session, Session)
         if session.outbound.shared_filters is not None:
             for topic_filter in session.outbound.shared_filters:
@@ -128,45 +128,46 @@ class SharedSubscriptions(MemberConnections):
                     group.offer(now)
 
     def permissions_changed(self) -> None:
-        """Forget who may receive what: permissions changed."""
+        """Clear cached permissions: permissions changed."""
         for group in self.groups.values():
             group.permissions_changed()
 
     def tick(self, now: Now) -> None:
-        """Offer what waits to members that have room for another reason than an acknowledgement:
-        memory, permissions, or who the members are."""
+        """Send queued messages to members that have room for another reason than an
+        acknowledgement: memory, permissions, or other members."""
         if not self.shutting_down:
-            for group in self._feeding():
+            for group in self._groups_with_backlog():
                 group.offer(now)
 
     @property
     def waiting_count(self) -> int:
         """Return how many messages wait in the queues of all groups."""
-        return sum([group.queue.queue_length for group in self._feeding()])
+        return sum([group.queue.queue_length for group in self._groups_with_backlog()])
 
     def count_qos0_dropped(self) -> None:
-        """Drop the QoS 0 messages that wait: the server shuts down, and they are not stored."""
+        """Count the queued QoS 0 messages as dropped: the server shuts down and does not store
+        them."""
         for group in self.groups.values():
             group.queue.backlog.count_qos0_dropped()
 
-    def _feeding(self) -> list[SharedGroup]:
-        """Return the groups in whose queues something waits."""
+    def _groups_with_backlog(self) -> list[SharedGroup]:
+        """Return the groups with messages in their queues."""
         return [self.groups[topic_filter] for topic_filter in self._effects.groups_with_backlog]
 
     # -- after a start -----------------------------------------------------------------
 
     def begin_to_recover(self, recovered: Recovered, records: list[SessionRecord]) -> None:
-        """Let each group take up the queue that the store holds of it; the members join next."""
+        """Prepare to restore the queue of each group when its first member joins."""
         self._recovered = recovered
         self._records = {record.client_id[len(GROUP_KEY_PREFIX) :]: record for record in records}
 
     def recover(self, sessions: list[Session]) -> None:
-        """Let go of groups without members, and move what waits at ``sessions``.
+        """Drop the queues of groups without members, and move ``legacy_runs`` of ``sessions``.
 
-        All members joined. An earlier store has it there. What is moved is stored at its new place,
-        and gone from the old one, with the first commit.
+        Call it when all members have joined. Moved messages are stored in the queue of the group,
+        and removed from that of the member, in the first commit.
         """
-        for topic_filter, record in self._records.items():  # no member's session is kept
+        for topic_filter, record in self._records.items():  # no session of a member is stored
             if self._recovered is not None:
                 waiting = _waiting(record.number, self._recovered)
                 self._drops.count(reasons_to_drop.SESSION_ENDED, topic_filter, "", waiting)
@@ -178,7 +179,7 @@ class SharedSubscriptions(MemberConnections):
             session.drop_legacy_runs()
 
     def _move_legacy(self, runs: list[LegacyRun]) -> None:
-        """Move what waited at members to their groups, in the order of the log."""
+        """Move deliveries of groups from members' queues to the groups' queues, by log offset."""
         heads: list[tuple[int, int]] = []
         for place, run in enumerate(runs):
             if run.advance():

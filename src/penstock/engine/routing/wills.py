@@ -12,9 +12,9 @@
                                ▼
                             published
 
-An armed will is in the store: when the broker itself dies, its clients are lost with
-it, and their wills are published after the restart [MQTT 5 §3.1.2.5]. Publishing and
-forgetting are one commit. A will whose client may not publish it any more is dropped.
+An armed will is in the store: when the broker itself crashes, its clients lose their connections,
+and their wills are published after the restart [MQTT 5 §3.1.2.5]. A will is published and deleted
+in one commit. A will whose client may not publish it any more is dropped.
 """
 
 from __future__ import annotations

@@ -43,14 +43,14 @@ class Draining:
         self.per_s = per_s
         self.sent_away = 0
         self.refused = 0
-        self.drained = False  # the last walk found no connected client
+        self.drained = False  # whether the last walk found no connected client
         self._counted_s = now.monotonic_s
         self._due = 1.0
         self._cursor = 0
         self._found = False
 
     def tick(self, connections: dict[str, Connection], order: SessionIndex, now: Now) -> None:
-        """Disconnect as many clients as are due since the last call."""
+        """Disconnect as many clients as ``per_s`` allows since the last call."""
         waited_s = now.monotonic_s - self._counted_s
         self._counted_s = now.monotonic_s
         self._due = min(self._due + waited_s * self.per_s, max(1.0, self.per_s))

@@ -33,7 +33,7 @@ class Refusal:
     Args:
         code: the MQTT 5 reason code, which the client gets.
         detail: an explanation for the log, one of few texts; empty for none.
-        quoted: further text for the log that somebody else wrote, such as an HTTP service.
+        quoted: further text for the log that others wrote, such as an HTTP service.
     """
 
     def __init__(self, code: int, detail: str = "", quoted: str = "") -> None:
@@ -42,15 +42,14 @@ class Refusal:
         self.quoted = quoted
 
     def log_text(self) -> str:
-        """Return the text that the log has behind the name of the code; ``quoted`` stands in
+        """Return the text for the log behind the name of the code, with ``quoted`` in
         parentheses."""
         detail = f": {self.detail}" if self.detail else ""
         return f"{detail} ({self.quoted[:REASON_CHARACTERS_MAX]})" if self.quoted else detail
 
 
 def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
-    """Return the reason to refuse ``connect``, whoever sends it; None when nothing is wrong with
-    it."""
+    """Return the reason to refuse ``connect``, whichever user sends it; None if there is none."""
     client_id = connect.client_id
     if client_id.startswith(BRIDGE_SESSIONS):
         return Refusal(reasons.CLIENT_IDENTIFIER_NOT_VALID, "$bridge/ is for this broker's own")

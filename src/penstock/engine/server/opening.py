@@ -1,4 +1,4 @@
-"""The accepting side of a connection until its CONNACK, and who is at its other end.
+"""The accepting side of a connection until its CONNACK, and the authentication of its client.
 
 ::
 
@@ -9,8 +9,8 @@
       refused at any of them: CONNACK with the reason, then the end               ▼
                                                         session opened, CONNACK ─▶ CONNECTED
 
-What a CONNECT is granted and why it is refused stands in ``grants``, which AUTH is due in
-``enhanced_authentication``. A client may authenticate again while it is connected (MQTT 5 §4.12.1).
+``grants`` has what a CONNECT is granted and why it is refused, ``enhanced_authentication`` which
+AUTH is due. A client may authenticate again while it is connected (MQTT 5 §4.12.1).
 """
 
 from __future__ import annotations
@@ -65,18 +65,18 @@ from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V311
 from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
 from penstock.protocol.properties import Properties
 
-_CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event: who is refused fills no log with it
+_CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event, so that refused clients fill no log
 
 
 @final
 class Granted:
-    """The terms on which a client was let in, for log and events.
+    """The terms that a client was granted at its CONNECT, for log and events.
 
     Args:
         username: the user's name; None for an anonymous client.
-        clean_start: it asked for a new session.
-        present: it goes on with a session that was there.
-        expiry_s: how long its session outlives its connection.
+        clean_start: whether it asked for a new session.
+        present: whether it continues an existing session.
+        expiry_s: how long its session outlives its connection, in seconds.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Granted:
 
 
 class OpeningConnection(Connection):
-    """An accepted connection, as far as letting its client in is concerned.
+    """An accepted connection until its CONNACK: authentication, and the opening of a session.
 
     Args:
         server: the broker it belongs to.
@@ -109,13 +109,13 @@ class OpeningConnection(Connection):
             AWAIT_CONNECT,
         )
         self.client_id = ""
-        self.address = ""  # where it is connected from, as the shell says
-        self.connected_at_us = 0  # since when its client is let in, steady clock
+        self.address = ""  # the peer's address, as the shell names it
+        self.connected_at_us = 0  # when its client was accepted, steady clock
         self.version = 0
         self.limits = limits
-        self.lets_anonymous_in = True  # its listener does
+        self.lets_anonymous_in = True  # whether its listener accepts anonymous clients
         self.identity: str | None = None  # the user that its certificate proves
-        self.granted: Granted | None = None  # once its client is let in
+        self.granted: Granted | None = None  # None until its client is accepted
         self.receive_maximum = 0  # of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.mount_point = limits.offers.mount_point
@@ -187,7 +187,7 @@ class OpeningConnection(Connection):
             self._apply_verdict(found, now)
 
     def _credentials(self, connect: Connect) -> Credentials:
-        """Return what a CONNECT shows of who it is."""
+        """Return the credentials of a CONNECT."""
         return Credentials(
             connect.client_id,
             connect.username,
@@ -209,9 +209,9 @@ class OpeningConnection(Connection):
         return Refusal(draining.reason_code, "an operator empties the broker")
 
     def decided(self, verdict: AuthResult, now: Now) -> None:
-        """Take the answer that ``judge`` owed; then what the client sent meanwhile, and its end."""
+        """Apply the verdict that ``judge`` did not return at once; then handle what came since."""
         if self.state != AWAIT_VERDICT:
-            return  # it left, or was too late
+            return  # the client disconnected, or the connect timeout has passed
         self._apply_verdict(verdict, now)
         if self._lost_because is not None:
             self.lost(self._lost_because, now)
@@ -219,7 +219,7 @@ class OpeningConnection(Connection):
             self.resume(now)
 
     def deadline_s(self) -> float:
-        """Return when ``tick`` must be called: silence, or the end of what it was let in for."""
+        """Return when ``tick`` must be called: for keep alive, or when its authorization ends."""
         silent_s = super().deadline_s()
         if self._authorized_until_s == NO_DEADLINE or self.state != CONNECTED:
             return silent_s
@@ -251,7 +251,8 @@ class OpeningConnection(Connection):
     def _refuse(
         self, refused: Refusal, now: Now, connect: Connect | None = None, why: str = ""
     ) -> None:
-        """Answer with a refusal, and end; ``why`` is for the client, instead of the code's name."""
+        """Answer with a refusal, and end; ``why`` is the client's reason string, by default the
+        name of the code."""
         code = refused.code
         why = why or reasons.name_of(code)
         reference = self._server.server_reference
@@ -273,10 +274,10 @@ class OpeningConnection(Connection):
         self._end(False, f"CONNECT refused: {why}{refused.log_text()}{claimed_names(connect)}", now)
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
-        """Refuse an unknown version in the form the client may understand; else close.
+        """Answer a protocol error: before CONNACK by a refusal, else by closing the connection.
 
-        In MQTT 5 a CONNECT that breaks the protocol, and a client that still authenticates, get
-        their answer in CONNACK [MQTT 5 §4.13.1].
+        An unknown version is refused in a form that the client may understand. Before MQTT 5 a
+        CONNECT that breaks the protocol has no answer [MQTT 5 §4.13.1].
         """
         if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
             level = error.level & ~BRIDGE_BIT
@@ -296,9 +297,9 @@ class OpeningConnection(Connection):
     # -- CONNACK -----------------------------------------------------------------------
 
     def _admit(self, username: str | None, proof: bytes | None, now: Now) -> None:
-        """Open the session of a client that is known, if it may leave the will that it brings.
+        """Open the session of an authenticated client, or refuse it.
 
-        ``proof`` is the last authentication data of the method, if there is one.
+        ``proof`` is the last authentication data of its method, None without one.
         """
         connect = self._connect
         assert connect is not None
@@ -308,7 +309,7 @@ class OpeningConnection(Connection):
         self.client_id = connect.client_id or server.registry.unused_client_id(
             server.epoch, self.limits.offers.auto_id_prefix
         )
-        # it is another user than it said, or was banned meanwhile
+        # it authenticated as another user than CONNECT said, or was banned meanwhile
         refused = self._ban_refusal(username, self.client_id, now)
         if refused is not None:
             self._refuse(refused, now, connect)
@@ -318,13 +319,13 @@ class OpeningConnection(Connection):
         will = connect.will
         is_denied = False
         if will is not None and permissions is not None and not is_bridge_state(will.topic):
-            is_denied = not permissions.may_publish(will.topic)  # else it is dropped when it is due
+            is_denied = not permissions.may_publish(will.topic)  # checked again when it is due
         if is_denied:
             detail = "the access list does not let it publish its will"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED, detail), now, connect)
             return
-        server.registry.expire(now)  # a session whose time has passed must not be taken up
-        server.wills.publish_due(now)  # nor a will be disarmed that is due
+        server.registry.expire(now)  # a session that has expired must not be continued
+        server.wills.publish_due(now)  # nor a will be deleted that is due
         if not self._may_have_session(username):
             why = "the session of this client identifier belongs to another user"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
@@ -333,11 +334,11 @@ class OpeningConnection(Connection):
             why = server.effects.store.failure
             self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
             return
-        if server.draining is not None:  # it began meanwhile
+        if server.draining is not None:  # draining began meanwhile
             self._refuse(self._draining_refusal(server.draining), now, connect)
             return
         account = server.effects.accounts.of(username, self.address)
-        if not self._has_room(connect, self.client_id, account):  # others came meanwhile
+        if not self._has_room(connect, self.client_id, account):  # now in the user's account too
             self._refuse(no_room_refusal(connect), now, connect)
             return
         earlier = server.connections.get(self.client_id)
@@ -392,7 +393,7 @@ class OpeningConnection(Connection):
         account: Account,
         now: Now,
     ) -> Session:
-        """Take over the session, and arm the will."""
+        """Open the session, and store the will; return the session."""
         server = self._server
         if present:
             server.wills.disarm(self.client_id)
@@ -447,20 +448,20 @@ class OpeningConnection(Connection):
         return properties
 
     def _latest_sequence(self, connect: Connect) -> int | None:
-        """Return the latest number of the producer that CONNECT names."""
+        """Return the latest number of the producer that CONNECT names; None if it names none."""
         name = producer_of(connect.properties)
         if not name or self._session is None:
             return None
         return self._server.producers.latest(self._session.username, name)
 
     def _may_have_session(self, username: str | None) -> bool:
-        """Return whether the session of this client identifier, if there is one, is this user's."""
+        """Return whether this user may open the session of this client identifier."""
         server = self._server
         shared = server.options.client_ids_shared
         return shared or server.registry.belongs_to(self.client_id, username)
 
     def _needs_store(self, connect: Connect) -> bool:
-        """Return whether to accept ``connect`` would promise what only the store can keep."""
+        """Return whether ``connect`` can only be accepted if the store can write."""
         session = self._server.registry.sessions.get(self.client_id)
         is_known = session is not None and session.stored
         expires = granted_session_expiry_s(connect, self.limits) > 0
@@ -469,23 +470,25 @@ class OpeningConnection(Connection):
         return is_known or expires or connect.will is not None
 
     def _answer(self, packet: Packet, now: Now) -> None:
-        """Hold an answer for the commit; one the client would not take ends the connection."""
+        """Send an answer after the commit; one larger than the client accepts ends the
+        connection."""
         if self._is_too_large(packet):  # [MQTT-3.1.2-24]
             self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
             return
         frame = encode(packet, self.version)
         link = self.link
         session = self._session
-        is_passing = session is not None and not session.stored
-        if is_passing and self._server.effects.store.fails and not link.waits:
-            link.send_last(frame)  # at once: there is nothing to be stored
+        is_transient = session is not None and not session.stored
+        if is_transient and self._server.effects.store.fails and not link.waits:
+            link.send_last(frame)  # before the commit: there is nothing to be stored
         else:
             link.send_after_commit(frame)
 
     def _has_room(self, connect: Connect, client_id: str, account: Account | None = None) -> bool:
-        """Return whether there is room for its session, and for a will that it brings.
+        """Return whether there is room for the session of ``connect`` and its will.
 
-        As far as all may keep it; in ``account`` too, once it is known who it is.
+        ``account`` is the account of the user; None while the user is not known, when only the
+        limits of the broker apply.
         """
         server = self._server
         account = account or server.effects.accounts.common
@@ -531,7 +534,7 @@ class OpeningConnection(Connection):
         self._step(data, now)
 
     def _step(self, data: bytes | None, now: Now) -> None:
-        """Take one step of the method, and send its answer: AUTH, CONNACK, or the end."""
+        """Take one step of the method, and send its answer: AUTH or CONNACK, or end."""
         handshake = self._handshake
         assert handshake is not None
         session = self._session

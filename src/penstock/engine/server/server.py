@@ -49,14 +49,14 @@ class Server:
         acknowledged_when: "fsync" or "memory": what an acknowledgement promises; told to
             MQTT 5 clients in CONNACK.
         now: the time of the start.
-        sharing: how shared subscriptions are handed out.
-        authenticate: the check who a client is; everyone is let in without.
-        authorize: the check what a client may do; everything without.
-        options: the settings that clients are told of.
-        dead_letter_topic: the topic of dropped messages; they are not published if empty.
-        dead_letters_of_qos0: also those of QoS 0.
-        zones: bounds of each listener's clients, by its name: for sessions found in the store.
-        events: the events that the broker tells; none without.
+        sharing: the options of shared subscriptions.
+        authenticate: checks credentials; None = all clients are accepted.
+        authorize: gives the permissions of clients; None = everything is allowed.
+        options: the settings that CONNACK and DISCONNECT tell to clients.
+        dead_letter_topic: the topic of dropped messages; empty = they are not published.
+        dead_letters_of_qos0: whether dropped messages of QoS 0 are published too.
+        zones: the limits of each listener, by its name, for sessions found in the store.
+        events: the events to write; None = none.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Server:
         self._recover(recovered, now)
 
     def tick(self, now: Now) -> None:
-        """Do what is due: delayed wills, expired sessions, what waits for members of groups."""
+        """Do what is due: delayed wills, expiries, timers, messages of groups' queues, events."""
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.producers.expire(now)
@@ -146,7 +146,7 @@ class Server:
         self.effects.tick()
 
     def clock_jumped(self, now: Now) -> None:
-        """Note that from ``now`` on dates are ahead of the ``steady_clock`` by another time."""
+        """Note that dates jump: their lead over the ``steady_clock`` is another from ``now`` on."""
         effects = self.effects
         by_us = now.lead_us - effects.batch.lead_us
         effects.batch.lead_us = now.lead_us
@@ -175,7 +175,7 @@ class Server:
         return unfinished
 
     def lowest_needed_offset(self, end: int) -> int:
-        """Return the lowest log offset that a session still needs; ``end`` when none needs any."""
+        """Return the lowest log offset that a session or group still needs; ``end`` if none is."""
         asking = self.registry.ask_for_lowest(end)
         while not asking.ask_some():
             pass
@@ -183,15 +183,15 @@ class Server:
 
     @property
     def server_reference(self) -> str:
-        """The other server that clients are told of; empty if there is none."""
+        """Return the other server that clients are sent to; empty if there is none."""
         if self.draining is not None and self.draining.server_reference:
             return self.draining.server_reference
         return self.options.server_reference
 
     def shut_down(self, reason_code: int, because: str, now: Now) -> None:
-        """Say farewell to every client. Wills stay armed for the restart [MQTT 5 §3.1.2.5].
+        """Disconnect all clients. Their wills stay stored for the restart [MQTT 5 §3.1.2.5].
 
-        Where there is another server, clients are told (v5 §4.11).
+        MQTT 5 clients get the name of the other server, if one is configured (v5 §4.11).
         """
         self.shutting_down = True
         self.router.sharing.shutting_down = True
@@ -218,16 +218,16 @@ class Server:
         return events.waiting == 0
 
     def set_authorize(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
-        """Let clients do from now on what ``authorize`` says: permissions changed.
+        """Apply changed permissions to all clients.
 
-        Subscriptions stay, and deliver what may be received. Users in ``revoked`` are not who
-        they were (another password, or gone), and their connections end.
+        Subscriptions stay, and deliver what may be received. The connections of users in
+        ``revoked``, who were removed or have another password, are closed.
         """
         self.authorize = authorize
         self.wills.authorize = authorize
         for session in list(self.registry.sessions.values()):
             if not session.identified or session.transmission.forwarding is not None:
-                continue  # a bridge may do what its settings say
+                continue  # a bridge has the permissions of its settings
             session.identify(
                 session.username, authorize.permissions(session.username, session.client_id)
             )
@@ -237,7 +237,7 @@ class Server:
         self.router.sharing.permissions_changed()
 
     def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
-        """Begin to tell what happens."""
+        """Create the events of this broker, with ``STARTED`` as the first; return their writer."""
         events = Events(options)
         events.now_us = now.wall_us
         events.lead_us = now.lead_us

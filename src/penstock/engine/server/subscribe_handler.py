@@ -1,16 +1,16 @@
-"""SUBSCRIBE and UNSUBSCRIBE: each filter judged by itself, and one answer for all of them.
+"""SUBSCRIBE and UNSUBSCRIBE: each filter is judged by itself, and all have one answer.
 
 ::
 
       filter ─▶ judged ── no ─▶ its reason code in SUBACK
-                  ╰─ yes ─▶ router, and the store if the session is ─▶ the granted QoS in SUBACK
+                  ╰─ yes ─▶ router, and store if the session is stored ─▶ granted QoS in SUBACK
 
-The answer goes first; what the new subscriptions find retained follows it (``router``).
+The answer is sent first; the retained messages for new subscriptions follow it (``router``).
 
-One packet may hold tens of thousands of filters, so it is handled step by step, a filter in each,
-and the connection takes no more steps in a turn than its share allows. The client's next packets
-wait, undecoded, for the last step. A client that hangs up meanwhile has no answer: what was not
-reached yet is left out, as if the packet had come that much shorter::
+One packet may have tens of thousands of filters, so it is handled in steps, a filter in each, and
+the connection takes no more steps in a turn than its share allows. The client's next packets wait,
+undecoded, for the last step. If the client disconnects meanwhile, there is no answer, and the
+remaining filters are not handled::
 
       packet ─▶ step step step … ─ share used up, next turn ─▶ step … ─▶ SUBACK ─▶ retained …
 """
@@ -46,7 +46,7 @@ from penstock.protocol.packets import (
     Unsubscribe,
 )
 
-FILTER_WORK: Final = 20  # what a filter costs, in units of a message handed to a session
+FILTER_WORK: Final = 20  # the work of a filter in units of ``work_budget``
 
 
 class Request:
@@ -59,8 +59,8 @@ class Request:
     """
 
     def __init__(self, session: Session, server: Server, link: Link) -> None:
-        self.finished = False  # there is no step left
-        self.answer: Packet | None = None  # once it is known, for the one who takes it
+        self.finished = False  # whether no step is left
+        self.answer: Packet | None = None  # from the last filter on, until it is taken
         self._session = session
         self._server = server
         self._link = link
@@ -71,7 +71,7 @@ class Request:
         raise NotImplementedError
 
     def take_answer(self) -> Packet | None:
-        """Return the answer, once: when the last filter was handled."""
+        """Return the answer, once, after the last filter was handled; else None."""
         answer = self.answer
         self.answer = None
         return answer
@@ -79,7 +79,7 @@ class Request:
 
 @final
 class SubscribeHandler(Request):
-    """A SUBSCRIBE: filters, then the answer, then what each new subscription finds retained.
+    """A SUBSCRIBE: its filters, then the answer, then the retained messages for each of them.
 
     Args:
         packet: the packet that came.
@@ -100,8 +100,8 @@ class SubscribeHandler(Request):
             self._identifier = packet.properties.subscription_identifiers[0]
         self._codes: list[int] = []
         self._added: list[SessionSubscription] = []
-        self._is_new: list[bool] = []  # of each of them
-        self._delivered = 0  # of them: what they find retained is on its way
+        self._is_new: list[bool] = []  # for each of ``_added``
+        self._delivered = 0  # how many of ``_added`` have their retained messages
 
     def step(self, now: Now) -> None:
         """Take the next step."""
