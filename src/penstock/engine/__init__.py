@@ -8,30 +8,30 @@ only, in this order::
     dialling          the connecting role
     server            the accepting role: one broker
     connection        what both roles share of a connection
-    publishing        who publishes besides, and who waits for room
+    publishing        numbered producers, rows of Spark, publishes that wait for room
     routing           from a published message to the log and the sessions
-    session           all that is kept of one client
+    session           the state of one client
     batch             one turn, and the commit that ends it
     reporting         drops and events
-    access            who may do what
+    access            authentication, permissions, bans
     wire              the sending half of a connection
-    memory            what clients make the broker keep
+    memory            the memory that clients take, and its limits
 
-Below all of them, words and bounds::
+Below all of them, values and limits::
 
     clock             the time at which an input arrived, passed in
     topics            topic names and topic filters
-    topic_cache       numbers by topic, remembered within bounds
-    priorities        which topic has which priority
-    message           what was published; a delivery is one message on its way to one session
-    mount_point       topics of a listener's clients are one branch of all
-    bridge_forwarding  what a bridge makes of a message on its way
+    topic_cache       a bounded cache of numbers by topic
+    priorities        the priority of each topic
+    message           a published message, and its delivery to one session
+    mount_point       a prefix of all topics of a listener's clients
+    bridge_forwarding  the changes that a bridge makes to a message
     declared_limits   every limit: name, range, default and explanation
     limits            the same as compiled code reads them
-    options           settings that are no bounds
-    work_budget       what one connection may do in a turn, in units of work
-    rate_limit        who sends too fast
-    addresses         where a peer is connected from, and which addresses count as one
-    counters          what went through, in plain integers
-    fifo              a line, first in, first out
+    options           settings that are no limits
+    work_budget       the work that one connection may do in a turn
+    rate_limit        a token bucket
+    addresses         the address of a peer, and which addresses count as one
+    counters          totals of packets and bytes
+    fifo              a first-in, first-out queue
 """

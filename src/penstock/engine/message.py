@@ -26,7 +26,7 @@ _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 
 
 class Holder:
-    """The port of those who count the messages that wait: see ``accounts``."""
+    """The port of an object that counts the bodies of waiting messages: see ``accounts``."""
 
 
 @mypyc_attr(acyclic=True)
@@ -44,10 +44,10 @@ class Message:
         properties: encoded MQTT 5 properties in ascending order of identifier, without
             topic alias and subscription identifiers; empty when there are none.
         offset: position in the log, or ``NOT_IN_LOG``.
-        internal: in the log for a session only, and in no stream: a retained message that
-            a stored session got when it subscribed, one that waited for a group in memory and
-            that a stored session took, a message held until its PUBREL.
-        topic_bytes: ``topic`` in UTF-8, from who has it at hand.
+        internal: whether it is in the log for a session only, and in no stream: a retained message
+            that a stored session got when it subscribed, one of a group's queue in memory that a
+            stored session took, or one that is kept until its PUBREL.
+        topic_bytes: ``topic`` in UTF-8, if the caller has it.
         lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady_clock``).
     """
 
@@ -76,8 +76,8 @@ class Message:
         self.properties = properties
         self.offset = offset
         self.internal = internal
-        self.waiting = 0  # queues that hold it as QoS 0, and it is in no log: see ``budget``
-        self.holders: dict[Holder, int] | None = None  # whose QoS 1 or 2 waits with this body
+        self.waiting = 0  # queues that have it as QoS 0 while it is not in the log: see ``budget``
+        self.holders: dict[Holder, int] | None = None  # deliveries of QoS 1 or 2 by account
         self._expiry_at = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:
@@ -90,7 +90,7 @@ class Message:
         return self.received_at_us - self.lead_us
 
     def set_received_at(self, received_at_us: int, lead_us: int = 0) -> None:
-        """Set the time of reception; a will gets its own when it is published."""
+        """Set the time of reception, from which the message expiry interval counts."""
         self.received_at_us = received_at_us
         self.lead_us = lead_us
         at = self._expiry_at
@@ -99,12 +99,12 @@ class Message:
             self.expires_at_us = received_at_us - lead_us + interval_s * MICROSECONDS
 
     def shift_lead(self, lead_us: int) -> None:
-        """Give the same moment the date it has with this lead, before it joins the log."""
+        """Change the date of the same moment to one with this lead, before it is logged."""
         self.received_at_us += lead_us - self.lead_us
         self.lead_us = lead_us
 
     def for_session(self) -> Message:
-        """Return the same message, not in the log: its first row may be past retention."""
+        """Return a copy that is not in the log: retention may have removed the first one."""
         return Message(
             self.topic,
             self.payload,
@@ -119,7 +119,7 @@ class Message:
         )
 
     def received_again(self, now: Now) -> Message:
-        """Return the same message as if it were received now, and not in the log."""
+        """Return a copy as if it were received now, not in the log."""
         return Message(
             self.topic,
             self.payload,
@@ -147,7 +147,7 @@ class Message:
         return encoded
 
     def size_bytes(self) -> int:
-        """Return what the message occupies, about: for bounding buffers, not for billing."""
+        """Return about how many bytes of memory the message takes, for limits."""
         return len(self.topic_bytes) + len(self.payload) + len(self.properties) + 64
 
 
@@ -173,7 +173,7 @@ def _subscription_identifier(identifier: int) -> bytes:
 
 
 def is_utf8(payload: bytes) -> bool:
-    """Return whether ``payload`` is what its format indicator 1 says (v5 §3.3.2.3.2)."""
+    """Return whether ``payload`` is UTF-8, as format indicator 1 says (v5 §3.3.2.3.2)."""
     try:
         payload.decode()
     except UnicodeDecodeError:
@@ -184,7 +184,7 @@ def is_utf8(payload: bytes) -> bool:
 @mypyc_attr(acyclic=True)
 @final
 class Shared:
-    """The data with which a delivery goes back to the queue of its shared subscription.
+    """The data with which a delivery can go back to the queue of its shared subscription.
 
     Args:
         topic_filter: the shared subscription, ``$share/{group}/{filter}``.
@@ -205,7 +205,7 @@ class Shared:
 @mypyc_attr(acyclic=True)
 @final
 class Label:
-    """The part of a message by which a group tells which member it is for."""
+    """The properties of a message by which a group chooses a member."""
 
     def __init__(self, topic: str, topic_bytes: bytes, client_id: str) -> None:
         self.topic = topic
@@ -223,11 +223,11 @@ def label_of(message: Message) -> Label:
 class Delivery:
     """One message on its way to one session.
 
-    ``message`` is None while the body lies in the log only: a queue of a million
-    offline messages holds offsets, not bodies. ``sequence`` numbers the stored
-    deliveries of a session from 1; 0 means that this one is not stored (QoS 0, or a
-    session that ends with its connection). ``shared`` is set in the window of a member of
-    a shared subscription, to whose queue it may go back.
+    ``message`` is None while the body is in the log only: a queue of a million messages for an
+    offline client has offsets, not bodies. ``sequence`` numbers the stored deliveries of a session
+    from 1; 0 means that this one is not stored (QoS 0, or a session that ends with its
+    connection). ``shared`` is set in the window of a member of a shared subscription, to whose
+    queue the delivery may go back.
 
     In the in-flight window it has a packet identifier, and a state of ``window``.
     """
@@ -248,20 +248,20 @@ class Delivery:
         self.subscription_ids = subscription_ids
         self.sequence = sequence
         self.shared: Shared | None = None
-        self.label: Label | None = None  # in a group's queue, once a member passed it over
-        self.size_bytes = 0  # of the message; set when it joins a queue
-        self.gone = False  # dropped while it waits among others
-        self.counted = False  # in the window, in its account
+        self.label: Label | None = None  # in a group's queue, once a member has skipped it
+        self.size_bytes = 0  # of the message; set when it is queued
+        self.gone = False  # removed from the middle of a lane, and still in place
+        self.counted = False  # in the window, and counted in its account
         self.has_no_events = False  # it is known to have no events of its own, see ``events``
         self.packet_id = 0  # in the window
-        self.page = 0  # of the window, in which it is stored
-        self.state = 0
-        self.sent = False  # on the present connection
-        self.is_new = False  # the receiver forgot its session since it was sent
-        self.sent_us = 0  # when its last packet left, where that is sent again by time
+        self.page = 0  # the page of the window in which it is stored
+        self.state = 0  # in the window
+        self.sent = False  # on the current connection
+        self.is_new = False  # the receiver lost its session since it was sent
+        self.sent_us = 0  # when its last packet was sent, for MQTT 3.1
 
     def enter_window(self, packet_id: int, state: int, sent: bool) -> None:
-        """Note that it takes a place in the window."""
+        """Set the state of a delivery that takes a place in the window."""
         self.packet_id = packet_id
         self.state = state
         self.sent = sent
@@ -269,13 +269,16 @@ class Delivery:
         self.sent_us = 0
 
     def needs_log(self, stored: bool) -> bool:
-        """Return whether what is in the log is needed from there: by a session that is ``stored``,
-        which lets go of bodies while its client is away; or for want of the body."""
+        """Return whether the log must keep its message.
+
+        It must for a ``stored`` session, which releases bodies while its client is offline, and
+        when the body is not in memory.
+        """
         if self.gone:
             return False
         return stored or self.message is None
 
     def evict_to_log(self) -> None:
-        """Let go of the body if the log has it."""
+        """Release the body if the log has it."""
         if self.offset >= 0:
             self.message = None

@@ -283,7 +283,7 @@ class Driver(PeerOwner):
         self._effects.turn.now = None
         self.push()
         now_s = time.monotonic()
-        self._effects.turn.share.turn_took(now_s - self._turn_began_s)
+        self._effects.turn.work_budget.turn_took(now_s - self._turn_began_s)
         # this may have been the end of a commit, with the turn's to come
         self._turn_began_s = now_s
         if self._effects.turn.unfinished and not self._turn_begins:

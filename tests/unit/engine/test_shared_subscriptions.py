@@ -139,8 +139,8 @@ def test_a_hash_keeps_a_publisher_or_a_topic_at_one_member(strategy: str) -> Non
         source.send(Publish(topic, str(number % 5).encode(), 0))
     bench.commit()
     shares = [set(got(line)) for line in lines]
-    assert sum(len(share) for share in shares) == 5
-    busy = [share for share in shares if share]
+    assert sum(len(work_budget) for work_budget in shares) == 5
+    busy = [work_budget for work_budget in shares if work_budget]
     assert len(busy) > 1 if strategy == "hash_topic" else len(busy) == 1
 
 

@@ -58,11 +58,14 @@ def test_the_largest_numbers_are_told_apart() -> None:
 
 def test_a_turn_has_its_share_and_no_more() -> None:
     bench = Bench()
-    share = SHARE // WORK_OF_A_PACKET
-    assert bench.server.staged_rows.publish("s", 0, "spark", rows(share + 5), 0, bench.now) == share
+    work_budget = SHARE // WORK_OF_A_PACKET
+    assert (
+        bench.server.staged_rows.publish("s", 0, "spark", rows(work_budget + 5), 0, bench.now)
+        == work_budget
+    )
     bench.subscriber("reader", "t", 1)
-    reached = bench.server.staged_rows.publish("s", 1, "spark", rows(share), 0, bench.now)
-    assert reached < share  # each went to somebody, too
+    reached = bench.server.staged_rows.publish("s", 1, "spark", rows(work_budget), 0, bench.now)
+    assert reached < work_budget  # each went to somebody, too
 
 
 def test_subscribers_and_the_retained_message_are_as_of_any_client() -> None:

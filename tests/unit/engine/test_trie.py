@@ -168,24 +168,24 @@ def test_an_identifier_that_several_subscriptions_share_is_there_once() -> None:
 
 
 def test_the_walk_is_counted_node_by_node_and_a_cached_match_costs_none() -> None:
-    share = WorkBudget()
-    trie, one = SubscriptionTrie(share), session("one")
+    work_budget = WorkBudget()
+    trie, one = SubscriptionTrie(work_budget), session("one")
     for levels in itertools.product("a+", repeat=5):
         trie.add(one, "/".join(levels), entry("/".join(levels), 0))
     trie.match("a/a/a/a/a")
-    assert share.spent == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
+    assert work_budget.spent == (2**6 - 1) + 2**5  # all nodes, and what ends at the last level
     trie.match("a/a/a/a/a")
-    assert share.spent == (2**6 - 1) + 2**5
+    assert work_budget.spent == (2**6 - 1) + 2**5
 
 
 def test_the_walk_counts_whom_it_collects_under_a_hash_too() -> None:
-    share = WorkBudget()
-    trie = SubscriptionTrie(share)
+    work_budget = WorkBudget()
+    trie = SubscriptionTrie(work_budget)
     for number in range(100):
         trie.add(session(str(number)), "a/#", entry("a/#", 0))
     trie.match("a")
     trie.match("a/b")
-    assert share.spent == 2 * (2 + 100)  # the root and "a", and what is below it by "#"
+    assert work_budget.spent == 2 * (2 + 100)  # the root and "a", and what is below it by "#"
 
 
 def test_a_thousand_levels_are_matched_and_forgotten_without_recursion() -> None:

@@ -98,22 +98,22 @@ def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
     assert not any(line.connection.reading_paused for line in greedy)
     arrive(greedy[0], *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     bench.server.resume(bench.now)
-    assert bench.server.effects.turn.share.work_max == WORK_PER_TURN_MAX
+    assert bench.server.effects.turn.work_budget.work_max == WORK_PER_TURN_MAX
 
 
 def test_many_who_begin_in_one_turn_have_little_each() -> None:
     """In the turn before nobody had to stop, so that it told nothing of how many they are."""
     bench = Bench()
     greedy = [bench.join(f"c{number}", 4) for number in range(50)]
-    share = bench.server.effects.turn.share
-    share.turn_took(0.0)
-    before = share.spent
+    work_budget = bench.server.effects.turn.work_budget
+    work_budget.turn_took(0.0)
+    before = work_budget.spent
     for line in greedy:
         arrive(line, *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
-    assert share.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 2 * SHARE_MIN
+    assert work_budget.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 2 * SHARE_MIN
     answered = [len(line.read()) for line in greedy]
     assert min(answered) > 0
-    share.turn_took(0.0)
+    work_budget.turn_took(0.0)
     late = bench.join("late", 4)
     arrive(late, *[Pingreq()] * (SHARE_MIN // WORK_OF_A_PACKET))
     assert not late.connection.reading_paused
@@ -124,12 +124,12 @@ def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
     bench = Bench()
     greedy = [bench.join(f"c{number}", 4) for number in range(50)]
     filters = [Subscription(f"t/{number}", 0) for number in range(1000)]
-    share = bench.server.effects.turn.share
-    share.turn_took(0.0)
-    before = share.spent
+    work_budget = bench.server.effects.turn.work_budget
+    work_budget.turn_took(0.0)
+    before = work_budget.spent
     for line in greedy:
         arrive(line, Subscribe(1, filters))
-    assert share.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 5 * SHARE_MIN
+    assert work_budget.spent - before < (BURST + 1) * WORK_PER_TURN_MAX + 50 * 5 * SHARE_MIN
     bench.turns()
     bench.commit()
     assert all(isinstance(line.read()[-1], Suback) for line in greedy)
@@ -140,31 +140,31 @@ def test_what_is_sent_counts_by_its_bytes() -> None:
     for number in range(10):
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
-    before = bench.server.effects.turn.share.spent
+    before = bench.server.effects.turn.work_budget.spent
     arrive(line, Publish("t", bytes(10 * SENT_BYTES_OF_A_UNIT)))
     received = 10 * SENT_BYTES_OF_A_UNIT // BYTES_OF_A_UNIT + WORK_OF_A_PACKET
-    assert bench.server.effects.turn.share.spent - before >= received + 10 * 11
+    assert bench.server.effects.turn.work_budget.spent - before >= received + 10 * 11
 
 
 def test_a_share_follows_how_long_it_took() -> None:
-    share = WorkBudget()
+    work_budget = WorkBudget()
     for _ in range(20):
-        share.turn_took(2 * SLICE_S)
-    share.next_turn()
-    assert share.work_max == WORK_PER_TURN_MAX  # nobody had to stop: it was not their work
+        work_budget.turn_took(2 * SLICE_S)
+    work_budget.next_turn()
+    assert work_budget.work_max == WORK_PER_TURN_MAX  # nobody had to stop: it was not their work
     for _ in range(20):
-        share.used_up = 1
-        share.turn_took(2 * SLICE_S)
-        share.next_turn()
-    assert share.work_max == WORK_PER_TURN_MIN
+        work_budget.used_up = 1
+        work_budget.turn_took(2 * SLICE_S)
+        work_budget.next_turn()
+    assert work_budget.work_max == WORK_PER_TURN_MIN
     for _ in range(50):
-        share.used_up = 1
-        share.turn_took(SLICE_S / 2)
-        share.next_turn()
-    assert share.work_max == WORK_PER_TURN_MAX
-    share.used_up = 1_000_000
-    share.next_turn()
-    assert share.work_max == SHARE_MIN
+        work_budget.used_up = 1
+        work_budget.turn_took(SLICE_S / 2)
+        work_budget.next_turn()
+    assert work_budget.work_max == WORK_PER_TURN_MAX
+    work_budget.used_up = 1_000_000
+    work_budget.next_turn()
+    assert work_budget.work_max == SHARE_MIN
 
 
 def test_bytes_count_and_not_only_packets() -> None:

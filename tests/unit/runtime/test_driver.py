@@ -255,16 +255,16 @@ async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
 ) -> None:
     rig = Rig()
     greedy, _ = rig.connect("a")
-    share = rig.server.effects.turn.share
+    work_budget = rig.server.effects.turn.work_budget
     slow = itertools.count(time.monotonic())  # a second from each look to the next
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
     send(greedy, *[Pingreq()] * 10_000)
-    assert share.together == WORK_PER_TURN_MAX, "the turn goes on"
+    assert work_budget.together == WORK_PER_TURN_MAX, "the turn goes on"
     await asyncio.sleep(0)
-    assert share.together == WORK_PER_TURN_MAX // 2, "what came in one read"
+    assert work_budget.together == WORK_PER_TURN_MAX // 2, "what came in one read"
     for _ in range(3):
         await asyncio.sleep(0)
-    assert share.together < WORK_PER_TURN_MAX // 2, "and what went on in the next turn"
+    assert work_budget.together < WORK_PER_TURN_MAX // 2, "and what went on in the next turn"
     monkeypatch.undo()
     await rig.driver.stop()
 

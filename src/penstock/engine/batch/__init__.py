@@ -2,14 +2,14 @@
 
 Modules::
 
-    effects              what all parts of one broker share: turn, batch, store, and whom they tell
-    batch                the open batch: what the next commit writes
-    commit               one atomic write, and what its durability releases
+    effects              the parts that all of one broker share: turn, batch, store, events
+    batch                the open batch, which the next commit writes
+    commit               one atomic write, and the packets that are sent when it is durable
     store_health         whether the store works, and how much may wait for it
     records              the durable form of the engine's state
     packed_run           deliveries that wait in a queue, as packed numbers
     log_columns          the messages of one commit, as the columns of the log
-    timers               what is to be done later
-    steady_clock         a clock that goes on across restarts and jumps of the wall clock
-    blocked_publishers   publishers that wait for room, and who of them goes on
+    timers               calls at a later time
+    steady_clock         a clock that continues across restarts and jumps of the wall clock
+    blocked_publishers   publishers that wait for room, and which of them is resumed
 """

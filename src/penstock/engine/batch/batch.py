@@ -31,10 +31,10 @@ class Batch:
 
     Args:
         next_offset: the log offset that the next appended message gets.
-        share: the work budget of the turn, in which the appended bytes count.
+        work_budget: the work budget of the turn, in which the appended bytes count.
     """
 
-    def __init__(self, next_offset: int, share: WorkBudget) -> None:
+    def __init__(self, next_offset: int, work_budget: WorkBudget) -> None:
         self.next_offset = next_offset
         self.size_bytes = 0  # of the appended messages
         self.sealed = 0  # the number of the latest batch that was sealed
@@ -43,7 +43,7 @@ class Batch:
         self.lead_us = 0  # how far dates are ahead of the steady clock now
         self.changed: list[StoredState] = []
         self.body_requests: list[tuple[StoredState, list[int]]] = []
-        self._share = share
+        self._work_budget = work_budget
         self._base_offset = next_offset
         self._messages: list[Message] = []
         self._columns: Columns | None = None  # instead, see ``collect_columns``
@@ -82,7 +82,7 @@ class Batch:
         self.next_offset += 1
         size_bytes = message.size_bytes()
         self.size_bytes += size_bytes
-        self._share.logged_bytes += size_bytes
+        self._work_budget.logged_bytes += size_bytes
 
     def new_number(self) -> int:
         """Return an unused number for a session, or for the queue of a group."""

@@ -79,7 +79,7 @@ class Effects:
         self, next_offset: int, budget: MemoryBudget | None = None, accounts: Accounts | None = None
     ) -> None:
         self.turn = Turn()
-        self.batch = Batch(next_offset, self.turn.share)
+        self.batch = Batch(next_offset, self.turn.work_budget)
         self.store = StoreHealth(self.batch, self.turn)
         self.budget = budget or MemoryBudget()
         self.accounts = accounts or Accounts(self.budget)
@@ -114,7 +114,7 @@ class Effects:
         if self.events is not None:
             self.events.seal()
         turn = self.turn
-        turn.share.batch += 1
+        turn.work_budget.batch += 1
         commit = self.batch.seal()
         commit.releases = turn.seal_links()
         if commit.writes:

@@ -95,7 +95,7 @@ class Connection(Resumable):
         self._decoder = decoder
         self._table = table
         self._keep_alive = keep_alive
-        self._share = link.share
+        self._work_budget = link.work_budget
         self._began_at: i64 = 0  # ``work_budget.spent`` when its turn began
         self._logged_before: i64 = 0  # ``work_budget.logged_bytes``, likewise
         self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
@@ -108,14 +108,14 @@ class Connection(Resumable):
     @property
     def work(self) -> int:
         """Return the units of ``work_budget`` that its turn has used."""
-        return self._share.spent - self._began_at
+        return self._work_budget.spent - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
         """Handle the packets in bytes from the peer, as far as there is room."""
         if self.state == CLOSED:
             return
-        self._began_at = self._share.spent
-        self._logged_before = self._share.logged_bytes
+        self._began_at = self._work_budget.spent
+        self._logged_before = self._work_budget.logged_bytes
         self.link.counters.bytes_received += len(data)
         self._bytes_work += len(data) // BYTES_OF_A_UNIT
         if self.state == AWAIT_VERDICT:
@@ -137,8 +137,8 @@ class Connection(Resumable):
 
     def resume(self, now: Now) -> None:
         """Decode what was left undecoded, as far as there is room."""
-        self._began_at = self._share.spent
-        self._logged_before = self._share.logged_bytes
+        self._began_at = self._work_budget.spent
+        self._logged_before = self._work_budget.logged_bytes
         self._decode_rest(now)
 
     def _decode_rest(self, now: Now) -> None:
@@ -158,21 +158,21 @@ class Connection(Resumable):
     def _decode(self, now: Now, to_the_end: bool) -> None:
         """Handle what was received; acknowledgements that came together refill the window once."""
         self._handle_packets(now, to_the_end)
-        if self._share.logged_bytes > self._logged_before:
+        if self._work_budget.logged_bytes > self._logged_before:
             self._count_logged()
         if self.refill_due:
             self._refill(now)
 
     def _count_logged(self) -> None:
         """Count the bytes that this connection added to the open batch since its turn began."""
-        share = self._share
-        if self._logged_in != share.batch:
-            self._logged_in = share.batch
+        work_budget = self._work_budget
+        if self._logged_in != work_budget.batch:
+            self._logged_in = work_budget.batch
             self._logged_bytes = 0
-        self._logged_bytes += share.logged_bytes - self._logged_before
-        self._logged_before = share.logged_bytes
+        self._logged_bytes += work_budget.logged_bytes - self._logged_before
+        self._logged_before = work_budget.logged_bytes
         if self._logged_bytes > HEAVY_BYTES:
-            self._heavy_in = share.batch
+            self._heavy_in = work_budget.batch
 
     def must_yield_batch(self, effects: Effects) -> bool:
         """Return whether this connection must wait for the next batch.
@@ -182,14 +182,14 @@ class Connection(Resumable):
         """
         if effects.batch.size_bytes < effects.store.batch_bytes_max:
             return False
-        share = self._share
-        logged: i64 = share.logged_bytes - self._logged_before
-        if self._logged_in == share.batch:
+        work_budget = self._work_budget
+        logged: i64 = work_budget.logged_bytes - self._logged_before
+        if self._logged_in == work_budget.batch:
             logged += self._logged_bytes
         if logged > HEAVY_BYTES:
             effects.turn.resume_when_sealed(self)
             return True
-        if share.batch - self._heavy_in < HEAVY_FOR_BATCHES:
+        if work_budget.batch - self._heavy_in < HEAVY_FOR_BATCHES:
             effects.turn.resume_first_when_sealed(self)
             return True
         return False
@@ -204,10 +204,10 @@ class Connection(Resumable):
 
     def _handle_packets(self, now: Now, to_the_end: bool) -> None:
         """Handle packets until one is incomplete or the share of this turn is used up."""
-        share = self._share
-        share.spent += self._bytes_work
+        work_budget = self._work_budget
+        work_budget.spent += self._bytes_work
         self._bytes_work = 0
-        spent_max: i64 = self._began_at + share.left()
+        spent_max: i64 = self._began_at + work_budget.left()
         counters = self.link.counters
         decoder = self._decoder
         while True:
@@ -239,14 +239,14 @@ class Connection(Resumable):
                 self.handle(packet, now)
             if self.link.closed:
                 return
-            share.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_OF_A_PACKET
             if self.state == AWAIT_VERDICT:  # ``decided`` goes on
                 self.reading_paused = True
                 return
-            if not to_the_end and (share.spent >= spent_max or self.must_wait()):
+            if not to_the_end and (work_budget.spent >= spent_max or self.must_wait()):
                 self.reading_paused = True
-                if share.spent >= spent_max:
-                    share.used_up += 1
+                if work_budget.spent >= spent_max:
+                    work_budget.used_up += 1
                     self.wait_for_turn()
                 return
 
@@ -305,7 +305,7 @@ class Connection(Resumable):
         The shell reads the rest, then calls ``lost``.
         """
         self.peer_closed = True
-        self._logged_before = self._share.logged_bytes
+        self._logged_before = self._work_budget.logged_bytes
         if self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)
@@ -318,7 +318,7 @@ class Connection(Resumable):
         If packets wait for the verdict, it ends after that, or at its deadline.
         """
         self.peer_closed = True
-        self._logged_before = self._share.logged_bytes
+        self._logged_before = self._work_budget.logged_bytes
         if self.reading_paused and self.state not in (CLOSED, AWAIT_VERDICT):
             try:
                 self._decode(now, True)

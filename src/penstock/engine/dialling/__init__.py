@@ -3,8 +3,8 @@
 Modules::
 
     client_connection   what the client does with each packet, from CONNECT to its end
-    client_callbacks    the port: who uses such a connection
+    client_callbacks    the port that the user of such a connection implements
     client_inbound      from a received message to its acknowledgement
-    unacknowledged      what was received and is not acknowledged
-    packet_id_cleanup   packet identifiers that a former program left on the server
+    unacknowledged      messages that were received and are not acknowledged
+    packet_id_cleanup   packet identifiers that an earlier program left on the server
 """

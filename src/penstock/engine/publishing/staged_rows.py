@@ -110,10 +110,10 @@ class StagedRows:
         """
         effects = self._effects
         router = self._router
-        share = effects.turn.share
-        before: i64 = share.spent
+        work_budget = effects.turn.work_budget
+        before: i64 = work_budget.spent
         at = first
-        while at < len(rows) and share.spent - before < SHARE:
+        while at < len(rows) and work_budget.spent - before < SHARE:
             if effects.store.fails:
                 break
             topic, payload, qos, retain, properties = rows[at]
@@ -129,7 +129,7 @@ class StagedRows:
             )
             if router.publish_if_room(message, None, now) is not None:
                 break
-            share.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_OF_A_PACKET
             at += 1
         if at > first:
             self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)

@@ -2,15 +2,15 @@
 
 Modules::
 
-    router                 one published message to all that get it
-    trie, match_cache      topic to subscribers; what matched lately
-    filter_set             many topic filters, asked at once
-    shared_subscriptions   all shared subscriptions: who joins, comes and leaves
+    router                 one published message to log, retained messages and sessions
+    trie, match_cache      the subscribers of a topic, and a cache of them
+    filter_set             whether any of many filters matches a topic
+    shared_subscriptions   all shared subscriptions, and who joins and leaves them
     shared_group           one of them: which of its members takes a message
-    group_members          its members: who is connected, and whose turn it is
-    group_queue            what waits for one of them
-    session_registry       client identifier to session: open, take over, expire
-    wills                  messages that are published when a client is lost
-    dead_letters           what was dropped, published once more
+    group_members          its members, which are connected, and which comes next
+    group_queue            the message queue of one of them
+    session_registry       the sessions by client identifier: open, close, expire
+    wills                  messages that are published when a client's connection is lost
+    dead_letters           dropped messages, published to one topic
     event_log              events that become messages of the log
 """

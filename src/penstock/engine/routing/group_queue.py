@@ -315,7 +315,7 @@ class GroupQueue(StoredState):
                 break
         turn = self._effects.turn
         turn.counters.shared_looked_at += looked_at
-        turn.share.spent += looked_at // LOOKS_OF_A_UNIT
+        turn.work_budget.spent += looked_at // LOOKS_OF_A_UNIT
         if freed:
             self.backlog.wake_blocked_publishers()
         return found

@@ -94,7 +94,7 @@ class Router:
         drops: Drops,
         sharing: SharingOptions,
     ) -> None:
-        self.trie = SubscriptionTrie(effects.turn.share)
+        self.trie = SubscriptionTrie(effects.turn.work_budget)
         self.sharing = SharedSubscriptions(effects, drops, sharing)
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
         self.subscription_count = 0
@@ -104,7 +104,7 @@ class Router:
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
-        self._share = effects.turn.share
+        self._work_budget = effects.turn.work_budget
         self._blocked = effects.blocked_publishers
         self.rejecting = limits.rejects  # whether any queue may refuse
 
@@ -139,7 +139,7 @@ class Router:
         events = self._effects.events
         event = None if events is None else events.received(message)
         if message.retain:
-            self._share.spent += LEVEL_WORK * (1 + message.topic.count("/"))
+            self._work_budget.spent += LEVEL_WORK * (1 + message.topic.count("/"))
             if account is None and publisher is not None:
                 account = publisher.account
             self._retain(message, account)
@@ -164,7 +164,7 @@ class Router:
             if group.publish(message, at_once, now, planned):
                 reached += 1
         bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
-        self._share.spent += reached * (1 + bytes_work) + matches.identifiers
+        self._work_budget.spent += reached * (1 + bytes_work) + matches.identifiers
         if event is not None:
             event["sessions"] = reached
         return reached
@@ -201,7 +201,7 @@ class Router:
                     refused_by = group.queue
                     break
         self._blocked.work += looked_at
-        self._share.spent += looked_at // LOOKS_OF_A_UNIT
+        self._work_budget.spent += looked_at // LOOKS_OF_A_UNIT
         return Plan(message, publisher, matches, refused_by)
 
     def apply(self, plan: Plan, now: Now) -> int:
@@ -255,7 +255,7 @@ class Router:
         )
 
     def _deliver_system(self, message: Message, matches: Matches, now: Now) -> None:
-        self._share.spent += len(matches.sessions) + len(matches.groups)
+        self._work_budget.spent += len(matches.sessions) + len(matches.groups)
         for match in matches.sessions:
             if match.session.link is not None:
                 grant = match.grant
@@ -296,7 +296,7 @@ class Router:
         ids = (entry.identifier,) if entry.identifier > 0 else ()
         if is_system_topic(entry.subscription.topic_filter):
             found = self.system.match(entry.subscription.topic_filter)
-            self._share.spent += len(self.system)
+            self._work_budget.spent += len(self.system)
             for message in found:
                 session.deliver(message, 0, True, ids, False, now)
             return

@@ -57,11 +57,11 @@ class SubscriptionTrie:
     """The subscriptions of all sessions and groups.
 
     Args:
-        share: counts the nodes visited and subscriptions collected by ``match``.
+        work_budget: counts the nodes visited and subscriptions collected by ``match``.
     """
 
-    def __init__(self, share: WorkBudget | None = None) -> None:
-        self._share = share or WorkBudget()
+    def __init__(self, work_budget: WorkBudget | None = None) -> None:
+        self._work_budget = work_budget or WorkBudget()
         self._root = _Node()
         self._cache = MatchCache()
 
@@ -165,7 +165,7 @@ class SubscriptionTrie:
                 if child is not None:
                     ahead.append((child, depth + 1))
             hidden = False
-        self._share.spent += work
+        self._work_budget.spent += work
         matches = list(found.sessions.values())
         identifiers = 0
         for match in matches:

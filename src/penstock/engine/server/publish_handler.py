@@ -212,10 +212,10 @@ class PublishHandler(BlockedPublisher):
         continues. The messages are published now: they get the time of this turn, and permission is
         checked again.
         """
-        share = self._effects.turn.share
-        before: i64 = share.spent
+        work_budget = self._effects.turn.work_budget
+        before: i64 = work_budget.spent
         while session.released_count > 0:
-            if self._must_stop(share.spent - before):
+            if self._must_stop(work_budget.spent - before):
                 break
             released = session.next_released()
             if released is None:
@@ -233,7 +233,7 @@ class PublishHandler(BlockedPublisher):
                     if blocker is not None:
                         self._wait(blocker, again, session)
                         break
-            share.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_OF_A_PACKET
             self._complete(session.first_released(), session)
 
     def _complete(self, packet_id: int, session: Session) -> None:
@@ -282,14 +282,14 @@ class PublishHandler(BlockedPublisher):
 
         It uses at most one turn's share; permission is checked again for each message.
         """
-        share = self._effects.turn.share
-        before: i64 = share.spent
+        work_budget = self._effects.turn.work_budget
+        before: i64 = work_budget.spent
         self._is_still_blocked = False
         self._route_released(session, now)
         pending = self.pending
         packet = pending.first()
         while packet is not None:
-            if session.released_count > 0 or self._must_stop(share.spent - before):
+            if session.released_count > 0 or self._must_stop(work_budget.spent - before):
                 break
             if self._must_wait_for_pubrel(packet, session):
                 break
@@ -299,7 +299,7 @@ class PublishHandler(BlockedPublisher):
                 encoded = b"" if properties is None else encode_properties(properties)
                 if not self._route(packet, topic, encoded, session, now):
                     break
-            share.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_OF_A_PACKET
             pending.pop()
             packet = pending.first()
         if not self._is_still_blocked:
@@ -308,7 +308,7 @@ class PublishHandler(BlockedPublisher):
     def _must_stop(self, work: i64) -> bool:
         """Return whether the rest must wait after this much work; if so, arrange for a resume."""
         user = self.link.user
-        if work >= self._effects.turn.share.left():
+        if work >= self._effects.turn.work_budget.left():
             self._effects.turn.resume_later(user)
             return True
         if work > 0 and user is not None and self._effects.store.is_full():

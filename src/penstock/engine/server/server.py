@@ -162,7 +162,7 @@ class Server:
 
         Some of them may not have finished in this turn either.
         """
-        self.effects.turn.share.next_turn()
+        self.effects.turn.work_budget.next_turn()
         unfinished = self.effects.turn.unfinished
         self.effects.turn.unfinished = []
         for user in unfinished:

@@ -80,7 +80,7 @@ class ServerConnection(OpeningConnection):
                 self._pause(self._message_rate.take(1, now.monotonic_s), now)
             properties = packet.properties
             if properties is not None and properties.user_properties is not None:
-                self._share.spent += len(properties.user_properties)
+                self._work_budget.spent += len(properties.user_properties)
             self._publishing.publish(packet, session, now)
         elif isinstance(packet, Ack):
             self.acknowledged(packet.type, packet.packet_id, packet.reason_code, now)
@@ -125,7 +125,7 @@ class ServerConnection(OpeningConnection):
                 self._answer(answer, now)
             if self.state == CLOSED:
                 return
-            if self.work >= self._share.left():
+            if self.work >= self._work_budget.left():
                 break
         if not request.finished:
             return  # ``must_wait``
@@ -231,7 +231,7 @@ class ServerConnection(OpeningConnection):
         if self.resume_at_s > 0.0:
             return True
         if self._request is not None:
-            self._share.used_up += 1
+            self._work_budget.used_up += 1
             self.wait_for_turn()
             return True
         if self.saturated or link.is_full():
@@ -272,8 +272,8 @@ class ServerConnection(OpeningConnection):
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
             self.resume_at_s = 0.0
-        self._began_at = self._share.spent
-        self._logged_before = self._share.logged_bytes
+        self._began_at = self._work_budget.spent
+        self._logged_before = self._work_budget.logged_bytes
         try:
             self._continue(now)
         except RemoteProtocolError as error:  # of a message that waited here
@@ -285,8 +285,8 @@ class ServerConnection(OpeningConnection):
             self._session.outbound.refill(now)
             if self._pending.count > 0 or self._session.released_count > 0:
                 self._publishing.try_again(self._session, now)
-                if self.work >= self._share.left():
-                    self._share.used_up += 1
+                if self.work >= self._work_budget.left():
+                    self._work_budget.used_up += 1
                     self.wait_for_turn()
                     return
             if self._request is not None:

@@ -112,7 +112,7 @@ class SubscribeHandler(Request):
             if self._position == len(subscriptions):
                 self.answer = self._suback()
                 self.finished = not self._added
-            self._server.effects.turn.share.spent += FILTER_WORK
+            self._server.effects.turn.work_budget.spent += FILTER_WORK
             return
         self._deliver_retained(now)
         self._delivered += 1
@@ -162,7 +162,7 @@ class SubscribeHandler(Request):
     def _deliver_retained(self, now: Now) -> None:
         entry = self._added[self._delivered]
         is_new = self._is_new[self._delivered]
-        self._server.effects.turn.share.spent += 1
+        self._server.effects.turn.work_budget.spent += 1
         self._server.router.deliver_retained(self._session, entry, is_new, now)
 
 
@@ -191,7 +191,7 @@ class UnsubscribeHandler(Request):
         if self._position == len(filters):
             self.answer = self._unsuback()
             self.finished = True
-        self._server.effects.turn.share.spent += FILTER_WORK
+        self._server.effects.turn.work_budget.spent += FILTER_WORK
 
     def _unsubscribe(self, topic_filter: str) -> None:
         server = self._server

@@ -65,7 +65,7 @@ class RetainedDelivery:
         """Return the next message; None when all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
-        self._effects.turn.share.spent += before - self.visits_left
+        self._effects.turn.work_budget.spent += before - self.visits_left
         return message
 
     def _find(self, now: Now) -> Message | None:

@@ -5,15 +5,15 @@
       first PUBLISH of a topic ─▶ "plant/7/temperature" + alias 3      it defines
       later ones               ─▶ "" + alias 3                         they use
 
-A packet leaves a connection at once, or held for a commit (``link``), and packets that leave
-at once overtake held ones. A packet that uses an alias must not overtake the one that defined
-it, and none that defines it anew may overtake one that uses it.
-So each alias remembers with which of the link's batches its definition and its last use leave:
+A packet is sent at once, or deferred until a commit (``link``), and packets that are sent at once
+overtake deferred ones. A packet that uses an alias must not overtake the one that defined it, and
+none that defines it anew may overtake one that uses it. So each alias has the numbers of the link's
+batches with which its definition and its last use are sent:
 
-* held packets leave in order, and may always use or define;
-* a packet that leaves at once uses an alias only when the definition has left, and defines it anew
-  only when all its uses have left;
-* a packet that waits behind held packets of QoS 0, only to keep its place, has no alias.
+* deferred packets are sent in order, and may always use or define;
+* a packet that is sent at once uses an alias only when the definition was sent, and defines it anew
+  only when all its uses were sent;
+* a packet that waits behind deferred packets of QoS 0, only to keep its place, has no alias.
 
 Free aliases are assigned as topics come. Once there are none, the clock algorithm replaces one:
 a hand goes round, one step for each topic without alias; an alias used since the hand last came
@@ -33,22 +33,22 @@ _TOPIC_LENGTH_MIN: Final = 4  # an alias takes three bytes itself
 
 @final
 class _Alias:
-    """One outbound alias, and the batches with which its definition and its last use leave."""
+    """One outbound alias, and the batches with which its definition and last use are sent."""
 
     def __init__(self, number: int) -> None:
         self.encoded = bytes((_TOPIC_ALIAS, number >> 8, number & 0xFF))
         self.topic = ""
-        self.defined = 0  # batch with which the definition leaves
-        self.last = 0  # batch with which the last packet that needs it leaves
-        self.recent = False  # used since the hand came
+        self.defined = 0  # the batch with which the definition is sent
+        self.last = 0  # the batch with which the last packet that needs it is sent
+        self.recent = False  # used since the hand passed it last
 
 
 @final
 class OutboundAliases:
     """The topic aliases that this side defines on one link.
 
-    Batches are counted by the link: ``batch`` is the one a packet will leave with, 0 when it
-    leaves at once; ``left`` the last one that has left.
+    Batches are numbered by the link: ``batch`` is the one with which a packet will be sent, 0 if it
+    is sent at once; ``left`` is the last one that was sent.
 
     Args:
         maximum: the peer's Topic Alias Maximum, or less; 1..65535.
@@ -78,7 +78,7 @@ class OutboundAliases:
         """Return the encoded property that would define an alias for ``topic``; empty when no
         alias is free.
 
-        It is defined by ``define`` once it is certain that the packet leaves.
+        Call ``define`` when it is certain that the packet is sent.
         """
         if len(topic) < _TOPIC_LENGTH_MIN or topic in self._by_topic:
             return b""
@@ -97,7 +97,7 @@ class OutboundAliases:
         return alias.encoded
 
     def define(self, topic: str, batch: int, left: int) -> None:
-        """Define the alias that ``propose`` returned last: its packet leaves."""
+        """Define the alias that ``propose`` returned last: its packet is sent."""
         alias = self._chosen
         assert alias is not None
         if alias.topic:

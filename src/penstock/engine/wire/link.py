@@ -62,7 +62,7 @@ class Turn:
 
     def __init__(self) -> None:
         self.counters = Counters()
-        self.share = WorkBudget()
+        self.work_budget = WorkBudget()
         self.ready: list[Link] = []  # links with bytes that may leave now
         self.deferring: list[Link] = []  # links with bytes that leave with the open batch
         self.closing: list[Link] = []  # links to be closed
@@ -166,7 +166,7 @@ class Link:
         self.counters = turn.counters
         self._wanted = False  # whether the user is resumed when there is room
         self._turn = turn
-        self.share = turn.share  # the work budget of the turn
+        self.work_budget = turn.work_budget  # the work budget of the turn
 
     @property
     def waits(self) -> bool:

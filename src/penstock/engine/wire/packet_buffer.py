@@ -1,12 +1,12 @@
-"""Encoded packets that leave together: written one behind the other, and taken as few pieces.
+"""Encoded packets that are sent together: written one behind the other, taken as few pieces.
 
 ::
 
       add, add_ack, add_publish ─▶ [ parts … | writer ] ─ take ─▶ bytes for the socket
 
-A small packet is written where it will leave from: it is never an object of its own. A larger
-payload is a part, which is copied once, when all is joined; a very large one is never copied,
-however many subscribers get it: it is a piece of its own.
+A small packet is written directly into the buffer: it is never an object of its own. A larger
+payload is a part, which is copied once, when all are joined; a very large one is a piece of its
+own, which is never copied, however many subscribers get it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PacketBuffer:
     def __init__(self) -> None:
         self.count = 0  # packets
         self._writer: BytesWriter | None = None
-        self._parts: list[bytes] | None = None  # they leave before what the writer has
+        self._parts: list[bytes] | None = None  # sent before the content of the writer
 
     def size_bytes(self) -> int:
         """Return the bytes of all packets."""
@@ -115,7 +115,7 @@ class PacketBuffer:
         return size_bytes
 
     def take_pieces(self) -> list[bytes]:
-        """Return all packets, in pieces that leave one after the other, and leave none."""
+        """Return all packets in pieces, to be sent one after the other, and empty the buffer."""
         self.count = 0
         writer = self._writer
         parts = self._parts
