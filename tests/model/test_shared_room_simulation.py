@@ -28,7 +28,7 @@ from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.limits import DROP_NEWEST, DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.options import STRATEGIES, SharingOptions
 from penstock.engine.reporting import drop_counts
-from penstock.engine.routing.session_registry import LowestOffset
+from penstock.engine.routing.session_registry import LowestOffsetSearch
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session
@@ -248,7 +248,7 @@ class World:
                 if self.guarded:
                     member.always_barred = random.choice(((), TOPICS[1:]))
         self.asks_in_portions = random.random() < 0.5  # as retention asks many sessions
-        self._asking: LowestOffset | None = None
+        self._asking: LowestOffsetSearch | None = None
         for member in self.members:
             member.connect(5)
             self.subscribe(member)
@@ -431,9 +431,11 @@ class World:
         """The log lets go of all that nobody needs; a few sessions are asked at each call."""
         self.settle()
         server = self.bench.server
-        asking = self._asking or server.registry.ask_for_lowest(server.effects.batch.next_offset)
+        asking = self._asking or server.registry.search_lowest_offset(
+            server.effects.batch.next_offset
+        )
         self._asking = asking
-        if asking.ask_some(self.random.randint(1, 2) if self.asks_in_portions else 100):
+        if asking.step(self.random.randint(1, 2) if self.asks_in_portions else 100):
             self._asking = None
             self.bench.store.retain(self.bench.now.wall_us + 1, 0, asking.lowest)
 

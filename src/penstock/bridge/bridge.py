@@ -119,7 +119,7 @@ class Bridge(ClientCallbacks):
         session = server.registry.open(name, False, NEVER_EXPIRES_S, self._limits)
         if zone == established_zone(self._limits.zone):
             session.zone = zone
-        session.identify(None, None)
+        session.set_user(None, None)
         session.transmission.forwarding = self._outgoing
         if self._remote.ends_at_message_max > 0:
             session.transmission.poison_detector = PoisonMessageDetector(
@@ -271,7 +271,7 @@ class Bridge(ClientCallbacks):
             publish.properties.subscription_identifiers = None
             encoded = encode_properties(publish.properties)
         rule = self._incoming.rule_for(arrival.topic)
-        if rule is None or not self._incoming.passes(rule, arrival.topic, encoded):
+        if rule is None or not self._incoming.may_forward(rule, arrival.topic, encoded):
             connection.settle(arrival, reasons.SUCCESS, now)  # no rule: an earlier start asked
             return True
         message = Message(

@@ -8,7 +8,7 @@
 Loops: brokers that are bridged in a ring would forward a message for ever. So each bridge counts
 the hops of a message in a user property (``HOPS``), and forwards only messages with fewer hops than
 it allows. MQTT before version 5 has no properties to count in: there a bridge does not send back
-what it brought itself (no local), which ends the loop of two.
+messages that it published itself (no local), which ends a loop of two brokers.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Forwarding:
             self._chosen.put(topic, place)
         return None if place == _NO_RULE else self.rules[place]
 
-    def passes(self, rule: Rule, topic: str, encoded: bytes) -> bool:
+    def may_forward(self, rule: Rule, topic: str, encoded: bytes) -> bool:
         """Return whether ``rule`` may forward a message with this topic and these properties.
 
         A message that may not pass is counted.

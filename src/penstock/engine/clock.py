@@ -4,9 +4,9 @@ The engine never reads a clock: the shell that owns the socket reads the clocks 
 event-loop turn and passes them in.
 
 * ``monotonic_s`` measures silence (keep alive, connect timeout): it cannot jump.
-* ``steady_us`` measures what goes on although the broker was down meanwhile (message expiry,
-  session expiry, will delay) and everything else that is compared with a stored time. It runs
-  with the time that really passes: see ``steady_clock``.
+* ``steady_us`` measures times that also pass while the broker is down (message expiry, session
+  expiry, will delay) and all that is compared with a stored time. It does not jump when the wall
+  clock is set: see ``steady_clock``.
 * ``wall_us`` dates messages and events, for people and tables. It may be corrected, so nothing
   is due by it.
 """

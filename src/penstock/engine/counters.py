@@ -30,4 +30,4 @@ class Counters:
         self.publish_bytes_sent = 0
         self.rate_pauses = 0  # of reading from a client above its rate limit
         self.commits = 0  # sealed with something to write
-        self.shared_looked_at = 0  # deliveries, to find what others of a group may take over
+        self.shared_looked_at = 0  # deliveries of groups' queues, to find those a member may take

@@ -1,12 +1,12 @@
 """Messages and deliveries.
 
-A *message* is what was published: immutable, one object however many sessions get
-it. A *delivery* is one message on its way to one session.
+A *message* is one published message: one object, however many sessions get it. A *delivery* is one
+message on its way to one session.
 
-The MQTT 5 properties of a message are kept as encoded bytes: forwarding copies them,
-and the log stores them as they are. Two things differ from delivery to delivery and
-are written when the packet is: what is left of the message expiry interval
-[MQTT-3.3.2-6], and the receiver's subscription identifiers [MQTT-3.3.4-3].
+The MQTT 5 properties of a message are encoded bytes: forwarding copies them, and the log stores
+them as they are. Two of them differ from delivery to delivery and are added when the packet is
+written: the rest of the message expiry interval [MQTT-3.3.2-6], and the receiver's subscription
+identifiers [MQTT-3.3.4-3].
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ Topics are changed where packets come in and where PUBLISH goes out, so that eve
 client's topics are below the mount point, also those that begin with ``$``: it cannot see ``$SYS``.
 Topics in payloads and properties are not changed, not even the response topic.
 
-A client there may be about to get a message that is not below the mount point: ``tenant/#``
-matches ``tenant`` too, of ``tenant/`` nothing would be left, and a session may have subscribed
-through another listener. Such a message is not sent.
+A client may have matching subscriptions for messages that are not below the mount point:
+``tenant/#`` matches ``tenant`` too, ``tenant/`` would have an empty topic, and a session may have
+subscribed through another listener. Such messages are not sent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def mount(packet: Packet, mount_point: str) -> None:
         packet.topic_filters = [_mounted_filter(one, mount_point) for one in packet.topic_filters]
 
 
-def sees(topic: str, mount_point: str) -> bool:
+def is_visible(topic: str, mount_point: str) -> bool:
     """Return whether ``topic`` is below ``mount_point``; everything is below an empty one."""
     return topic.startswith(mount_point) and topic != mount_point
 

@@ -458,7 +458,7 @@ class Driver(PeerOwner):
         for link, slow in list(self._congested.items()):
             peer = self._peers[link]
             taken_bytes = link.unwritten_bytes - peer.wire.unwritten_bytes()
-            if slow.given_up(taken_bytes, now.monotonic_s):
+            if slow.has_stalled(taken_bytes, now.monotonic_s):
                 del self._congested[link]
                 peer.connection.close(
                     reasons.IMPLEMENTATION_SPECIFIC_ERROR,

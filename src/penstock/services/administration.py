@@ -41,12 +41,12 @@ from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
 from penstock.engine.operating.admin_actions import ban, clear, drain, end_drain, kick, lift, remove
 from penstock.engine.operating.listing import (
+    JsonObject,
     SessionWalk,
-    Told,
     is_bridge,
-    retained_line,
-    session_line,
-    session_whole,
+    retained_summary,
+    session_details,
+    session_summary,
 )
 from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.server.draining import Draining
@@ -116,23 +116,23 @@ class Administration:
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
         walk = SessionWalk(self._server, _selection(request.which), int(request.cursor or 0))
-        entries: list[Told] = []
+        entries: list[JsonObject] = []
 
         def step() -> bool:
             now = self._driver.now()
             found = walk.step(min(VISITS, limit - len(entries)), now)
-            entries.extend(session_line(self._server, session) for session in found)
+            entries.extend(session_summary(self._server, session) for session in found)
             return walk.finished or len(entries) >= limit
 
         await self._in_portions(step)
         return Page(entries, "" if walk.finished else str(walk.cursor))
 
-    async def show_session(self, request: ShowSession) -> Told | None:
+    async def show_session(self, request: ShowSession) -> JsonObject | None:
         """Return all of one session; None where there is none."""
         session = self._server.registry.sessions.get(request.client_id)
         if session is None:
             return None
-        return session_whole(self._server, session)
+        return session_details(self._server, session)
 
     async def kick(self, request: Kick) -> Count:
         """End the connections of the selected sessions; return how many."""
@@ -200,7 +200,7 @@ class Administration:
         limit = _limit(request.limit)
         walk = self._walk(request)
         before_us = self._before_us(request.older_than_s)
-        entries: list[Told] = []
+        entries: list[JsonObject] = []
 
         def step() -> bool:
             for _ in range(VISITS):
@@ -208,18 +208,18 @@ class Administration:
                     return True
                 message = walk.step()
                 if message is not None and message.steady_us < before_us:
-                    entries.append(retained_line(message))
+                    entries.append(retained_summary(message))
             return False
 
         await self._in_portions(step)
         return Page(entries, "" if walk.finished else self._keep_walk(walk))
 
-    async def show_retained(self, request: ShowRetained) -> Told | None:
+    async def show_retained(self, request: ShowRetained) -> JsonObject | None:
         """Return all of one retained message; None where there is none."""
         message = self._server.router.retained.get(request.topic)
         if message is None:
             return None
-        told = retained_line(message)
+        told = retained_summary(message)
         told["payload_base64"] = base64.b64encode(message.payload).decode()
         return told
 
@@ -327,7 +327,7 @@ class Administration:
         begin = int(request.cursor or 0)
         now_s = self._now().monotonic_s
         bans = self._server.bans.listing(now_s)
-        entries: list[Told] = [
+        entries: list[JsonObject] = [
             {
                 "kind": found.kind,
                 "value": found.value,

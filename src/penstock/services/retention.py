@@ -157,11 +157,11 @@ async def needed_from(server: Server) -> int:
     """Return the lowest log offset that a session still needs, or the end of the log as it was at
     first."""
     end = server.effects.batch.next_offset
-    asking = server.registry.ask_for_lowest(end)
+    search = server.registry.search_lowest_offset(end)
     ends_s = time.monotonic() + SLICE_S
-    while not asking.ask_some():
+    while not search.step():
         if time.monotonic() >= ends_s:
             await asyncio.sleep(0)
             ends_s = time.monotonic() + SLICE_S
-    assert asking.lowest <= end, "what came after the first question is needed anyway"
-    return asking.lowest
+    assert search.lowest <= end, "what came after the first question is needed anyway"
+    return search.lowest

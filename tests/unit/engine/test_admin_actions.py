@@ -19,7 +19,7 @@ from penstock.engine.operating.admin_actions import (
     lift,
     remove,
 )
-from penstock.engine.operating.listing import SUBSCRIPTIONS_TOLD_MAX, SessionWalk, session_whole
+from penstock.engine.operating.listing import SUBSCRIPTIONS_LISTED_MAX, SessionWalk, session_details
 from penstock.engine.operating.selection import ANONYMOUS, SessionSelection
 from penstock.engine.options import EventOptions
 from penstock.engine.reporting.events import ADMINISTERED, BANNED, KINDS
@@ -155,12 +155,12 @@ def test_whoever_is_let_in_when_it_has_begun_is_refused() -> None:
 
 def test_of_a_session_with_many_subscriptions_the_first_are_told(bench: Bench) -> None:
     line = bench.join("c")
-    count = SUBSCRIPTIONS_TOLD_MAX + 1
+    count = SUBSCRIPTIONS_LISTED_MAX + 1
     line.send(Subscribe(1, [Subscription(f"f/{number}", 0) for number in range(count)]))
-    whole = session_whole(bench.server, line.session)
+    whole = session_details(bench.server, line.session)
     filters = whole["filters"]
     assert isinstance(filters, list)
-    assert (whole["subscriptions"], len(filters)) == (count, SUBSCRIPTIONS_TOLD_MAX)
+    assert (whole["subscriptions"], len(filters)) == (count, SUBSCRIPTIONS_LISTED_MAX)
 
 
 def test_so_many_a_second_are_sent_away(bench: Bench) -> None:

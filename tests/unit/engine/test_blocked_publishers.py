@@ -276,7 +276,7 @@ def test_who_may_not_publish_any_more_does_not_wait() -> None:
     bench = Bench(FULL, streams=())
     away(bench)
     (line,) = waiting(bench, 1)
-    line.session.identify(None, NoPermissions())
+    line.session.set_user(None, NoPermissions())
     bench.commit()
     assert line.read() == [Puback(1)]
     assert blocked_of(bench).count == 0
@@ -300,7 +300,7 @@ def test_who_may_not_receive_any_more_is_in_nobodys_way() -> None:
         bench = Bench(FULL, streams=())
         away(bench, topic_filter)
         publishers = waiting(bench, 5)
-        bench.server.registry.sessions["s"].identify(None, NoPermissions())
+        bench.server.registry.sessions["s"].set_user(None, NoPermissions())
         bench.server.router.sharing.permissions_changed()
         bench.commit()
         assert went_on(publishers) == 5

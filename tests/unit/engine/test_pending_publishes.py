@@ -362,7 +362,7 @@ def test_a_refused_message_that_is_sent_again_stays_refused(version: int) -> Non
     bench = Bench()
     watcher = bench.subscriber("w", "t", 2)
     line = bench.join("p", version, durable=True)
-    line.session.identify(None, NoPermissions())
+    line.session.set_user(None, NoPermissions())
     line.send(message(1, 2))
     bench.commit()
     line.cut()

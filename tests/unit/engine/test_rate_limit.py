@@ -99,21 +99,21 @@ def test_the_pause_is_not_the_clients_silence() -> None:
 
 def test_a_peer_that_reads_nothing_is_given_up() -> None:
     slow = SlowPeer(60.0, 100.0)
-    assert [slow.given_up(7, now_s) for now_s in (100.0, 159.9, 160.0)] == [False, False, True]
+    assert [slow.has_stalled(7, now_s) for now_s in (100.0, 159.9, 160.0)] == [False, False, True]
 
 
 def test_a_slow_peer_is_not() -> None:
     """However little it reads, as long as it reads."""
     slow = SlowPeer(60.0, 0.0)
     for minute in range(100):
-        assert not slow.given_up(minute, minute * 59.0)
+        assert not slow.has_stalled(minute, minute * 59.0)
 
 
 def test_less_is_not_progress() -> None:
     slow = SlowPeer(60.0, 0.0)
-    assert not slow.given_up(100, 1.0)
-    assert not slow.given_up(50, 30.0)
-    assert slow.given_up(99, 60.0)
+    assert not slow.has_stalled(100, 1.0)
+    assert not slow.has_stalled(50, 30.0)
+    assert slow.has_stalled(99, 60.0)
 
 
 def test_the_connect_timeout_stands_for_who_sends_connect_too_fast() -> None:

@@ -271,7 +271,7 @@ def test_what_waits_is_published_only_if_it_still_may() -> None:
     assert watcher is not None
     publisher.send(message(3))
     bench.commit()
-    publisher.session.identify(None, NoPermissions())
+    publisher.session.set_user(None, NoPermissions())
     back = bench.join("s", durable=True)
     for _ in range(8):
         for one in publishes(back.read()):

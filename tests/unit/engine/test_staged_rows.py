@@ -7,7 +7,7 @@ import pytest
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.publishing.producers import ProducerSequence
 from penstock.engine.publishing.staged_rows import BATCH_MAX, ROWS_MAX, SHARE, Row
-from penstock.engine.work_budget import WORK_OF_A_PACKET
+from penstock.engine.work_budget import WORK_PER_PACKET
 from penstock.protocol.packets import Puback, Publish
 from tests.unit.engine.bench import Bench
 
@@ -58,7 +58,7 @@ def test_the_largest_numbers_are_told_apart() -> None:
 
 def test_a_turn_has_its_share_and_no_more() -> None:
     bench = Bench()
-    work_budget = SHARE // WORK_OF_A_PACKET
+    work_budget = SHARE // WORK_PER_PACKET
     assert (
         bench.server.staged_rows.publish("s", 0, "spark", rows(work_budget + 5), 0, bench.now)
         == work_budget

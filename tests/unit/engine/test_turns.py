@@ -6,17 +6,17 @@ import pytest
 
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.limits import EngineLimits
-from penstock.engine.routing.router import LOOKS_OF_A_UNIT
+from penstock.engine.routing.router import LOOKS_PER_UNIT
 from penstock.engine.server.subscribe_handler import FILTER_WORK
 from penstock.engine.work_budget import (
     BURST,
-    BYTES_OF_A_UNIT,
+    BYTES_PER_UNIT,
     HEAVY_FOR_BATCHES,
     PACKETS_PER_TURN_MAX,
-    SENT_BYTES_OF_A_UNIT,
+    SENT_BYTES_PER_UNIT,
     SHARE_MIN,
     SLICE_S,
-    WORK_OF_A_PACKET,
+    WORK_PER_PACKET,
     WORK_PER_TURN_MAX,
     WORK_PER_TURN_MIN,
     WorkBudget,
@@ -61,7 +61,7 @@ def test_a_turn_handles_a_bounded_number_of_packets() -> None:
     count = 3 * PACKETS_PER_TURN_MAX
     arrive(line, *[Pingreq()] * count)
     connection = line.connection
-    for_bytes = 2 * count // BYTES_OF_A_UNIT // WORK_OF_A_PACKET
+    for_bytes = 2 * count // BYTES_PER_UNIT // WORK_PER_PACKET
     assert (len(line.read()), connection.reading_paused) == (PACKETS_PER_TURN_MAX - for_bytes, True)
     bench.server.resume(bench.now)
     assert (len(line.read()), connection.reading_paused) == (PACKETS_PER_TURN_MAX, True)
@@ -115,7 +115,7 @@ def test_many_who_begin_in_one_turn_have_little_each() -> None:
     assert min(answered) > 0
     work_budget.turn_took(0.0)
     late = bench.join("late", 4)
-    arrive(late, *[Pingreq()] * (SHARE_MIN // WORK_OF_A_PACKET))
+    arrive(late, *[Pingreq()] * (SHARE_MIN // WORK_PER_PACKET))
     assert not late.connection.reading_paused
 
 
@@ -141,8 +141,8 @@ def test_what_is_sent_counts_by_its_bytes() -> None:
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
     before = bench.server.effects.turn.work_budget.spent
-    arrive(line, Publish("t", bytes(10 * SENT_BYTES_OF_A_UNIT)))
-    received = 10 * SENT_BYTES_OF_A_UNIT // BYTES_OF_A_UNIT + WORK_OF_A_PACKET
+    arrive(line, Publish("t", bytes(10 * SENT_BYTES_PER_UNIT)))
+    received = 10 * SENT_BYTES_PER_UNIT // BYTES_PER_UNIT + WORK_PER_PACKET
     assert bench.server.effects.turn.work_budget.spent - before >= received + 10 * 11
 
 
@@ -170,13 +170,13 @@ def test_a_share_follows_how_long_it_took() -> None:
 def test_bytes_count_and_not_only_packets() -> None:
     bench = Bench()
     line = bench.join("p", 4)
-    payload = bytes(WORK_PER_TURN_MAX * BYTES_OF_A_UNIT // 2)
+    payload = bytes(WORK_PER_TURN_MAX * BYTES_PER_UNIT // 2)
     arrive(line, *[Publish("t", payload)] * 4)
     connection = line.connection
     assert (connection.link.counters.publish_received, connection.reading_paused) == (1, True)
     bench.turns()
     assert (connection.link.counters.publish_received, connection.reading_paused) == (4, False)
-    assert connection.work < WORK_PER_TURN_MAX + WORK_OF_A_PACKET
+    assert connection.work < WORK_PER_TURN_MAX + WORK_PER_PACKET
 
 
 def test_user_properties_count_and_a_packet_of_too_many_is_refused() -> None:
@@ -233,21 +233,21 @@ def test_the_state_of_a_bridge_counts_whom_it_reaches(qos: int) -> None:
     bridge = bench.join("bridge", 4)
     bridge.send(Publish("$SYS/broker/connection/b/state", b"0"))  # now it is known whom it reaches
     bridge.send(Publish("$SYS/broker/connection/b/state", b"1", qos, packet_id=7 * (qos > 0)))
-    assert bridge.connection.work >= 50 + WORK_OF_A_PACKET
+    assert bridge.connection.work >= 50 + WORK_PER_PACKET
 
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_a_refused_message_counts_the_queues_that_were_asked(version: int) -> None:
     """Nobody gets it, and yet all whom it is for are looked at, each time it is tried."""
     bench = Bench(EngineLimits(max_mqueue_len=1, mqueue_overflow="reject"))
-    for number in range(50 * LOOKS_OF_A_UNIT):
+    for number in range(50 * LOOKS_PER_UNIT):
         listener = bench.join(f"listener {number}")
         listener.send(Subscribe(1, [Subscription("t", 1)]))
     bench.subscriber("away", "t", 1).cut()
     bench.publish("t", b"fills the queue")
     line = bench.join("p", version)
     arrive(line, Publish("t", b"refused", 1, packet_id=1))
-    assert line.connection.work >= 50 + WORK_OF_A_PACKET
+    assert line.connection.work >= 50 + WORK_PER_PACKET
 
 
 def test_others_have_their_turn_in_between() -> None:

@@ -14,7 +14,7 @@ import pytest
 import penstock.engine
 from penstock.engine.limits import EngineLimits
 from penstock.engine.mount_point import unmounted
-from penstock.engine.operating.listing import session_line
+from penstock.engine.operating.listing import session_summary
 from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.options import EventOptions
 from penstock.engine.reporting.events import CLOCK_JUMPED, DISCONNECTED, KINDS
@@ -158,7 +158,7 @@ def test_how_long_a_client_was_here(step_s: int) -> None:
     assert [event["by_us"] for event in events.take(CLOCK_JUMPED)] == [step_s * 1_000_000]
     assert [event["duration_us"] for event in events.take(DISCONNECTED)] == [5_000_000]
     bench.pass_s(5)
-    told = session_line(bench.server, session)
+    told = session_summary(bench.server, session)
     assert told["since_us"] == bench.now.wall_us - 5_000_000
     assert told["expires_at_us"] == bench.now.wall_us + (HOUR_S - 5) * 1_000_000
     assert SessionSelection(older_than_s=4.9).has(session, None, bench.now)

@@ -259,12 +259,12 @@ async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
     slow = itertools.count(time.monotonic())  # a second from each look to the next
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
     send(greedy, *[Pingreq()] * 10_000)
-    assert work_budget.together == WORK_PER_TURN_MAX, "the turn goes on"
+    assert work_budget.work_of_all_max == WORK_PER_TURN_MAX, "the turn goes on"
     await asyncio.sleep(0)
-    assert work_budget.together == WORK_PER_TURN_MAX // 2, "what came in one read"
+    assert work_budget.work_of_all_max == WORK_PER_TURN_MAX // 2, "what came in one read"
     for _ in range(3):
         await asyncio.sleep(0)
-    assert work_budget.together < WORK_PER_TURN_MAX // 2, "and what went on in the next turn"
+    assert work_budget.work_of_all_max < WORK_PER_TURN_MAX // 2, "and what went on in the next turn"
     monkeypatch.undo()
     await rig.driver.stop()
 

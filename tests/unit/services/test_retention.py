@@ -125,9 +125,9 @@ def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
     pair.bench.commit()
     registry = pair.bench.server.registry
     registry.sessions.clear()
-    asking = registry.ask_for_lowest(3)
+    asking = registry.search_lowest_offset(3)
     pair.bench.server.effects.batch.moved(1)  # by a group, or from one
-    while not asking.ask_some():
+    while not asking.step():
         pass
     assert asking.lowest == 1
 

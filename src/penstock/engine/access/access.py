@@ -14,9 +14,9 @@ without an access list pays nothing for having the port.
                                              ├──── SUCCESS ──▶ CONNACK, AUTH 0x00
                                              ╰──── FAILURE ──▶ CONNACK, DISCONNECT
 
-The second picture is the enhanced authentication of MQTT 5 §4.12. What plugs in lives
-outside the engine (``penstock.auth``, ``penstock.services.authentication``): it may draw
-random numbers and read clocks, the engine may not. The classes here let everyone in.
+The second picture is the enhanced authentication of MQTT 5 §4.12. The implementations are
+outside the engine (``penstock.auth``, ``penstock.services.authentication``): they may draw
+random numbers and read clocks, the engine may not. The classes here accept all clients.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Permissions:
         return True
 
     def clear_cache(self) -> None:
-        """Let go of cached answers: the client is disconnected."""
+        """Release cached answers: the client is disconnected."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -173,7 +173,7 @@ class Authenticate:
         """Start a run of an authentication method; return it, or None when there is no such
         method.
 
-        A client that authenticates again shows its identifier and address alone.
+        The credentials of a client that authenticates again have only its identifier and address.
         """
         del method, credentials
         return None

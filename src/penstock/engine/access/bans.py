@@ -1,9 +1,9 @@
-"""Bans: addresses, user names and client identifiers that are refused, each for a time.
+"""Bans: addresses, user names and client identifiers whose connections are refused for a time.
 
 ::
 
       too many wrong passwords ──╮
-      an operator ───────────────┴▶ ban ─▶ listed ── its time is over, or lifted ─▶ gone
+      an operator ───────────────┴▶ ban ─▶ in force ── expired, or lifted ─▶ gone
                                              ╰── CONNECT of one of them: 0x8A, return code 5
 
 An address is a source (``addresses``), or a network such as ``10.0.0.0/8``. Times are seconds of
@@ -36,7 +36,7 @@ class Ban:
 
     Args:
         kind: ``ADDRESS``, ``USER`` or ``CLIENT``.
-        value: the address or network, user name or client identifier, in its usual form.
+        value: the address or network, user name or client identifier, in its canonical form.
         until_s: monotonic time at which it ends; ``FOR_GOOD`` until the broker ends.
         reason: one sentence, for the list of bans and the log.
     """
@@ -66,11 +66,11 @@ class Bans:
         """Ban ``value`` until ``until_s``, instead of an earlier ban of it; return the ban.
 
         Raises:
-            ValueError: no such kind; an address that is none.
+            ValueError: no such kind; not an address.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
-        value = _usual(kind, value)
+        value = _canonical(kind, value)
         self._remove((kind, value))
         if len(self._bans) >= BANS_MAX:
             self._remove(next(iter(self._bans)))
@@ -95,14 +95,14 @@ class Bans:
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
-        return self._remove((kind, _usual(kind, value)))
+        return self._remove((kind, _canonical(kind, value)))
 
     def listing(self, now_s: float) -> list[Ban]:
-        """Return the bans that hold at ``now_s``, the oldest first."""
+        """Return the bans in force at ``now_s``, the oldest first."""
         return [ban for ban in self._bans.values() if ban.until_s > now_s]
 
     def banned(self, address: str, user: str | None, client_id: str, now_s: float) -> Ban | None:
-        """Return the ban that keeps this client out, None if there is none.
+        """Return the ban of this client, None if there is none.
 
         Args:
             address: its network address, with or without a port; a Unix socket has none.
@@ -112,15 +112,15 @@ class Bans:
         """
         if not self._bans:
             return None
-        found = None if user is None else self._holding((USER, user), now_s)
+        found = None if user is None else self._active((USER, user), now_s)
         if found is None and client_id:
-            found = self._holding((CLIENT, client_id), now_s)
+            found = self._active((CLIENT, client_id), now_s)
         if found is None and self._networks:
             found = self._banned_address(address, now_s)
         return found
 
     def expire(self, now_s: float) -> None:
-        """Forget bans whose time is over, ``EXPIRED_A_TICK_MAX`` at most."""
+        """Forget expired bans, ``EXPIRED_A_TICK_MAX`` at most."""
         ends = self._ends
         for _ in range(EXPIRED_A_TICK_MAX):
             if not ends or ends[0][0] > now_s:
@@ -137,12 +137,12 @@ class Bans:
         for version, length in self._networks:
             if version == here.version:
                 network = ipaddress.ip_network((str(here), length), strict=False)
-                found = self._holding((ADDRESS, text_of(network)), now_s)
+                found = self._active((ADDRESS, text_of(network)), now_s)
                 if found is not None:
                     return found
         return None
 
-    def _holding(self, key: tuple[str, str], now_s: float) -> Ban | None:
+    def _active(self, key: tuple[str, str], now_s: float) -> Ban | None:
         ban = self._bans.get(key)
         return ban if ban is not None and ban.until_s > now_s else None
 
@@ -158,16 +158,16 @@ class Bans:
         return True
 
 
-def _usual(kind: str, value: str) -> str:
+def _canonical(kind: str, value: str) -> str:
     """Return ``value`` in its canonical form, by which bans are found.
 
     Raises:
-        ValueError: an address that is none.
+        ValueError: not an address.
     """
     return text_of(network_of(value)) if kind == ADDRESS else value
 
 
 def _shape(value: str) -> tuple[int, int]:
-    """Return IP version and prefix length of a network in its usual form."""
+    """Return IP version and prefix length of a network in its canonical form."""
     network = ipaddress.ip_network(value)
     return network.version, network.prefixlen

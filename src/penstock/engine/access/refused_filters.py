@@ -1,5 +1,4 @@
-"""Subscriptions that were refused lately, for the log: a client without permission gets no
-messages.
+"""Subscriptions that were refused lately, for the log.
 
 In MQTT 3.1 SUBACK cannot refuse a filter (v3.1 §3.8), so the client does not know. Between two
 calls of ``take``, at most ``CLIENTS_MAX`` clients are kept, each with its latest filter and the

@@ -94,7 +94,7 @@ class Batch:
         """Note that the message at ``offset`` (-1: in no log) moved between group and session.
 
         A search for the lowest needed offset may have asked the new owner before and the old one
-        after: see ``session_registry.LowestOffset``.
+        after: see ``session_registry.LowestOffsetSearch``.
         """
         if 0 <= offset < self.lowest_moved:
             self.lowest_moved = offset

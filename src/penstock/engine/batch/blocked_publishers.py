@@ -34,7 +34,9 @@ from penstock.engine.wire.link import Link, Resumable, Turn
 
 ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members looked at for all blocked publishers
 _NO_SIZE: Final = 2**62
-_WORK_OF_ONE: Final = 10  # in the same unit: the further cost to ask or to resume a publisher
+_WORK_PER_PUBLISHER: Final = (
+    10  # in the same unit: the further cost to ask or to resume a publisher
+)
 
 
 class Blocker(Timed):
@@ -198,7 +200,7 @@ class BlockedPublishers(Resumable):
     def _ask(self, publisher: BlockedPublisher, now: Now) -> None:
         """Ask the router about one publisher: it stays in line, changes the line, or is resumed."""
         self.asked += 1
-        self.work += _WORK_OF_ONE
+        self.work += _WORK_PER_PUBLISHER
         blocker = publisher.refused_by()
         if blocker is not None:
             self.wait(publisher, blocker, publisher.size_bytes)
@@ -208,7 +210,7 @@ class BlockedPublishers(Resumable):
         if user is not None:
             user.resume(now)
             self._turn.resumed_for_room.append(user)
-            self.work += _WORK_OF_ONE
+            self.work += _WORK_PER_PUBLISHER
 
     def _take_out(self, publisher: BlockedPublisher, blocker: Blocker) -> None:
         line = self._lines[blocker]
@@ -235,7 +237,7 @@ class _Line:
         self.round_over = True
         self.asks_all = False  # the round asks the router for each, whether there is room or not
         self.at = 0  # index of the next publisher of the round
-        self.smallest_in_round = _NO_SIZE  # of those it passed, and those who came since it began
+        self.smallest_in_round = _NO_SIZE  # of publishers asked, or added, since the round began
 
     @property
     def is_idle(self) -> bool:

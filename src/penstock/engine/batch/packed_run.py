@@ -7,8 +7,8 @@
                    kinds    [   0    0    1    0 ··· ]   1 byte: which of …
                    table    [ (QoS 1, …), (QoS 2, with subscription identifier 7, …) ]
 
-A million messages that wait for a client take megabytes, in memory and at a restart,
-whatever their bodies weigh. The same form is the segment that a commit stores.
+A million messages that wait for a client take megabytes, in memory and at a restart, however large
+their bodies are. A segment that a commit stores has the same form.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The durable form of the engine's state: what a commit writes and recovery reads.
 
-A session's progress is one small record per session and commit, not one per message: where its
-queue begins, and the like. Its window is stored beside it, in pages of a few places each, and so
-are its inbound QoS 2 packet identifiers; a commit has those pages that changed. What waits
-in the queue is written once, as the segment of those that joined in one commit; a
-segment goes when the queue's head has passed it. A message that went straight into the
-window is never written to a segment at all.
+A session's progress is one small record per session and commit, not one per message: the head of
+its queue, and the like. Its window is stored beside it, in pages of a few places each, and so are
+its inbound QoS 2 packet identifiers; a commit has the pages that changed. Queued deliveries are
+written once, as a segment of all that were queued since the last commit and still wait; a segment
+is removed when the head of the queue has passed it. A message that was sent at once is in no
+segment.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class SessionRecord:
 
     Args:
         client_id: the client's identifier; of a group its name behind ``GROUP_KEY_PREFIX``.
-        number: its key for progress, queue and subscriptions. A start goes on behind the greatest
-            that is there.
+        number: its key for progress, queue and subscriptions. After a start, new numbers are above
+            the greatest that is stored.
         expiry_interval_s: 1..0xFFFFFFFF (never).
         disconnected_at_us: steady clock; 0 while connected.
-        zone: listener the client came through last, whose bounds hold; empty if not known.
+        zone: the listener that the client used last, whose limits apply; empty if not known.
         username: the user's name; None for an anonymous client.
-        owned: False where ``username`` does not tell: in a store of an older Penstock.
-        account: key of the account it is kept in, see ``accounts``; empty for the common one.
+        owned: whether ``username`` is known; False for sessions of an older Penstock.
+        account: the key of its account, see ``accounts``; empty for the common one.
     """
 
     def __init__(
@@ -100,8 +100,9 @@ InboundPage: TypeAlias = tuple[int, int]
 def squares_of(packet_ids: Iterable[int]) -> int:
     """Return the sum of their squares.
 
-    A progress has it of all packet identifiers on its pages, beside their number, so that a repair
-    sees that others are there: of a window that is kept full there are as many at any time.
+    A progress has this sum of all packet identifiers on its pages, beside their number, so that a
+    repair detects wrong pages: in a window that is always full, their number alone is always the
+    same.
     """
     return sum([packet_id * packet_id for packet_id in packet_ids])
 
@@ -111,7 +112,7 @@ class WindowPage:
     """Some consecutive places of a session's window, which are stored together.
 
     Args:
-        number: pages with greater numbers hold what was first sent later.
+        number: pages with greater numbers have messages that were first sent later.
         entries: the messages in flight in these places, oldest first; the store forgets a page
             without any.
     """
@@ -127,26 +128,26 @@ class Progress:
 
     Args:
         number: the session's.
-        queue_head: everything below this sequence has left the queue.
-        next_sequence: the sequence the next stored delivery gets.
-        pages: of the window: in a commit those that changed, of what a store recovers all, in
-            their order.
+        queue_head: all deliveries below this sequence have left the queue.
+        next_sequence: the sequence that the next stored delivery gets.
+        pages: the pages of the window: in a commit those that changed, after recovery all, in
+            order.
         inbound: pages of packet identifiers of QoS 2 messages received and not yet released, as
             for ``pages``; the store forgets one without any.
-        segments: the deliveries that joined the queue since the last record and still wait.
-        finished_segments: first sequences of segments the queue has passed.
+        segments: the deliveries that were queued since the last record and still wait.
+        finished_segments: the first sequences of segments to remove.
         lanes: head and next sequence of each further lane, as above for the first.
         unreleased: the received messages that are not routed before their PUBREL.
         sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
             may have been sent (``stored_queue``); 0 in a store of an older Penstock.
-        window_len: entries on all pages of the window, so that a repair sees whether one is
-            missing, or was removed and is back; -1 where the store does not tell.
-        next_place: the place of the next message in the window. Places are given out once, so that
-            of two pages the one with the greater number is the later one; 0 where the store does
-            not tell.
+        window_len: the number of entries on all pages of the window, so that a repair detects
+            missing and stale pages; -1 if the store does not have it.
+        next_place: the place of the next message in the window. A place is assigned once, so that
+            of two pages the one with the greater number is the later one; 0 if the store does not
+            have it.
         window_squares: ``squares_of`` the packet identifiers on all pages of the window.
-        inbound_len: packet identifiers on all pages of ``inbound``; -1 where the store does not
-            tell.
+        inbound_len: the number of packet identifiers on all pages of ``inbound``; -1 if the store
+            does not have it.
         inbound_squares: ``squares_of`` them.
     """
 
@@ -191,12 +192,11 @@ class Progress:
 
 @final
 class WillRecord:
-    """A will that must be published if its client is lost, even if the broker is lost too.
+    """A will that must be published if its client's connection is lost, even by a crash of ours.
 
-    ``due_at_us`` is 0 while the client is connected, else when the delay ends, on the steady
-    clock. ``username`` is who left it, None for an anonymous client: what they may do is asked
-    when it is published. ``account`` is where it counts while it is kept (``accounts``),
-    and is not stored.
+    ``due_at_us`` is 0 while the client is connected, else when the delay ends, on the steady clock.
+    ``username`` is the user that set it, None for an anonymous client; the user's permissions are
+    checked when it is published. ``account`` is the account in which it counts, and is not stored.
     """
 
     def __init__(
@@ -214,7 +214,7 @@ class ProducerRecord:
     """The latest message of a producer, see ``producers``.
 
     Args:
-        key: its user's name and its own.
+        key: the names of its user and of the producer.
         sequence: the number of that message, 1 or more.
         used_at_us: when it was published, steady clock.
     """

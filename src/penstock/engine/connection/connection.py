@@ -48,10 +48,10 @@ from penstock.engine.connection.states import (
 )
 from penstock.engine.wire.link import Link, Resumable
 from penstock.engine.work_budget import (
-    BYTES_OF_A_UNIT,
+    BYTES_PER_UNIT,
     HEAVY_BYTES,
     HEAVY_FOR_BATCHES,
-    WORK_OF_A_PACKET,
+    WORK_PER_PACKET,
 )
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
@@ -117,7 +117,7 @@ class Connection(Resumable):
         self._began_at = self._work_budget.spent
         self._logged_before = self._work_budget.logged_bytes
         self.link.counters.bytes_received += len(data)
-        self._bytes_work += len(data) // BYTES_OF_A_UNIT
+        self._bytes_work += len(data) // BYTES_PER_UNIT
         if self.state == AWAIT_VERDICT:
             self._early_bytes += len(data)
             if self._early_bytes > EARLY_BYTES_MAX:
@@ -136,7 +136,7 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def resume(self, now: Now) -> None:
-        """Decode what was left undecoded, as far as there is room."""
+        """Decode the received bytes that are not decoded yet, as far as there is room."""
         self._began_at = self._work_budget.spent
         self._logged_before = self._work_budget.logged_bytes
         self._decode_rest(now)
@@ -156,7 +156,7 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def _decode(self, now: Now, to_the_end: bool) -> None:
-        """Handle what was received; acknowledgements that came together refill the window once."""
+        """Handle received packets; acknowledgements that came together refill the window once."""
         self._handle_packets(now, to_the_end)
         if self._work_budget.logged_bytes > self._logged_before:
             self._count_logged()
@@ -199,8 +199,7 @@ class Connection(Resumable):
         self.refill(now)
 
     def refill(self, now: Now) -> None:
-        """Send what waits in the queue: acknowledgements made room in the window. A role overrides
-        it."""
+        """Send queued messages: acknowledgements made room in the window. A role overrides it."""
 
     def _handle_packets(self, now: Now, to_the_end: bool) -> None:
         """Handle packets until one is incomplete or the share of this turn is used up."""
@@ -239,7 +238,7 @@ class Connection(Resumable):
                 self.handle(packet, now)
             if self.link.closed:
                 return
-            work_budget.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_PER_PACKET
             if self.state == AWAIT_VERDICT:  # ``decided`` goes on
                 self.reading_paused = True
                 return

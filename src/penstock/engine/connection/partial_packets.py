@@ -64,7 +64,7 @@ class PartialPacketBudget:
         reserved = self._reserved.pop(user, None)
         if reserved is not None:
             self.size_bytes -= reserved[0]
-            assert self.size_bytes >= 0, "given back what was never taken"
+            assert self.size_bytes >= 0, "more bytes were given back than were reserved"
         elif user in self._line:
             del self._line[user]
         else:

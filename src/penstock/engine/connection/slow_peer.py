@@ -29,7 +29,7 @@ class SlowPeer:
         self._took_s = now_s
         self._taken_bytes: int | None = None
 
-    def given_up(self, taken_bytes: int, now_s: float) -> bool:
+    def has_stalled(self, taken_bytes: int, now_s: float) -> bool:
         """Return whether the peer has read nothing for too long.
 
         Args:

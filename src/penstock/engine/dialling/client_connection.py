@@ -176,7 +176,7 @@ class ClientConnection(Connection):
             self.refill_due = True
 
     def refill(self, now: Now) -> None:
-        """Send what waits in the queue: acknowledgements made room in the window."""
+        """Send queued messages: acknowledgements made room in the window."""
         if self._session.link is self.link:
             self._session.outbound.refill(now)
 

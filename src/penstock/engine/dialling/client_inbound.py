@@ -6,8 +6,8 @@
                             ╰─▶ a repeat of what we have ────────────────┴▶ PUBACK, PUBREC in turn
       PUBREL ─▶ PUBCOMP
 
-``unacknowledged`` keeps the order of the acknowledgements; each leaves after the commit of what the
-application did (``link``).
+``unacknowledged`` keeps the order of the acknowledgements; each is sent after the commit of the
+turn in which the application settled the message (``link``).
 """
 
 from __future__ import annotations

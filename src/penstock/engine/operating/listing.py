@@ -18,10 +18,10 @@ from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
 
-Told: TypeAlias = dict[str, object]
+JsonObject: TypeAlias = dict[str, object]
 
-SUBSCRIPTIONS_TOLD_MAX: Final = 1000
-SUBSCRIPTION_BYTES_TOLD_MAX: Final = 1_048_576
+SUBSCRIPTIONS_LISTED_MAX: Final = 1000
+SUBSCRIPTION_BYTES_LISTED_MAX: Final = 1_048_576
 
 
 @final
@@ -69,13 +69,13 @@ def is_bridge(session: Session) -> bool:
     return session.transmission.forwarding is not None
 
 
-def session_line(server: Server, session: Session) -> Told:
+def session_summary(server: Server, session: Session) -> JsonObject:
     """Return the description of a session in a list."""
     connection = connection_of(server, session)
     dropped = server.drops.of(session.client_id)
     lead_us = server.effects.batch.lead_us
     since = since_us(session, connection)
-    told: Told = {
+    description: JsonObject = {
         "client_id": session.client_id,
         "user": session.username,
         "connected": session.link is not None,
@@ -94,21 +94,21 @@ def session_line(server: Server, session: Session) -> Told:
         "dropped": sum(dropped.values()),
         "bridge": is_bridge(session),
     }
-    return told
+    return description
 
 
-def session_whole(server: Server, session: Session) -> Told:
+def session_details(server: Server, session: Session) -> JsonObject:
     """Return the full description of one session, with its first thousand subscriptions, up to
     1 MiB."""
-    told = session_line(server, session)
-    filters: list[Told] = []
+    description = session_summary(server, session)
+    filters: list[JsonObject] = []
     size_bytes = 0
     for topic_filter, entry in session.subscriptions.items():
         size_bytes += len(topic_filter)
-        if len(filters) >= SUBSCRIPTIONS_TOLD_MAX or size_bytes > SUBSCRIPTION_BYTES_TOLD_MAX:
+        if len(filters) >= SUBSCRIPTIONS_LISTED_MAX or size_bytes > SUBSCRIPTION_BYTES_LISTED_MAX:
             break
         asked = entry.subscription
-        line: Told = {
+        subscription: JsonObject = {
             "filter": topic_filter,
             "qos": asked.qos,
             "no_local": asked.no_local,
@@ -117,15 +117,15 @@ def session_whole(server: Server, session: Session) -> Told:
         }
         group = server.router.sharing.groups.get(topic_filter)
         if group is not None:
-            line["queue"] = group.queue.queue_length
-            line["queue_max"] = group.queue.backlog.queue_length_max
-        filters.append(line)
-    told["filters"] = filters
-    drops: Told = {}
+            subscription["queue"] = group.queue.queue_length
+            subscription["queue_max"] = group.queue.backlog.queue_length_max
+        filters.append(subscription)
+    description["filters"] = filters
+    drops: JsonObject = {}
     for reason, number in sorted(server.drops.of(session.client_id).items()):
         drops[slug_of(reason)] = number
-    told["drops"] = drops
-    return told
+    description["drops"] = drops
+    return description
 
 
 def expires_at_us(session: Session, lead_us: int) -> int | None:
@@ -138,13 +138,13 @@ def expires_at_us(session: Session, lead_us: int) -> int | None:
     return session.disconnected_at_us + session.expiry_interval_s * MICROSECONDS + lead_us
 
 
-def retained_line(message: Message) -> Told:
+def retained_summary(message: Message) -> JsonObject:
     """Return the description of a retained message in a list."""
-    told: Told = {
+    description: JsonObject = {
         "topic": message.topic,
         "bytes": len(message.payload),
         "qos": message.qos,
         "client_id": message.client_id,
         "received_at_us": message.received_at_us,
     }
-    return told
+    return description

@@ -7,7 +7,7 @@ message, which begins at 1 and grows by 1::
 
       PUBLISH ─▶ the next one ─────▶ published; the number moves in the commit of the message
               ─▶ that, or before ──▶ a repeat: acknowledged, and not published again
-              ─▶ beyond the next ──▶ refused, 0x83: what comes between is not here
+              ─▶ beyond the next ──▶ refused, 0x83: a message between was not published
 
 So when one of several unacknowledged messages is refused, those after it are refused as well, and
 the order is kept. CONNECT may have the name too: CONNACK then has the latest number that was

@@ -28,7 +28,7 @@ from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.publishing.producers import Producers, ProducerSequence
 from penstock.engine.routing.router import Router
-from penstock.engine.work_budget import WORK_OF_A_PACKET, WORK_PER_TURN_MAX
+from penstock.engine.work_budget import WORK_PER_PACKET, WORK_PER_TURN_MAX
 
 # topic, payload, qos, retain, encoded properties
 Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
@@ -129,7 +129,7 @@ class StagedRows:
             )
             if router.publish_if_room(message, None, now) is not None:
                 break
-            work_budget.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_PER_PACKET
             at += 1
         if at > first:
             self._move(sink, batch, self.rows_done(sink, batch) + at - first, now)

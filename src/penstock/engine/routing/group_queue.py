@@ -44,7 +44,7 @@ from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SH
 FRONT: Final = 127  # the slot of what goes before the rest
 HOMES: Final = 126  # slots of the hash strategies, from 1 on
 REACH: Final = 1000  # messages that a member passes over in a lane
-LOOKS_OF_A_UNIT: Final = 8  # such looks in a unit of a turn's work
+LOOKS_PER_UNIT: Final = 8  # such looks in a unit of a turn's work
 
 _BODIES_AT_ONCE_MAX: Final = 256
 
@@ -315,7 +315,7 @@ class GroupQueue(StoredState):
                 break
         turn = self._effects.turn
         turn.counters.shared_looked_at += looked_at
-        turn.work_budget.spent += looked_at // LOOKS_OF_A_UNIT
+        turn.work_budget.spent += looked_at // LOOKS_PER_UNIT
         if freed:
             self.backlog.wake_blocked_publishers()
         return found

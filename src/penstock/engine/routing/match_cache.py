@@ -36,9 +36,8 @@ _VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
 class Grant:
     """The part of one session in a match: QoS, retain as published, subscription identifiers.
 
-    It is complete once ``complete`` was called: a client may have thousands of matching
-    subscriptions, each with an identifier, so they are gathered in a dictionary, which keeps their
-    order.
+    Call ``complete`` after the last ``add``: a client may have thousands of matching subscriptions,
+    each with an identifier, so identifiers are first collected in a dictionary, in their order.
     """
 
     def __init__(self, session: Session) -> None:
@@ -153,7 +152,7 @@ class MatchCache:
         self._visits_left = min(_VISITS, self._visits_left + _VISITS_EARNED)
 
     def forget(self, levels: list[str]) -> None:
-        """Forget the topics that a filter of these levels matches: a subscription to it changed."""
+        """Forget the topics that a filter with these levels matches: a subscription changed."""
         if self.topics:
             if levels[0] == "#":
                 self.clear()

@@ -6,11 +6,11 @@
          where a queue may refuse (``rejecting``)      ╰──── none does ─▶ apply ─╮
       publish ───────────────────────────────────────────────────────────────────┴─▶ routed
 
-A plan changes nothing, so that a message that is refused reaches nobody. One that is not refused
-has a place in every queue it is for, whatever its other copies take there.
+A plan changes nothing, so that a refused message reaches no subscriber. A message that is not
+refused has a place in each queue that it is for, whatever memory its other copies take.
 
-What goes into the log: a message that a configured stream wants, and one with QoS >= 1
-that some stored session must get. The body is stored once, here; queues hold offsets.
+A message is logged if it matches a configured stream, or if its QoS is 1 or 2 and a stored session
+gets it. Its body is stored once, in the log; queues have offsets.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from penstock.engine.session.retained_delivery import RetainedDelivery
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import is_shared, is_system_topic, topic_matches
-from penstock.engine.work_budget import SENT_BYTES_OF_A_UNIT
+from penstock.engine.work_budget import SENT_BYTES_PER_UNIT
 
 _CACHED_TOPICS_MAX: Final = 10_000
 
@@ -42,16 +42,16 @@ RETAIN_IF_NEW: Final = 1
 
 SYSTEM_TOPICS_MAX: Final = 10_000
 
-LEVEL_WORK: Final = 4  # making a node for one level of a retained topic, or removing it
+LEVEL_WORK: Final = 4  # the work to create or remove a node for a level of a retained topic
 
-LOOKS_OF_A_UNIT: Final = 8  # to see whether a queue refuses, beside handing it a message
+LOOKS_PER_UNIT: Final = 8  # to see whether a queue refuses, beside handing it a message
 
 
 @final
 class Plan:
-    """The decision about one message: who gets it, or which queue has no room for it.
+    """The decision about one message: which sessions get it, or which full queue refuses it.
 
-    It is to be applied at once: what happens in between may take the room.
+    Apply it at once: what happens in between may take the room.
 
     Args:
         message: the published message.
@@ -83,7 +83,7 @@ class Router:
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.
         drops: the counts of dropped messages, with retained ones that are not kept.
-        sharing: how shared subscriptions are handed out.
+        sharing: the options of shared subscriptions.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Router:
         for group in matches.groups:
             if group.publish(message, at_once, now, planned):
                 reached += 1
-        bytes_work = len(message.payload) // SENT_BYTES_OF_A_UNIT
+        bytes_work = len(message.payload) // SENT_BYTES_PER_UNIT
         self._work_budget.spent += reached * (1 + bytes_work) + matches.identifiers
         if event is not None:
             event["sessions"] = reached
@@ -201,7 +201,7 @@ class Router:
                     refused_by = group.queue
                     break
         self._blocked.work += looked_at
-        self._work_budget.spent += looked_at // LOOKS_OF_A_UNIT
+        self._work_budget.spent += looked_at // LOOKS_PER_UNIT
         return Plan(message, publisher, matches, refused_by)
 
     def apply(self, plan: Plan, now: Now) -> int:

@@ -34,7 +34,7 @@ _ASKED_AT_ONCE: Final = 100
 
 
 @final
-class LowestOffset:
+class LowestOffsetSearch:
     """The lowest log offset that any queue or window still needs, found a few at a time.
 
     Args:
@@ -54,7 +54,7 @@ class LowestOffset:
         """Return the lowest offset that is needed; valid once all have been asked."""
         return min(self._lowest, self._effects.batch.lowest_moved)
 
-    def ask_some(self, count: int = _ASKED_AT_ONCE) -> bool:
+    def step(self, count: int = _ASKED_AT_ONCE) -> bool:
         """Ask the next ``count``; return whether all have been asked."""
         for _ in range(count):
             if not self._asked:
@@ -207,12 +207,12 @@ class Registry:
                     )
                 self.end(session, now)
 
-    def ask_for_lowest(self, end: int) -> LowestOffset:
+    def search_lowest_offset(self, end: int) -> LowestOffsetSearch:
         """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
         self._effects.batch.lowest_moved = end
         asked: list[Session | GroupQueue] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
-        return LowestOffset(asked, end, self._effects)
+        return LowestOffsetSearch(asked, end, self._effects)
 
     def recover(self, recovered: Recovered, now: Now) -> None:
         """Restore the sessions of the store. Clients that were connected are offline now.

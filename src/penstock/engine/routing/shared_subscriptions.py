@@ -193,7 +193,7 @@ class SharedSubscriptions(MemberConnections):
             assert shared is not None
             group = self.groups.get(shared.topic_filter)
             if group is None:
-                run.session.keep_legacy(delivery)
+                run.session.enqueue_legacy(delivery)
             else:
                 moved = Delivery(None, delivery.offset, shared.qos, shared.retain)
                 moved.size_bytes = delivery.size_bytes

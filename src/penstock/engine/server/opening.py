@@ -403,7 +403,7 @@ class OpeningConnection(Connection):
             self.client_id, connect.clean_start, expiry_s, self.limits, username, account
         )
         self._asked_to_persist = wanted_session_expiry_s(connect) > 0
-        session.identify(username, permissions)
+        session.set_user(username, permissions)
         if connect.will is not None:
             message, delay_s = will_message(connect.will, self.client_id)
             server.wills.arm(self.client_id, message, delay_s, username, session.account)

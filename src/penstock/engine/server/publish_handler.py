@@ -53,7 +53,7 @@ from penstock.engine.topic_cache import LONG_TOPIC_CHARACTERS
 from penstock.engine.topics import is_bridge_state, is_system_topic, is_topic_name
 from penstock.engine.wire.aliases import InboundAliases
 from penstock.engine.wire.link import Link
-from penstock.engine.work_budget import WORK_OF_A_PACKET
+from penstock.engine.work_budget import WORK_PER_PACKET
 from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC, V5, V31
@@ -90,7 +90,7 @@ class PublishHandler(BlockedPublisher):
         self._blocked_message: Message | None = (
             None  # the message that is blocked; None: by the store
         )
-        self._publisher: Session | None = None  # whose it is
+        self._publisher: Session | None = None  # of the blocked message
         self._is_still_blocked = False  # in the present attempt
         self._drops = server.drops
         self._options = server.options
@@ -233,7 +233,7 @@ class PublishHandler(BlockedPublisher):
                     if blocker is not None:
                         self._wait(blocker, again, session)
                         break
-            work_budget.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_PER_PACKET
             self._complete(session.first_released(), session)
 
     def _complete(self, packet_id: int, session: Session) -> None:
@@ -299,7 +299,7 @@ class PublishHandler(BlockedPublisher):
                 encoded = b"" if properties is None else encode_properties(properties)
                 if not self._route(packet, topic, encoded, session, now):
                     break
-            work_budget.spent += WORK_OF_A_PACKET
+            work_budget.spent += WORK_PER_PACKET
             pending.pop()
             packet = pending.first()
         if not self._is_still_blocked:

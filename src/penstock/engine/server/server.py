@@ -176,10 +176,10 @@ class Server:
 
     def lowest_needed_offset(self, end: int) -> int:
         """Return the lowest log offset that a session or group still needs; ``end`` if none is."""
-        asking = self.registry.ask_for_lowest(end)
-        while not asking.ask_some():
+        search = self.registry.search_lowest_offset(end)
+        while not search.step():
             pass
-        return asking.lowest
+        return search.lowest
 
     @property
     def server_reference(self) -> str:
@@ -228,7 +228,7 @@ class Server:
         for session in list(self.registry.sessions.values()):
             if not session.identified or session.transmission.forwarding is not None:
                 continue  # a bridge has the permissions of its settings
-            session.identify(
+            session.set_user(
                 session.username, authorize.permissions(session.username, session.client_id)
             )
             connection = self.connections.get(session.client_id)

@@ -238,7 +238,7 @@ class ServerConnection(OpeningConnection):
             link.resume_when_room()
             return True
         if self._pending.above_soft_limit() and not self._may_make_room():
-            link.resume_when_room()  # what it is sent, it may acknowledge
+            link.resume_when_room()  # the client may acknowledge messages that are sent then
             if self._pending.at_hard_limit() or effects.store.fails:
                 effects.turn.resume_in_tick(self)  # its own queue may have filled since
             return True

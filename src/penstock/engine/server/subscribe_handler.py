@@ -241,7 +241,7 @@ def _judge(
         return reasons.QUOTA_EXCEEDED
     permissions = session.permissions
     if permissions is None:
-        if is_of_events(unshared(topic_filter)):  # what others do: by permission only
+        if is_of_events(unshared(topic_filter)):  # events of all clients: by permission only
             return reasons.NOT_AUTHORIZED
     elif not permissions.may_subscribe(unshared(topic_filter)):
         return reasons.NOT_AUTHORIZED

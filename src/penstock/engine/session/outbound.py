@@ -63,7 +63,9 @@ class Outbound:
         self._window = transmission.window
         self._queue = backlog.queue
         self._effects = effects
-        self._retained: dict[str, RetainedDelivery] | None = None  # not delivered yet, by filter
+        self._retained_deliveries: dict[str, RetainedDelivery] | None = (
+            None  # not delivered yet, by filter
+        )
 
     # -- connections -------------------------------------------------------------------
 
@@ -121,7 +123,7 @@ class Outbound:
             rule = forwarding.rule_for(message.topic)
             if rule is None:
                 return
-            if not forwarding.passes(rule, message.topic, message.properties):
+            if not forwarding.may_forward(rule, message.topic, message.properties):
                 return
             qos = min(qos, rule.qos_max)  # subscriptions have the largest QoS of all rules
             retain = retain and rule.keeps_retain
@@ -269,7 +271,7 @@ class Outbound:
             head = queue.head()
         transmission.congestion.update_queue_full(self._queue, now)
         transmission.congestion.set_cause(WINDOW if len(self._queue) > 0 else NOTHING, now)
-        if self._retained is not None:
+        if self._retained_deliveries is not None:
             self._continue_retained(link, now)
 
     def drop_expired_before(self, offset: int, now: Now) -> None:
@@ -329,23 +331,23 @@ class Outbound:
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
         """Deliver the retained messages of a subscription, as there is room for them."""
         self.stop_retained(delivery.topic_filter)
-        if self._retained is None:
-            self._retained = {}
-        self._retained[delivery.topic_filter] = delivery
+        if self._retained_deliveries is None:
+            self._retained_deliveries = {}
+        self._retained_deliveries[delivery.topic_filter] = delivery
         self.refill(now)
 
     def stop_retained(self, topic_filter: str) -> None:
         """Stop delivering retained messages of a subscription: it ended, or was replaced."""
-        if self._retained is not None:
-            self._retained.pop(topic_filter, None)
+        if self._retained_deliveries is not None:
+            self._retained_deliveries.pop(topic_filter, None)
 
     def _continue_retained(self, link: Link, now: Now) -> None:
         visits_left = PORTION
-        while self._retained:
+        while self._retained_deliveries:
             if not link.has_room():
                 link.resume_when_room()
                 return
-            delivery = next(iter(self._retained.values()))
+            delivery = next(iter(self._retained_deliveries.values()))
             if not self._has_place_for_retained(delivery.qos):
                 return
             delivery.visits_left = visits_left
@@ -355,11 +357,11 @@ class Outbound:
                 qos = min(message.qos, delivery.qos)
                 self.deliver(message, qos, True, delivery.subscription_ids, False, now)
             elif delivery.finished:
-                del self._retained[delivery.topic_filter]
+                del self._retained_deliveries[delivery.topic_filter]
             else:
                 self._effects.turn.resume_later(link.user)
                 return
-        self._retained = None
+        self._retained_deliveries = None
 
     def _has_place_for_retained(self, qos: int) -> bool:
         """Return whether a retained message of this QoS may be delivered now.
@@ -495,7 +497,7 @@ class Outbound:
             rule = forwarding.rule_for(message.topic)
             if rule is None:
                 return
-            if not forwarding.passes(rule, message.topic, message.properties):
+            if not forwarding.may_forward(rule, message.topic, message.properties):
                 return
             qos = min(qos, rule.qos_max)
         if qos == 0:

@@ -1,14 +1,14 @@
 """Retained messages: the last known good value of each topic (v3.1 §2.1 RETAIN).
 
-They are a tree of topic levels, so that a new subscription with wildcards visits only what it
-matches. An empty payload removes the message and is not itself retained [MQTT-3.3.1-6].
+They are a tree of topic levels, so that a new subscription with wildcards visits only the nodes
+that it matches. An empty payload removes the message and is not itself retained [MQTT-3.3.1-6].
 
-A subscription may match a million of them. It is answered by a *walk*, which visits a few
-nodes at a time and keeps only its way back, while the tree goes on changing::
+A subscription may match a million of them. They are found by a *walk*, which visits a few nodes at
+a time and keeps only the nodes ahead of it, while the tree changes::
 
-      parent ─▶ child ⇄ child ⇄ child        in the order they came
-                          ╰─ removed: it keeps its way on, so a walk that stands there
-                             goes on with those that came after it
+      parent ─▶ child ⇄ child ⇄ child        in the order in which they were added
+                          ╰─ removed: it keeps its ``next``, so that a walk that stands there
+                             continues with those that were added after it
 
 A walk skips messages that were retained after it began: those reached the subscriber as they were
 published, and an older value must not follow a newer one.
@@ -39,7 +39,7 @@ class _Node:
         self.serial = 0
 
     def add(self, name: str, child: _Node) -> None:
-        """Append ``child`` behind the others."""
+        """Append ``child`` as the last."""
         self.children[name] = child
         last = self.last
         if last is None:
@@ -83,8 +83,7 @@ class RetainedMessages:
         return self._count
 
     def has_room(self, message: Message, account: Account | None = None) -> bool:
-        """Return whether there is room to retain ``message``, which has a payload, in ``account``
-        if given."""
+        """Return whether there is room to retain ``message``, also in ``account`` if given."""
         delta_bytes = _memory_bytes(message)
         is_new_too = self._count < self._limit and not self._is_beyond(delta_bytes)
         if is_new_too and (account is None or account.has_room_for_retained(delta_bytes)):
@@ -111,7 +110,7 @@ class RetainedMessages:
         return True
 
     def restore(self, message: Message, account: Account | None = None) -> None:
-        """Retain ``message`` whatever the limits: the store has it."""
+        """Retain ``message``, whatever the limits."""
         node = self._root
         for level in message.topic.split("/"):
             child = node.children.get(level)
@@ -211,7 +210,7 @@ class RetainedWalk:
 
     def step(self) -> Message | None:
         """Visit one node, which there must be; return its message if it has one that matches."""
-        assert self._ahead, "the walk is at its end"
+        assert self._ahead, "the walk is finished"
         node, depth, siblings = self._ahead.pop()
         if siblings:
             if node.next is not None:

@@ -3,11 +3,11 @@
 ::
 
       SUBSCRIBE ─▶ RetainedDelivery ── next ─▶ session ─▶ window ─▶ link     as there is room
-                        ╰── a portion is over ─▶ the next turn
+                        ╰── end of a portion ─▶ the next turn
 
-The session takes a message when its window has a place, so a set of any size arrives whole, and
-only the messages in flight take memory. The next SUBSCRIBE with the same filter replaces the
-delivery, and UNSUBSCRIBE ends it.
+The session takes a message when its window has a place, so that all of them are delivered, however
+many they are, and only the messages in flight take memory. The next SUBSCRIBE with the same filter
+replaces the delivery, and UNSUBSCRIBE ends it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class RetainedDelivery:
         self.qos = qos
         self.subscription_ids = subscription_ids
         self.visits_left = 0  # nodes ``next`` may visit
-        self._retained = retained
+        self._retained_messages = retained
         self._walk = retained.walk(topic_filter)
         self._not_from = not_from
         self._logged = logged
@@ -76,7 +76,7 @@ class RetainedDelivery:
             if message is None:
                 continue
             if message.expired(now.steady_us):
-                self._retained.remove(message.topic)
+                self._retained_messages.remove(message.topic)
                 self._effects.batch.put_retained(message.topic, None)
             elif self._not_from is None or message.client_id != self._not_from:
                 if self._logged and min(message.qos, self.qos) > 0:

@@ -182,7 +182,7 @@ class Session(StoredState):
         [MQTT-4.4.0-1], then the queue, as far as the window allows. The limits of the connection's
         listener apply from here on, also while the client is offline.
         """
-        self._use(link)
+        self._set_link(link)
         link.set_account(self.account)
         self.disconnected_at_us = 0
         self.inbound.reconnected(now)
@@ -193,7 +193,7 @@ class Session(StoredState):
         self._watch_releases()
         self._effects.member_connections.member_connected(self, now)
 
-    def _use(self, link: Link | None) -> None:
+    def _set_link(self, link: Link | None) -> None:
         """Send through ``link`` from now on; None: the client is offline."""
         self.transmission.link = link
         self.backlog.is_offline = link is None
@@ -219,7 +219,7 @@ class Session(StoredState):
         """Assign no packet identifier above ``last_id`` from now on; see ``packet_id_cleanup``."""
         self.transmission.window.limit_packet_ids(last_id)
 
-    def identify(self, username: str | None, permissions: Permissions | None) -> None:
+    def set_user(self, username: str | None, permissions: Permissions | None) -> None:
         """Set the user of this session and the user's permissions."""
         self.username = username
         self.identified = True
@@ -231,7 +231,7 @@ class Session(StoredState):
     def detach(self, now: Now) -> None:
         """Detach the connection, which ended, and release message bodies that the log has."""
         self._effects.member_connections.member_disconnected(self, now)
-        self._use(None)
+        self._set_link(None)
         if self.backlog.stored_queue.first.may_send_any():
             self.backlog.touch()  # nothing may be sent before its commit any more
         self.disconnected_at_us = now.steady_us
@@ -245,7 +245,7 @@ class Session(StoredState):
     def end(self) -> None:
         """End the session: drop and count the messages that it still has."""
         self.ended = True
-        self._use(None)
+        self._set_link(None)
         self.transmission.wanted = NO_BODIES
         self.recheck_blocked_publishers()
         self.backlog.drop_all(self.transmission.window.undelivered())
@@ -478,7 +478,7 @@ class Session(StoredState):
         )
 
     def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:
-        """Restore what the store holds of this session, which is offline.
+        """Restore the stored state of this session, which is offline.
 
         Nothing is dropped, even if the limits are lower now: these messages were acknowledged.
 
@@ -523,7 +523,7 @@ class Session(StoredState):
         """Return the deliveries to move to groups' queues; call ``drop_legacy_runs`` afterwards."""
         return self._legacy or []
 
-    def keep_legacy(self, delivery: Delivery) -> None:
+    def enqueue_legacy(self, delivery: Delivery) -> None:
         """Append ``delivery`` to the session's own queue: its group does not exist any more."""
         if delivery.sequence >> PRIORITY_SHIFT >> SLOT_SHIFT > 0:
             priority = delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK

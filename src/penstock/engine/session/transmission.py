@@ -28,7 +28,7 @@ from penstock.engine.limits import (
 )
 from penstock.engine.memory.limit_usage import WRITE_BUFFER, LimitUsage
 from penstock.engine.message import Delivery, Message
-from penstock.engine.mount_point import sees
+from penstock.engine.mount_point import is_visible
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import ACKNOWLEDGED, BRIDGED, COMPLETED, RESENT, SENT
@@ -255,7 +255,7 @@ class Transmission:
 
     def _drop_unsendable(self, link: Link, message: Message, qos: int) -> None:
         """Count ``message`` as dropped: no packet for this peer can be made of it."""
-        if sees(message.topic, link.mount_point):
+        if is_visible(message.topic, link.mount_point):
             self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
         else:
             refused = Delivery(message, message.offset, qos)

@@ -3,8 +3,8 @@
 ::
 
       message ─▶ a bridge: its topic at the other end, one hop more
-              ─▶ MQTT 5: what is left of its expiry, subscription identifiers, topic alias
-              ─▶ encoded ── larger than the peer accepts ─▶ nothing [MQTT-3.1.2-24]
+              ─▶ MQTT 5: the rest of its expiry interval, subscription identifiers, topic alias
+              ─▶ encoded ── larger than the peer accepts ─▶ not sent [MQTT-3.1.2-24]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
-from penstock.engine.mount_point import sees, unmounted
+from penstock.engine.mount_point import is_visible, unmounted
 from penstock.engine.wire.aliases import OutboundAliases
 from penstock.engine.wire.link import Link
 from penstock.engine.wire.packet_buffer import PacketBuffer
@@ -63,7 +63,7 @@ def add_publish(
             return 0
         message = forwarding.message_for(message, version)
     if link.mount_point:
-        if not sees(message.topic, link.mount_point):
+        if not is_visible(message.topic, link.mount_point):
             return 0
         message = unmounted(message, link.mount_point)
     properties = b""
