@@ -33,7 +33,7 @@ from penstock.app.composing import (
 )
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
-from penstock.bridge.plan import context_of, refuse_what_cannot_be_said
+from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available
 from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
@@ -111,7 +111,7 @@ def serve(settings: Settings) -> int:
         *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
     )
     for remote in settings.bridge.remotes:
-        refuse_what_cannot_be_said(remote)
+        check_packets(remote)
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
     store = _open_store(settings)
     try:

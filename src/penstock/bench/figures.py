@@ -63,15 +63,15 @@ class Figures:
         return counts.sent - counts.acknowledged - counts.refused if self.plan.qos else 0
 
     @property
-    def broken(self) -> str:
-        """The QoS promise that the broker broke, in words; empty if none.
+    def broken_promise(self) -> str:
+        """The promise of QoS 1 or 2 that the broker broke, in words; empty if it broke none.
 
-        A session that ended with its connection owes nothing any more [MQTT 5 §4.1].
+        A session that ended with its connection has no promises left [MQTT 5 §4.1].
         """
         if self.reconnections > 0 and not self.keeps_sessions:
             return ""
         qos, counts = self.plan.qos, self.counts
-        wrong = [
+        problems = [
             f"{count:,} {what}"
             for count, what, is_forbidden in (
                 (counts.lost, "lost", qos >= 1),
@@ -79,12 +79,12 @@ class Figures:
             )
             if count and is_forbidden
         ]
-        return f"{' and '.join(wrong)} with QoS {qos}, which forbids it" if wrong else ""
+        return f"{' and '.join(problems)} with QoS {qos}, which forbids it" if problems else ""
 
     @property
-    def wrong(self) -> list[str]:
-        """A sentence for each thing that went wrong; with any, the command fails."""
-        sentences = [self.failure, self.broken]
+    def problems(self) -> list[str]:
+        """A sentence for each problem of the run; with any, the command fails."""
+        sentences = [self.failure, self.broken_promise]
         if self.unacknowledged:
             sentences.append(f"{self.unacknowledged:,} messages were not acknowledged")
         return [sentence for sentence in sentences if sentence]
@@ -128,7 +128,7 @@ class Figures:
             "cores": round(self.cores, 3),
             "interrupted": self.is_interrupted,
             "failure": self.failure,
-            "broken": self.broken,
+            "broken": self.broken_promise,
         }
 
 

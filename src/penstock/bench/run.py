@@ -28,13 +28,13 @@ from penstock.bench.publisher import Publisher
 from penstock.bench.ticks import Ticks
 from penstock.client import Client
 
-_LOOK_S: Final = 0.02
+_CHECK_INTERVAL_S: Final = 0.02
 _STUCK_S: Final = 1.0  # after so long, missing copies are lost and block no publisher
 _FILTERS_MAX: Final = 100  # in one SUBSCRIBE
 _RECEIVE_MAXIMUM: Final = 65_535  # the broker's own window is what bounds a subscriber
 _NS: Final = 1_000_000_000
 
-Look = Callable[[Load, str, int], None]
+ShowProgress = Callable[[Load, str, int], None]
 """Called now and then to show progress, with the load, the phase in words, and the time."""
 
 
@@ -55,16 +55,21 @@ class Run:
         connections: the clients, none of them connected yet.
         id_prefix: the beginning of every client identifier.
         drain_s: how long to wait for late messages, in seconds.
-        look: called to show progress.
+        show_progress: called several times a second.
     """
 
     def __init__(
-        self, plan: Plan, connections: Connections, id_prefix: str, drain_s: float, look: Look
+        self,
+        plan: Plan,
+        connections: Connections,
+        id_prefix: str,
+        drain_s: float,
+        show_progress: ShowProgress,
     ) -> None:
         self._plan = plan
         self._connections = connections
         self._drain_ns = int(drain_s * _NS)
-        self._look = look
+        self._show_progress = show_progress
         self._number = secrets.randbits(32)
         self._id_prefix = f"{id_prefix}{self._number:08x}"
         self._tasks: list[asyncio.Task[None]] = []
@@ -196,14 +201,14 @@ class Run:
                 raise self._failed
             self._connections.check()
             self._check_progress(load, now_ns)
-            self._look(load, phase, now_ns)
+            self._show_progress(load, phase, now_ns)
             if self._connections.away:  # copies come when it is back, or are lost with its session
                 reopened_ns = now_ns
             elif now_ns - reopened_ns > _STUCK_S * _NS:
                 reopened_ns = now_ns
                 for number in load.give_up_stuck():
                     self._publishers[number].wake()
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_INTERVAL_S)
 
     def _check_progress(self, load: Load, now_ns: int) -> None:
         """Raise when nothing moves and no duration would end the run.

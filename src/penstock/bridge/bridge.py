@@ -56,7 +56,7 @@ from penstock.transport.backoff import Backoff
 
 logger = get_logger(__name__)
 
-_AGAIN_S: Final = 0.25  # between two attempts to publish a message that waits for room
+_RETRY_S: Final = 0.25  # between two attempts to publish a message that waits for room
 
 
 @final
@@ -87,14 +87,14 @@ class Bridge(ClientCallbacks):
         self._limits = limits
         self._server = server
         self._driver = driver
-        self._waiting: deque[ReceivedMessage] = deque()  # for room here
+        self._waiting: deque[ReceivedMessage] = deque()  # not published yet: there was no room
         self._version = VERSIONS[remote.version]
         self._is_private = remote.try_private and self._version != V5  # the dialect of bridges
         self._outgoing = outgoing(remote)
         self._incoming = incoming(remote)
-        self._asked = remote_subscriptions(self._incoming, self._version)
-        self._asking: dict[int, str] = {}  # filters not answered, by packet identifier
-        self._has_answered = False  # on the present connection CONNACK accepted us
+        self._subscriptions = remote_subscriptions(self._incoming, self._version)
+        self._unanswered: dict[int, str] = {}  # filters not answered, by packet identifier
+        self._has_answered = False  # CONNACK has accepted the present connection
         self._refused = ""  # a filter that the remote broker refused
         self._session = self._open_session(session_of(remote.name), driver.now())
         self._dialler = Dialler(
@@ -139,7 +139,7 @@ class Bridge(ClientCallbacks):
             server.effects.batch.put_subscription(record)
             server.router.deliver_retained(session, entry, is_new, now)
         if not self._is_private:
-            self._warn_of_echo()
+            self._warn_of_copies()
         if not self._remote.persist:
             logger.warning(
                 "bridge %s: persist is false, so all messages are forwarded with QoS 0; those that"
@@ -148,7 +148,7 @@ class Bridge(ClientCallbacks):
             )
         return session
 
-    def _warn_of_echo(self) -> None:
+    def _warn_of_copies(self) -> None:
         if self._version != V5 and any(part.direction == "both" for part in self._remote.forwards):
             logger.warning(
                 "bridge %s: before MQTT 5, and without the dialect of bridges, a broker sends a"
@@ -181,24 +181,24 @@ class Bridge(ClientCallbacks):
         self._dialler.connected(connack)
         connection = self._dialler.connection
         assert connection is not None
-        self._say_whether_full()
+        self._update_reading()
         if self._remote.status_topic:
             connection.publish_state(self._remote.status_topic, CONNECTED)
             connection.state_at_end = (self._remote.status_topic, AWAY)
-        self._asking.clear()
-        for subscription in self._asked:  # each by itself: a packet of all may be too large
+        self._unanswered.clear()
+        for subscription in self._subscriptions:  # each by itself: a packet of all may be too large
             try:
                 packet_id = connection.subscribe([subscription])
             except LocalProtocolError as error:
                 self._not_subscribed(subscription.topic_filter, error.message)
             else:
-                self._asking[packet_id] = subscription.topic_filter
+                self._unanswered[packet_id] = subscription.topic_filter
 
     def answered(self, packet: Packet, now: Now) -> None:
         """Take the remote broker's answer to our subscriptions."""
         del now
         if isinstance(packet, Suback):
-            topic_filter = self._asking.pop(packet.packet_id, "")
+            topic_filter = self._unanswered.pop(packet.packet_id, "")
             for code in packet.reason_codes:
                 if code >= reasons.UNSPECIFIED_ERROR:
                     self._not_subscribed(topic_filter, reasons.name_of(code))
@@ -220,10 +220,10 @@ class Bridge(ClientCallbacks):
         self._dialler.ended()
 
     def _try_without_dialect(self) -> None:
-        """Dial without the dialect of bridges: the remote broker ended the connection before it
-        answered.
+        """Dial at once without the dialect of bridges: the remote broker ended the connection
+        before it answered.
 
-        It is spoken to without at once, and the next time with it again.
+        The connection after that has the dialect again.
         """
         if self._is_private:
             self._is_private = False
@@ -233,7 +233,7 @@ class Bridge(ClientCallbacks):
                 self.name,
                 self._dialler.url,
             )
-            self._warn_of_echo()
+            self._warn_of_copies()
         else:
             self._is_private = self._remote.try_private and self._version != V5
 
@@ -244,19 +244,20 @@ class Bridge(ClientCallbacks):
         self.received += 1
         if self._waiting or not self._publish(arrival, now):
             if not self._waiting:
-                asyncio.get_running_loop().call_later(_AGAIN_S, self._try_again)
+                asyncio.get_running_loop().call_later(_RETRY_S, self._publish_waiting)
             self._waiting.append(arrival)
-            self._say_whether_full()
+            self._update_reading()
 
-    def _try_again(self) -> None:
+    def _publish_waiting(self) -> None:
+        """Publish the messages that wait, in their order, as far as there is room now."""
         assert self._waiting, "one timer looks for room, and only while messages wait for it"
         now = self._driver.now()
         while self._waiting:
             if not self._publish(self._waiting[0], now):
-                asyncio.get_running_loop().call_later(_AGAIN_S, self._try_again)
+                asyncio.get_running_loop().call_later(_RETRY_S, self._publish_waiting)
                 break
             self._waiting.popleft()
-        self._say_whether_full()
+        self._update_reading()
         self._server.effects.turn.resume_later(self._dialler.connection)
         self._driver.end_turn_soon()
 
@@ -291,14 +292,15 @@ class Bridge(ClientCallbacks):
         connection.settle(arrival, reasons.SUCCESS, now)
         return True
 
-    def _say_whether_full(self) -> None:
+    def _update_reading(self) -> None:
+        """Stop reading from the remote broker while messages wait for room, or start again."""
         if self._dialler.connection is not None:
             self._dialler.connection.application_is_full = bool(self._waiting)
 
     def status(self) -> list[tuple[str, object]]:
         """Return the values of the bridge below ``$SYS/broker/``."""
         session = self._session
-        told: list[tuple[str, object]] = [
+        values: list[tuple[str, object]] = [
             ("state", self._dialler.state),
             ("address", masked(str(self._dialler.url))),
             ("attempt", self._dialler.attempt),
@@ -317,11 +319,11 @@ class Bridge(ClientCallbacks):
         if lag_s == UNKNOWN:
             self._driver.end_turn_soon()  # the next call reports it
         else:
-            told.append(("lag_s", round(lag_s, 3)))
+            values.append(("lag_s", round(lag_s, 3)))
         dropped = self._server.drops.of(session.client_id)
-        told += [(f"dropped/{slug_of(reason)}", count) for reason, count in dropped.items()]
+        values += [(f"dropped/{slug_of(reason)}", count) for reason, count in dropped.items()]
         found: list[tuple[str, object]] = [
-            (f"bridge/{self.name}/{name}", value) for name, value in told
+            (f"bridge/{self.name}/{name}", value) for name, value in values
         ]
         found.append((f"connection/{self.name}/state", int(self.is_connected)))
         return found

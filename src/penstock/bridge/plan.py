@@ -144,11 +144,11 @@ def context_of(remote: Remote) -> ssl.SSLContext | None:
     return files.context(f"bridge {remote.name!r}")
 
 
-def refuse_what_cannot_be_said(remote: Remote) -> None:
+def check_packets(remote: Remote) -> None:
     """Encode the packets that the bridge will send, before anything is started.
 
     Raises:
-        ConfigError: MQTT has no way to say it.
+        ConfigError: the settings cannot be expressed in MQTT.
     """
     try:
         connect = connect_of(remote, 1, 1, False, False)

@@ -101,6 +101,6 @@ def lift(kind: Kind, value: Value, config: ConfigFile = None, data_dir: DataDir 
         raise ConfigError(f"there is no ban of {kind} {value}")
 
 
-def _row(told: JsonObject) -> tuple[str, ...]:
-    left_s = told["left_s"]
-    return told["kind"], told["value"], "" if left_s is None else f"{left_s:.0f}", told["reason"]
+def _row(entry: JsonObject) -> tuple[str, ...]:
+    left_s = entry["left_s"]
+    return entry["kind"], entry["value"], "" if left_s is None else f"{left_s:.0f}", entry["reason"]

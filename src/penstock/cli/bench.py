@@ -182,7 +182,7 @@ def bench(
         url.server, broker.login(), keeps_sessions=keeps_sessions, patience_s=patience_s
     )
     display = Display(plan, connections, is_live=not as_json and not broker.quiet)
-    run = Run(plan, connections, id_prefix, drain_s, display.look)
+    run = Run(plan, connections, id_prefix, drain_s, display.update)
     run_client(_run(run, display, as_json), broker)
 
 
@@ -193,6 +193,6 @@ async def _run(run: Run, display: Display, as_json: bool) -> int:
         print(json.dumps(figures.as_json()))
     else:
         display.conclude(figures)
-    for wrong in figures.wrong:
-        print(f"penstock: {printable(wrong)}", file=sys.stderr)
-    return EXIT_FAILED if figures.wrong else 0
+    for problem in figures.problems:
+        print(f"penstock: {printable(problem)}", file=sys.stderr)
+    return EXIT_FAILED if figures.problems else 0

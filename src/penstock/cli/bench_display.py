@@ -61,7 +61,7 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def look(self, load: Load, phase: str, now_ns: int) -> None:
+    def update(self, load: Load, phase: str, now_ns: int) -> None:
         """Update the live display, some times a second."""
         if self._live is None or now_ns - self._shown_ns < _PERIOD_NS:
             return

@@ -52,7 +52,7 @@ def client_for(
     if further is not None:
         settings.update(further)
     if not connection.quiet:
-        settings["status_changed"] = StatusLines(tells_first=durable)
+        settings["status_changed"] = StatusPrinter(prints_first_attempts=durable)
     return Client(connection.parsed_url().server, **settings)
 
 
@@ -105,28 +105,29 @@ def _advice(error: ConnectFailed) -> str:
 
 
 @final
-class StatusLines:
+class StatusPrinter:
     """Prints when a connection is lost, and when it is back.
 
     Args:
-        tells_first: also report the first attempts; otherwise the caller that waits for them does.
+        prints_first_attempts: print failures of the first attempts, too; without it the caller,
+            which waits for the first connection, does so.
     """
 
-    def __init__(self, *, tells_first: bool) -> None:
-        self._tells = tells_first
-        self._told = ""
+    def __init__(self, *, prints_first_attempts: bool) -> None:
+        self._is_enabled = prints_first_attempts
+        self._printed_error = ""
 
     def __call__(self, status: Status) -> None:
-        """Print the new status of the client, if it says something new."""
+        """Print a new error, or that the connection is back after one."""
         if status.state == "connected":
-            if self._told:
-                _tell(f"connected to {status.url}")
-            self._tells = True
-            self._told = ""
-        elif status.state == "waiting" and self._tells and status.error != self._told:
-            self._told = status.error
-            _tell(f"{status.url}: {status.error}; trying again in {status.pause_s:.0f} s")
+            if self._printed_error:
+                _print_line(f"connected to {status.url}")
+            self._is_enabled = True
+            self._printed_error = ""
+        elif status.state == "waiting" and self._is_enabled and status.error != self._printed_error:
+            self._printed_error = status.error
+            _print_line(f"{status.url}: {status.error}; trying again in {status.pause_s:.0f} s")
 
 
-def _tell(text: str) -> None:
+def _print_line(text: str) -> None:
     print(f"penstock: {printable(text)}", file=sys.stderr)

@@ -70,13 +70,13 @@ def show(
     """Show all about one client: address, window, queue, drops, subscriptions."""
     from penstock.control.admin_requests import ShowSession
 
-    told = ask_broker(config, data_dir, ShowSession(client_id), JsonObject | None)
-    if told is None:
+    entry = ask_broker(config, data_dir, ShowSession(client_id), JsonObject | None)
+    if entry is None:
         raise ConfigError(f"there is no session of a client {client_id!r}")
     if as_json:
-        print_objects([told])
+        print_objects([entry])
     else:
-        print_one(told)
+        print_one(entry)
 
 
 @app.command()
@@ -162,14 +162,14 @@ def drain(
         )
 
 
-def _row(told: JsonObject) -> tuple[str, ...]:
+def _row(entry: JsonObject) -> tuple[str, ...]:
     return (
-        told["client_id"],
-        "" if told["user"] is None else told["user"],
-        "bridge" if told["bridge"] else told["address"] or "",
-        _VERSIONS.get(told["version"], str(told["version"])),
-        told["listener"],
-        utc_text(told["since_us"]),
-        f"{told['window']}/{told['window_size']}",
-        str(told["queue"]),
+        entry["client_id"],
+        "" if entry["user"] is None else entry["user"],
+        "bridge" if entry["bridge"] else entry["address"] or "",
+        _VERSIONS.get(entry["version"], str(entry["version"])),
+        entry["listener"],
+        utc_text(entry["since_us"]),
+        f"{entry['window']}/{entry['window_size']}",
+        str(entry["queue"]),
     )

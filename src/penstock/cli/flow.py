@@ -191,7 +191,7 @@ def _packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
             data = connection.recv(_READ_BYTES)
         except TimeoutError:
             raise FlowUnavailable(
-                "the broker told nothing in time: status.sys_interval_s may be 0 there, or more"
+                "the broker reported nothing in time: its status.sys_interval_s may be 0, or more"
                 " than --timeout"
             ) from None
         except RemoteProtocolError as error:

@@ -87,7 +87,7 @@ def infer(
             client, stream, topic_filter, sample, lambda count: show(f"{count:,} messages read")
         )
         if not messages.num_rows:
-            raise ConfigError(_nothing_there(client, stream, topics))
+            raise ConfigError(_no_messages(client, stream, topics))
         show(f"looking at {messages.num_rows:,} messages")
         found = tried_tables(messages, topics, taken)
     if not found:
@@ -108,7 +108,7 @@ def infer(
         print(text, end="")
     else:
         output.write_text(text, encoding="utf-8")
-    _tell(found, messages.num_rows, output)
+    _print_summary(found, messages.num_rows, output)
 
 
 def _body(found: list[TriedTable], stream: str) -> Iterator[str]:
@@ -124,7 +124,7 @@ def _body(found: list[TriedTable], stream: str) -> Iterator[str]:
         yield from table_lines(tried.table, shown, stream)
 
 
-def _tell(found: list[TriedTable], count: int, output: Path | None) -> None:
+def _print_summary(found: list[TriedTable], count: int, output: Path | None) -> None:
     """Print on standard error what was found, and what to do next."""
     dead = sum(sum(tried.dead_letters.values()) for tried in found)
     names = ", ".join(tried.table.name for tried in found)
@@ -136,7 +136,7 @@ def _tell(found: list[TriedTable], count: int, output: Path | None) -> None:
     )
 
 
-def _nothing_there(client: StreamClient, stream: str, topics: str) -> str:
+def _no_messages(client: StreamClient, stream: str, topics: str) -> str:
     from penstock.spark.tables.sample import newest
 
     log = client.offsets(stream)

@@ -98,10 +98,10 @@ def fetch_entries(
 def confirm_and_do(
     what: str, act: str, act_done: str, *, dry_run: bool, yes: bool, do: Callable[[bool], int]
 ) -> None:
-    """Do something to many things after the operator saw how many and agreed; print the result.
+    """Ask the operator, with the number of things concerned, then do it and print the result.
 
     Args:
-        what: the things, in the plural.
+        what: the name of the things, in the plural.
         act: the verb, such as "remove", and `act_done`: its past participle.
         dry_run: only print how many it concerns.
         yes: do not ask.
@@ -145,9 +145,9 @@ def print_list(headings: tuple[str, ...], rows: Iterable[Iterable[str]], cursor:
         typer.echo(f"there are more: --cursor {cursor}", err=not sys.stdout.isatty())
 
 
-def print_one(told: JsonObject) -> None:
-    """Print all fields of one thing, a line each."""
-    screen.print_pairs(_flat(told))
+def print_one(entry: JsonObject) -> None:
+    """Print all fields of an object, a line each."""
+    screen.print_pairs(_flat(entry))
 
 
 def utc_text(at_us: int | None) -> str:
@@ -157,8 +157,8 @@ def utc_text(at_us: int | None) -> str:
     return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _flat(told: JsonObject) -> Iterator[tuple[str, str]]:
-    for name, value in told.items():
+def _flat(entry: JsonObject) -> Iterator[tuple[str, str]]:
+    for name, value in entry.items():
         if name.endswith("_us"):
             yield name.removesuffix("_us").replace("_", " "), utc_text(value) or "never"
         elif isinstance(value, list):

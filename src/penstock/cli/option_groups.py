@@ -35,11 +35,11 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             given[name] = group(**{field: given.pop(field) for field in chosen})
         command(**given)
 
-    told: Any = expanded  # a function's signature is no attribute that mypy knows
-    told.__name__ = command.__name__
-    told.__doc__ = command.__doc__
-    told.__signature__ = inspect.Signature(parameters)
-    told.__annotations__ = {one.name: one.annotation for one in parameters}
+    function: Any = expanded  # a function's signature is no attribute that mypy knows
+    function.__name__ = command.__name__
+    function.__doc__ = command.__doc__
+    function.__signature__ = inspect.Signature(parameters)
+    function.__annotations__ = {one.name: one.annotation for one in parameters}
     return expanded
 
 

@@ -28,17 +28,19 @@ class Progress(NamedTuple):
 
 
 @asynccontextmanager
-async def progress_shown(look: Callable[[], Progress], *, wanted: bool) -> AsyncIterator[None]:
+async def progress_shown(
+    read_progress: Callable[[], Progress], *, wanted: bool
+) -> AsyncIterator[None]:
     """Show the progress on standard error while the block runs.
 
     Args:
-        look: returns the progress; called repeatedly.
+        read_progress: returns the progress; called repeatedly.
         wanted: show it; never shown if standard error is not a terminal.
     """
     if not wanted or not sys.stderr.isatty():
         yield
         return
-    showing = asyncio.create_task(_show(look))
+    showing = asyncio.create_task(_show(read_progress))
     try:
         yield
     finally:
@@ -47,7 +49,7 @@ async def progress_shown(look: Callable[[], Progress], *, wanted: bool) -> Async
             await showing
 
 
-async def _show(look: Callable[[], Progress]) -> None:
+async def _show(read_progress: Callable[[], Progress]) -> None:
     await asyncio.sleep(_AFTER_S)
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display
@@ -58,6 +60,6 @@ async def _show(look: Callable[[], Progress]) -> None:
     with Display(*columns, console=Screen(stderr=True), transient=True) as display:
         task = display.add_task("", total=None)
         while True:
-            now = look()
+            now = read_progress()
             display.update(task, completed=now.done, total=now.total, description=now.text)
             await asyncio.sleep(_PERIOD_S)

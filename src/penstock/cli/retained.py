@@ -66,13 +66,13 @@ def show(
     """
     from penstock.control.admin_requests import ShowRetained
 
-    told = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
-    if told is None:
+    entry = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
+    if entry is None:
         raise ConfigError(f"nothing is retained of {topic!r}")
     if as_json:
-        print_objects([told])
+        print_objects([entry])
     else:
-        write_bytes(base64.b64decode(told["payload_base64"]))
+        write_bytes(base64.b64decode(entry["payload_base64"]))
 
 
 @app.command()
@@ -96,11 +96,11 @@ def clear(
     confirm_and_do("retained messages", "clear", "cleared", dry_run=dry_run, yes=yes, do=do)
 
 
-def _row(told: JsonObject) -> tuple[str, ...]:
+def _row(entry: JsonObject) -> tuple[str, ...]:
     return (
-        told["topic"],
-        str(told["bytes"]),
-        str(told["qos"]),
-        utc_text(told["received_at_us"]),
-        told["client_id"],
+        entry["topic"],
+        str(entry["bytes"]),
+        str(entry["qos"]),
+        utc_text(entry["received_at_us"]),
+        entry["client_id"],
     )

@@ -100,15 +100,15 @@ def remove(
     confirm_and_do("sessions", "remove", "removed", dry_run=dry_run, yes=yes, do=do)
 
 
-def _row(told: JsonObject) -> tuple[str, ...]:
+def _row(entry: JsonObject) -> tuple[str, ...]:
     return (
-        told["client_id"],
-        "" if told["user"] is None else told["user"],
-        "connected" if told["connected"] else "away",
-        utc_text(told["since_us"]),
-        "" if told["connected"] else utc_text(told["expires_at_us"]) or "never",
-        str(told["queue"]),
-        str(told["queue_bytes"]),
-        str(told["subscriptions"]),
-        str(told["dropped"]),
+        entry["client_id"],
+        "" if entry["user"] is None else entry["user"],
+        "connected" if entry["connected"] else "away",
+        utc_text(entry["since_us"]),
+        "" if entry["connected"] else utc_text(entry["expires_at_us"]) or "never",
+        str(entry["queue"]),
+        str(entry["queue_bytes"]),
+        str(entry["subscriptions"]),
+        str(entry["dropped"]),
     )

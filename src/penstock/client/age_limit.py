@@ -21,7 +21,7 @@ from penstock.engine.clock import MICROSECONDS
 from penstock.engine.session.session import Session
 from penstock.runtime.driver import Driver
 
-_LOOKS: Final = 16  # checks within ``age_s_max``
+_CHECKS: Final = 16  # checks within ``age_s_max``
 _PAUSE_S_MAX: Final = 10.0
 
 
@@ -34,7 +34,7 @@ class AgeLimit:
         driver: runs it.
         age_s_max: how long a message may wait, seconds; 0 = for ever.
         next_offset: returns the offset of the next message that is published.
-        given_up: called after each check.
+        checked: called after each check, which may have dropped messages.
     """
 
     def __init__(
@@ -43,29 +43,29 @@ class AgeLimit:
         driver: Driver,
         age_s_max: float,
         next_offset: Callable[[], int],
-        given_up: Callable[[], None],
+        checked: Callable[[], None],
     ) -> None:
         session.outbound.max_age_us = int(age_s_max * MICROSECONDS)
         self._session = session
         self._driver = driver
-        self._pause_s = min(_PAUSE_S_MAX, age_s_max / _LOOKS)
+        self._pause_s = min(_PAUSE_S_MAX, age_s_max / _CHECKS)
         self._next_offset = next_offset
-        self._given_up = given_up
-        self._looking: asyncio.TimerHandle | None = None
+        self._checked = checked
+        self._timer: asyncio.TimerHandle | None = None
         self.notes: deque[tuple[int, int]] = deque()  # time in µs, next offset
 
     def start(self) -> None:
-        """Check now and then, if there is a limit."""
+        """Check ages regularly from now on, if there is a limit."""
         if self._session.outbound.max_age_us > 0:
-            self._look()
+            self._check()
 
     def stop(self) -> None:
         """Stop checking."""
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
-    def _look(self) -> None:
-        self._looking = asyncio.get_running_loop().call_later(self._pause_s, self._look)
+    def _check(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._pause_s, self._check)
         now = self._driver.now()
         self.notes.append((now.steady_us, self._next_offset()))
         before = 0
@@ -73,4 +73,4 @@ class AgeLimit:
             before = self.notes.popleft()[1]
         self._session.outbound.drop_expired_before(before, now)
         self._driver.end_turn_soon()
-        self._given_up()
+        self._checked()

@@ -59,13 +59,13 @@ class BlockingMessage:
 
     def acknowledge(self) -> None:
         """Acknowledge the message; see ``Message.acknowledge``."""
-        _soon(self._loop, self._message.acknowledge)
+        _call_soon(self._loop, self._message.acknowledge)
 
     def refuse(self, reason_code: int = 0x80) -> None:
         """Refuse the message; see ``Message.refuse``."""
         if not is_refusal(reason_code):
             raise LocalProtocolError(reason_code, f"no code to refuse a message: {reason_code}")
-        _soon(self._loop, self._message.refuse, reason_code)
+        _call_soon(self._loop, self._message.refuse, reason_code)
 
     def defer(self) -> None:
         """Leave the acknowledgement to a later call; see ``Message.defer``."""
@@ -96,7 +96,7 @@ class BlockingProcessing:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        _soon(self._loop, self._processing.__exit__, kind, None, None)
+        _call_soon(self._loop, self._processing.__exit__, kind, None, None)
 
 
 @final
@@ -319,7 +319,9 @@ class BlockingClient:
             raise
 
 
-def _soon(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *arguments: object) -> None:
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, act: Callable[..., object], *arguments: object
+) -> None:
     """Call ``act`` in the client's loop; if that is closed, the server keeps the message."""
     with contextlib.suppress(RuntimeError):
         loop.call_soon_threadsafe(act, *arguments)

@@ -220,7 +220,7 @@ class Core(ClientCallbacks):
                     ConnectFailed(f"{dialler.url}: {dialler.last_error}", dialler.reason_code)
                 )
                 self._first.exception()  # mark it as retrieved: no one may be waiting for it
-        self._tell_status()
+        self._report_status()
 
     def _has_failed(self) -> bool:
         """Return whether no address accepted us or named another server."""
@@ -229,7 +229,7 @@ class Core(ClientCallbacks):
             return False
         return dialler.attempt >= len(dialler.urls)
 
-    def _tell_status(self) -> None:
+    def _report_status(self) -> None:
         if self._options.status_changed is not None:
             try:
                 self._options.status_changed(self.status)
@@ -483,7 +483,7 @@ class Core(ClientCallbacks):
         if self._dialling is not None:
             self._dialling.cancel()
         self._fail_waiters("the outbox failed")
-        self._tell_status()
+        self._report_status()
 
     def _fail_waiters(self, why: str) -> None:
         """End every wait with an error that says ``why``."""
@@ -508,7 +508,7 @@ class Core(ClientCallbacks):
                 await self._dialling
         peer = self.dialler.peer
         if self.dialler.is_connected and self.dialler.connection is not None:
-            self.dialler.connection.disconnect(self.driver.now(), self._farewell())
+            self.dialler.connection.disconnect(self.driver.now(), self._disconnect_properties())
         await self.driver.stop()
         if peer is not None and not peer.is_lost:
             peer.left = self._loop.create_future()
@@ -519,9 +519,9 @@ class Core(ClientCallbacks):
         kept = "; the outbox keeps it" if self.is_stored else ""
         why = f"the client was closed before it was delivered{kept}"
         self.publications.lose_all(why, self.is_stored)
-        self._tell_status()
+        self._report_status()
 
-    def _farewell(self) -> Properties | None:
+    def _disconnect_properties(self) -> Properties | None:
         """Return DISCONNECT properties that end a session which need not outlive the client.
 
         See MQTT 5 §3.14.2.2.2.

@@ -136,7 +136,7 @@ class Inbox(Settler):
         return True
 
     def close(self) -> None:
-        """Accept no more messages; waiting tasks are told once all waiting messages are taken."""
+        """Accept no more messages; ``wait`` returns False once all waiting messages are taken."""
         self.is_closed = True
         for message in self._waiting.items():
             message.detach()

@@ -117,7 +117,7 @@ class Lifecycle:
             left = self.core.pending
         finally:
             try:
-                await self._let_go()
+                await self._close()
             finally:
                 self._ending.set_result(None)
         if drain and left > 0 and options.outbox is None:
@@ -126,7 +126,7 @@ class Lifecycle:
                 f" = {options.drain_s:g} s, and are lost; an outbox would keep them"
             )
 
-    async def _let_go(self) -> None:
+    async def _close(self) -> None:
         try:
             self.stops_trimming.set()
             if self._trimming is not None:

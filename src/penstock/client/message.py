@@ -30,10 +30,10 @@ _MESSAGE_IDS: Final = ("message-id", "id")  # user properties in which publisher
 
 
 class Settler:
-    """Port of a message: is told whether it was acknowledged, refused, or failed."""
+    """Takes the outcome of a message: acknowledged, refused, or to be handed over again."""
 
     def settle(self, message: Message, code: int) -> None:
-        """Take note that ``message`` was acknowledged or refused with this code, or ``AGAIN``."""
+        """Settle ``message`` with a reason code, or hand it over again with ``AGAIN``."""
 
 
 @mypyc_attr(acyclic=True)
@@ -141,7 +141,7 @@ class Message:
         """Hand the message over; return False if an earlier recipient settled or deferred it.
 
         Args:
-            settler: is told how the message is settled; None: no one is.
+            settler: takes the outcome of the message; None to ignore it.
         """
         self.waits = False
         if self._arrival is None or self.is_deferred:
@@ -153,7 +153,7 @@ class Message:
         return True
 
     def detach(self) -> None:
-        """Forget the settler: no one is told any more how the message is settled."""
+        """Forget the settler: the outcome of the message is ignored from now on."""
         self._settler = None
 
     def settled(self) -> ReceivedMessage | None:

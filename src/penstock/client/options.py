@@ -196,7 +196,7 @@ class Options:
         if self.version != "5" and (self.authentication or self.user_properties):
             raise ConfigError("authentication and user_properties need version 5")
         if self.clean_start is False and not self.client_id and self.outbox is None:
-            raise ConfigError("clean_start = False needs the client_id whose session is taken up")
+            raise ConfigError("clean_start = False needs the client_id whose session is resumed")
         if self.session_expiry_s and not self.client_id and self.outbox is None:
             raise ConfigError("session_expiry_s needs a client_id, by which the session is found")
         for name, value in self.headers:

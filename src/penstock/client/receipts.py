@@ -70,9 +70,12 @@ class Receipt:
         if self._response is None:
             raise ClientError("a receipt is asked for with publish(…, receipt=…)")
         message = yield from asyncio.shield(self._response).__await__()
-        told = dict((message.properties or Properties()).user_properties or ())
+        user_properties = dict((message.properties or Properties()).user_properties or ())
         return Landed(
-            told[RECEIPT], told[EPOCH], int(told[OFFSET]), datetime.fromisoformat(told[LANDED_AT])
+            user_properties[RECEIPT],
+            user_properties[EPOCH],
+            int(user_properties[OFFSET]),
+            datetime.fromisoformat(user_properties[LANDED_AT]),
         )
 
     async def ask(self, responses: Responses, properties: Properties | None) -> Properties:

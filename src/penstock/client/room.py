@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, final
 
-_LOOK_AGAIN_S: Final = 0.25  # there is no signal when the store works again
+_RETRY_S: Final = 0.25  # there is no signal when the store works again
 
 
 @final
@@ -45,7 +45,7 @@ class Room:
             async with self._line:
                 while not self.is_closed and not self.has_room():
                     self._first = asyncio.get_running_loop().create_future()
-                    await asyncio.wait((self._first,), timeout=_LOOK_AGAIN_S)
+                    await asyncio.wait((self._first,), timeout=_RETRY_S)
                 self._first = None
         finally:
             self.waiting -= 1

@@ -296,17 +296,17 @@ def figures(
 def test_the_qos_says_what_is_forbidden(
     qos: int, lost: int, duplicated: int, told: list[str]
 ) -> None:
-    assert figures(qos, lost, duplicated).wrong == told
+    assert figures(qos, lost, duplicated).problems == told
 
 
 def test_what_nobody_acknowledged_is_told_and_not_called_lost() -> None:
-    assert figures(1, unacknowledged=2).wrong == ["2 messages were not acknowledged"]
+    assert figures(1, unacknowledged=2).problems == ["2 messages were not acknowledged"]
     assert figures(1).as_json()["latency_ms"] == {"acknowledgement": None, "end_to_end": None}
 
 
 def test_a_session_that_ended_with_its_connection_owes_nothing() -> None:
-    assert figures(2, lost=1, duplicated=1).broken
-    assert not figures(2, lost=1, duplicated=1, reconnections=1).broken
+    assert figures(2, lost=1, duplicated=1).broken_promise
+    assert not figures(2, lost=1, duplicated=1, reconnections=1).broken_promise
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from penstock.bridge.plan import (
+    check_packets,
     connect_of,
     incoming,
     local_subscriptions,
     outgoing,
-    refuse_what_cannot_be_said,
     remote_subscriptions,
 )
 from penstock.config.bridge import Forwarded, Remote
@@ -69,5 +69,5 @@ def test_connect_says_what_we_take() -> None:
 )
 def test_what_mqtt_cannot_say_is_refused_before_the_start(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="bridge 'up': "):
-        refuse_what_cannot_be_said(remote(**settings))
-    refuse_what_cannot_be_said(remote())
+        check_packets(remote(**settings))
+    check_packets(remote())
