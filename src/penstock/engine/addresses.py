@@ -1,11 +1,11 @@
-"""IP addresses of peers: how they are written, and which addresses count as one source.
+"""IP addresses of peers: their text forms, and which addresses count as one source.
 
-A peer is named as the shell names it: ``192.0.2.7:1883``, ``[2001:db8::1]:1883``, or something
-without an address, such as a process at a Unix socket. An IPv4 address that comes through an IPv6
-socket (``::ffff:192.0.2.7``) is the IPv4 address, and a network of such addresses likewise.
+The shell names a peer: ``192.0.2.7:1883``, ``[2001:db8::1]:1883``, or a text without an address,
+such as a process at a Unix socket. An IPv4 address of an IPv6 socket (``::ffff:192.0.2.7``) is
+treated as the IPv4 address, and a network of such addresses likewise.
 
-One source is an IPv4 address, or a /64 of IPv6: that is what one customer has, who would otherwise
-come back from another of its 2**64 addresses (RFC 4291 §2.5.4).
+One source is an IPv4 address, or a /64 of IPv6, because one customer usually has a /64, and could
+use any of its 2**64 addresses (RFC 4291 §2.5.4).
 """
 
 from __future__ import annotations

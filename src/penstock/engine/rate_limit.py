@@ -5,8 +5,8 @@
       per_s tokens a second ─▶ [ at most one second's worth ] ─▶ one for each message, or byte
                                         below 0: wait until it is full enough again
 
-What arrived is never dropped because it came too fast: it takes the bucket below zero, and
-reading pauses until the bucket is filled again. A pause lasts a hundredth of a second at least,
+Messages that come too fast are not dropped: they take the bucket below zero, and reading pauses
+until the bucket is filled again. A pause lasts a hundredth of a second at least,
 so that a client at its limit is handled in portions and not packet by packet.
 """
 

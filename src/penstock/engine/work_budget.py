@@ -61,7 +61,7 @@ class WorkBudget:
         return max(SHARE_MIN, min(self.work_max, of_all))
 
     def next_turn(self) -> None:
-        """Begin a turn: the connections that used up their shares go on, and divide the work."""
+        """Begin a turn: the connections that used up their shares continue, and divide the work."""
         self.work_max = max(SHARE_MIN, self.work_of_all_max // max(1, self.used_up))
         self.used_up = 0
         self._spent_before = self.spent

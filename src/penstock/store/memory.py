@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Final, final
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.packed_run import PackedRun, join
+from penstock.engine.batch.packed_run import PackedRun, append_run
 from penstock.engine.batch.records import (
     InboundPage,
     ProducerRecord,
@@ -72,7 +72,7 @@ class MemoryStore:
         for number, segments in self._segments.items():
             runs: list[PackedRun] = []
             for first in sorted(segments):
-                join(runs, segments[first].copy())  # the session changes what it takes up
+                append_run(runs, segments[first].copy())  # the session changes what it takes up
             recovered.queues[number] = runs
             recovered.segments[number] = sorted(segments)
         recovered.retained = list(self._retained.values())

@@ -31,7 +31,7 @@ from rocksdict import WriteBatch
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.log_columns import columns_of
-from penstock.engine.batch.packed_run import join
+from penstock.engine.batch.packed_run import append_run
 from penstock.engine.batch.records import Progress, Recovered
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
@@ -210,7 +210,7 @@ class RocksStore:
             first = decode_key(key[8:])
             runs = recovered.queues.setdefault(number, [])
             for run in records.decode_segment(value):
-                join(runs, run)
+                append_run(runs, run)
             recovered.segments.setdefault(number, []).append(first)
         recovered.retained = self._large_retained.recover(self._database)
         for key, value in self._database.items("wills"):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.packed_run import RUN_LEN_MAX, Kind, PackedRun, join
+from penstock.engine.batch.packed_run import RUN_LEN_MAX, Kind, PackedRun, append_run
 
 KINDS = st.builds(
     lambda qos, retain, ids: (qos, retain, tuple(ids), None),
@@ -48,7 +48,7 @@ def test_nothing_changes_but_the_number_of_runs(pieces: list[tuple[int, list[Row
         gaps += gap > 0 or number == 0
         run = run_of(sequence, rows)
         expected += rows_of([run])
-        join(joined, run)
+        append_run(joined, run)
         sequence += len(rows)
     assert rows_of(joined) == expected
     assert len(joined) == gaps
@@ -63,9 +63,9 @@ def different(first: int, count: int) -> PackedRun:
 def test_what_does_not_fit_stays_a_run_of_its_own() -> None:
     full = run_of(1, [(at, 1, (1, False, (), None)) for at in range(RUN_LEN_MAX)])
     runs: list[PackedRun] = []
-    join(runs, full)
-    join(runs, different(RUN_LEN_MAX + 1, 200))
-    join(runs, different(RUN_LEN_MAX + 201, 100))
+    append_run(runs, full)
+    append_run(runs, different(RUN_LEN_MAX + 1, 200))
+    append_run(runs, different(RUN_LEN_MAX + 201, 100))
     assert [len(run) for run in runs] == [RUN_LEN_MAX, 200, 100]
     assert rows_of(runs[1:]) == rows_of(
         [different(RUN_LEN_MAX + 1, 200), different(RUN_LEN_MAX + 201, 100)]

@@ -7,7 +7,7 @@ from typing import final
 
 import pytest
 
-from penstock.engine.batch.packed_run import PackedRun, join
+from penstock.engine.batch.packed_run import PackedRun, append_run
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT, MessageQueue
@@ -85,7 +85,7 @@ class World:
         runs: list[PackedRun] = []
         ends: dict[int, int] = {}
         for first in sorted(self.segments):
-            join(runs, self.segments[first].copy())
+            append_run(runs, self.segments[first].copy())
             ends[first >> PRIORITY_SHIFT] = self.segments[first].end
         for number, (head, next_sequence) in self.heads.items():
             lane = self.stored.lane(number)

@@ -4,8 +4,8 @@
 
       append, put_… ──▶ Batch ── seal ──▶ Commit, and the next batch begins empty
 
-Messages have their log offsets from ``append`` on. State that moved stands in ``changed``; ``seal``
-asks each for its durable form, so that what changes many times in a batch is written once.
+Messages have their log offsets from ``append`` on. Changed state is listed in ``changed``; ``seal``
+takes a snapshot of each, so that state that changes many times in a batch is written once.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A commit: one atomic write of a batch, and the packets that are sent when it is durable.
 
-A batch with nothing to write still waits for the commit under way, then leaves at once.
+A batch with nothing to write still waits for the commit under way; then its packets are sent.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ::
 
-      first = 40   offsets  [ 901  902  905  906 ··· ]   8 bytes: where the body lies in the log
+      first = 40   offsets  [ 901  902  905  906 ··· ]   8 bytes: the log offset of the message
                    sizes    [ 120   96  120  310 ··· ]   4 bytes: of the message
                    kinds    [   0    0    1    0 ··· ]   1 byte: which of …
                    table    [ (QoS 1, …), (QoS 2, with subscription identifier 7, …) ]
@@ -99,7 +99,7 @@ class PackedRun:
         return found
 
     def is_shared(self) -> bool:
-        """Return whether any of them came through a shared subscription."""
+        """Return whether any of the deliveries is of a shared subscription."""
         return any(kind[3] is not None for kind in self.table)
 
     def size_bytes(self, position: int) -> int:
@@ -107,7 +107,7 @@ class PackedRun:
         return sum(self.sizes[position:])
 
 
-def join(runs: list[PackedRun], run: PackedRun) -> None:
+def append_run(runs: list[PackedRun], run: PackedRun) -> None:
     """Append ``run`` to ``runs``; merge it into the last one if it follows on it and fits.
 
     A run that is appended whole belongs to ``runs`` from then on, and later runs may be merged into

@@ -1,13 +1,13 @@
-"""The steady clock: microseconds that pass as time really does, also while the broker is down.
+"""The steady clock: microseconds of elapsed time, also while the broker is down.
 
-A wall clock is corrected: set back, set forward, unset until the network is up. Durations (expiry
-of sessions and messages, will delay, age in the log) must not change by that. So the broker counts
-time itself, and stores times of its own clock::
+A wall clock is corrected: it is set back or forward, or not set until the network is up. Durations
+(expiry of sessions and messages, will delay, age in the log) must not change by that. So the broker
+counts time itself, and stores times of its own clock::
 
       date of a message = steady time + lead          lead: how far the wall clock is ahead of it
 
                      wall clock and date differ by more than 0.1 s
-      follows the date ───────────────────────────────────▶ doubted, since when and by how much
+      in agreement ───────────────────────────────────────▶ doubted, since when and by how much
           ▲   ▲                                                │        │
           │   ╰──── they agree again: it was a glitch ─────────╯        │ the same difference
           ╰──────────────────── the lead is changed: a jump ◀───────────╯ for ten seconds
@@ -15,16 +15,16 @@ time itself, and stores times of its own clock::
     at a start      elapsed since the record that the store has
     ─────────────   ────────────────────────────────────────────────────────────
     no record       the steady clock begins with the wall clock, lead 0
-    the same boot   what the boot clock says, exactly; it counts while the machine sleeps
-    another boot    what the wall clock says, 0 where it went back: the machine was off.
-                    0 too where nobody has set the wall clock since the machine started
+    the same boot   by the boot clock, exactly; it also runs while the machine sleeps
+    another boot    by the wall clock, because the machine was off; 0 if that was set back,
+                    or has not been set since the machine started
 
 Invariants:
 
-1. The steady clock never goes back and never jumps, from one start to the next either, but by the
-   time a start finds to have passed. A jump of the wall clock changes the lead and nothing else.
-2. Nothing ends early: where the time that passed cannot be known, it is taken to be none. That
-   delays an end by the time the machine was off (MQTT 5 §3.1.2.11.2 allows for that).
+1. The steady clock is never set back and never jumps; a start adds the time for which the broker
+   was down. A jump of the wall clock changes the lead and nothing else.
+2. Nothing expires early: if the elapsed time is not known, it is taken as 0. That delays an expiry
+   by the time for which the machine was off (MQTT 5 §3.1.2.11.2 allows that).
 3. Between two changes of the lead dates do not go back. Each change of the lead is remembered with
    the offset that the log's next message had, so that the steady time of a message in the log is
    known from its date and its offset: ``Leads``.

@@ -8,7 +8,7 @@
       authentication   AWAIT_VERDICT   a password is checked; received bytes wait, undecoded
                        AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
 
-Which packets each state accepts stands in ``states``; any other is a protocol error. The shell
+``states`` has the packets that each state accepts; any other is a protocol error. The shell
 feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls ``lost`` when the socket ends, and
 closes the socket when ``link.closed`` is set and all ready bytes are written.
 
@@ -352,7 +352,7 @@ class Connection(Resumable):
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
 
     def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
-        """Close the connection; ``answered`` lets packets that wait for a commit leave first."""
+        """Close the connection; with ``answered``, deferred packets are sent first."""
         if self.state == CLOSED:
             return
         was_connected = self.state == CONNECTED

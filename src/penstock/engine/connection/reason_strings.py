@@ -1,8 +1,8 @@
 """Reason strings: why a packet was refused, for clients that want to know and have room for it.
 
-A reason string never decides anything and goes first: it is left out for a client that asked
-for no problem information [MQTT-3.1.2-29], and where the packet would exceed the client's
-maximum packet size [MQTT-3.4.2-2] [MQTT-3.9.2-1].
+A reason string is only for people, and is left out for a client that asked for no problem
+information [MQTT-3.1.2-29], and where the packet would exceed the client's maximum packet size
+[MQTT-3.4.2-2] [MQTT-3.9.2-1].
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A packet that a state does not accept is a protocol error (0x82), with the sentence of that state;
 ``Connection`` raises it before a role sees the packet. The decoder refuses what the first byte
-already shows to be wrong (``protocol/fixed_header.py``): a packet that goes the other way only, a
-second CONNECT, AUTH before MQTT 5. In AWAIT_VERDICT nothing is decoded: what comes waits for the
+already shows to be wrong (``protocol/fixed_header.py``): a packet of the other direction, a
+second CONNECT, AUTH before MQTT 5. In AWAIT_VERDICT nothing is decoded: received bytes wait for the
 answer to CONNECT. `make docs` draws this from the tables::
 
       x accepted   . protocol error

@@ -162,7 +162,7 @@ class ClientConnection(Connection):
             self._authenticate(packet)
         elif isinstance(packet, Disconnect):
             self._server_disconnected(packet, now)
-        else:  # that it came is all that it says
+        else:  # it has no content
             assert isinstance(packet, Pingresp), packet
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:

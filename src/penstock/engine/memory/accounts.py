@@ -1,4 +1,4 @@
-"""The accounts of users: each has a share of the broker's memory, so that nobody takes all of it.
+"""The accounts of users: each has a share of the broker's memory, so that no user takes all of it.
 
 ::
 

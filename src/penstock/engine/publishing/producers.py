@@ -1,6 +1,6 @@
 """Producers: publishers that number their messages, so that none is published twice.
 
-A client that crashes comes back with a new connection, and so with new packet identifiers: MQTT
+A client that crashes has a new connection afterwards, and so new packet identifiers: MQTT
 cannot tell the broker that a message was sent before. A producer numbers its messages itself, in
 two user properties of each PUBLISH above QoS 0 (MQTT 5 §3.3.2.3.7): its name, and the number of the
 message, which begins at 1 and grows by 1::

@@ -1,7 +1,7 @@
 """Batches of rows that Spark publishes, each whole and exactly once, some rows in each turn.
 
-A *sink* publishes numbered *batches*; a batch is a list of rows that lies on disk until it is
-published (``store.staging``). How far a sink has got is one number that only grows::
+A *sink* publishes numbered *batches*; a batch is a list of rows that is on disk until it is
+published (``store.staging``). The progress of a sink is one number that only grows::
 
       position = batch · 2^32 + number of its rows that are published
 

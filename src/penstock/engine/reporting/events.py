@@ -12,7 +12,7 @@
 
 An event is a dict of JSON values. ``n`` numbers the events of one run of the broker, ``at`` is in
 microseconds since the Unix epoch: the shell sets ``now_us``. A message that waits for its commit
-is noted as *sent* when that is durable, because it leaves then.
+is noted as *sent* when the commit is durable, because it is sent then.
 
 A message is identified by its log offset, so one that is not in the log has no events of its own.
 Whether it is observed depends on its topic and, for a sample, on its offset alone: all events of

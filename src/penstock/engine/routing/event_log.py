@@ -29,7 +29,7 @@ from penstock.engine.topics import EVENTS_PREFIX
 FORMAT_VERSION: Final = 1
 PAYLOAD_BYTES_MAX: Final = 65_536  # of events in one message, unless a single one has more
 
-_FLOWS_MAX: Final = 1000  # sessions asked at a time; the others come next
+_FLOWS_MAX: Final = 1000  # sessions in one tick; the others are noted at the next interval
 
 _BEFORE: Final = b'{"v":%d,"events":[' % FORMAT_VERSION
 _AFTER: Final = b"]}"

@@ -1,8 +1,8 @@
 """The matches of recent topics, kept until a subscription that matches the topic changes.
 
-Beside the dictionary from topic to matches stands a tree of the same topics by level, so
-that a changed filter finds the topics it matches without looking at the others: a client
-that subscribes costs the others nothing, however many topics are in use.
+Beside the dictionary from topic to matches there is a tree of the same topics by level, so
+that a changed filter finds the topics that it matches without looking at the others: a
+subscription of one client costs others nothing, however many topics are in use.
 
 ::
 
@@ -68,8 +68,8 @@ class Grant:
 class Match:
     """A session that a topic reaches.
 
-    ``grant`` is for messages of others; ``own`` for those the session itself published:
-    subscriptions with No Local left out [MQTT-3.8.3-3], None when nothing is left.
+    ``grant`` is for messages of other publishers, ``own`` for messages that the session published
+    itself: without subscriptions with No Local [MQTT-3.8.3-3], None if there are no others.
     """
 
     def __init__(self, session: Session) -> None:

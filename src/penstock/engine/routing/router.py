@@ -44,7 +44,7 @@ SYSTEM_TOPICS_MAX: Final = 10_000
 
 LEVEL_WORK: Final = 4  # the work to create or remove a node for a level of a retained topic
 
-LOOKS_PER_UNIT: Final = 8  # to see whether a queue refuses, beside handing it a message
+LOOKS_PER_UNIT: Final = 8  # checks whether a queue refuses a message, in a unit of work
 
 
 @final

@@ -9,9 +9,9 @@ filters.
 Matching walks the levels of a topic once, with at most three ways on from a node (the
 level itself, ``+``, ``#``), so subscriptions that do not match cost nothing. The result
 for a topic, merged to one grant for each session, is cached until a subscription that
-matches it changes (``match_cache``). Groups of shared subscriptions hang in the tree as
-groups: which member gets a message is chosen for each (``shared_subscriptions``), so members come
-and go without a new match.
+matches it changes (``match_cache``). Groups of shared subscriptions are in the tree as groups: a
+member is chosen for each message (``shared_subscriptions``), so that the cache is valid although
+members change.
 
 Overlapping subscriptions of a session give one delivery with the greatest granted QoS
 and all matching subscription identifiers [MQTT-3.3.4-2] [MQTT-3.3.4-4].

@@ -6,7 +6,7 @@
                                │
                                │ connection lost, or DISCONNECT 0x04
                                ▼
-                             delayed ── the session is taken up again ▶ gone
+                             delayed ── the session is continued ─────▶ gone
                                │
                                │ will delay passed, or the session ended
                                ▼

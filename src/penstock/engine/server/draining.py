@@ -3,13 +3,13 @@ server.
 
 ::
 
-      SERVING ── drain ─▶ DRAINING ── nobody is left ─▶ DRAINED       new clients are refused
+      SERVING ── drain ─▶ DRAINING ── no clients left ▶ DRAINED       new clients are refused
          ▲                   │                             │          in both
          ╰──── end of it ────┴─────────────────────────────╯
 
 An MQTT 5 client gets a DISCONNECT with the reason (0x9C use another server, 0x9D server moved) and,
 where one is configured, the name of the other server (v5 §4.11); older clients are closed. Sessions
-stay where they are. The walk over the sessions goes in portions, and starts again as long as it
+stay on this broker. The walk over the sessions is made in portions, and starts again as long as it
 finds a connected client. Bridges of this broker stay connected.
 """
 

@@ -93,7 +93,7 @@ class OpeningConnection(Connection):
 
     Args:
         server: the broker it belongs to.
-        limits: bounds of the listener it came through (its zone).
+        limits: the limits of its listener (its zone).
         now: when it was accepted.
     """
 
@@ -209,7 +209,8 @@ class OpeningConnection(Connection):
         return Refusal(draining.reason_code, "an operator empties the broker")
 
     def decided(self, verdict: AuthResult, now: Now) -> None:
-        """Apply the verdict that ``judge`` did not return at once; then handle what came since."""
+        """Apply the verdict that ``judge`` did not return at once, then handle packets received
+        since."""
         if self.state != AWAIT_VERDICT:
             return  # the client disconnected, or the connect timeout has passed
         self._apply_verdict(verdict, now)

@@ -400,8 +400,8 @@ class PublishHandler(BlockedPublisher):
             self._producers.published(session.username, number, now)
         reached = router.publish(message, session, now) if plan is None else router.apply(plan, now)
         if qos > 0:
-            nobody = reached == 0 and message.offset < 0 and self.link.version == V5
-            code = reasons.NO_MATCHING_SUBSCRIBERS if nobody else 0
+            is_unmatched = reached == 0 and message.offset < 0 and self.link.version == V5
+            code = reasons.NO_MATCHING_SUBSCRIBERS if is_unmatched else 0
             if qos == 1 and number is None and self._is_promised_in_memory(topic):
                 self.link.send(acknowledgement(PUBACK, packet.packet_id, code, "", self.link))
             else:
@@ -424,7 +424,7 @@ class PublishHandler(BlockedPublisher):
         if verdict == NEXT:
             return True
         has_place = packet.qos == 1 or session.has_room_to_receive()
-        if verdict == REPEATED and has_place:  # QoS 2 goes on to PUBREL all the same
+        if verdict == REPEATED and has_place:  # QoS 2 continues with PUBREL all the same
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
         elif verdict == REPEATED:

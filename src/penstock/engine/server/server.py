@@ -46,13 +46,13 @@ class Server:
         limits: bounds.
         recovered: the state that the store holds.
         stream_filters: topic filters of the configured streams.
-        acknowledged_when: "fsync" or "memory": what an acknowledgement promises; told to
+        acknowledged_when: "fsync" or "memory": what an acknowledgement promises; sent to
             MQTT 5 clients in CONNACK.
         now: the time of the start.
         sharing: the options of shared subscriptions.
         authenticate: checks credentials; None = all clients are accepted.
         authorize: gives the permissions of clients; None = everything is allowed.
-        options: the settings that CONNACK and DISCONNECT tell to clients.
+        options: settings of MQTT 5 features.
         dead_letter_topic: the topic of dropped messages; empty = they are not published.
         dead_letters_of_qos0: whether dropped messages of QoS 0 are published too.
         zones: the limits of each listener, by its name, for sessions found in the store.

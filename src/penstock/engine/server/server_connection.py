@@ -48,7 +48,7 @@ class ServerConnection(OpeningConnection):
 
     Args:
         server: the broker it belongs to.
-        limits: bounds of the listener it came through (its zone).
+        limits: the limits of its listener (its zone).
         now: when it was accepted.
     """
 

@@ -82,7 +82,7 @@ class SubscribeHandler(Request):
     """A SUBSCRIBE: its filters, then the answer, then the retained messages for each of them.
 
     Args:
-        packet: the packet that came.
+        packet: the received packet.
         session: of the client.
         server: the broker.
         limits: bounds of the connection.
@@ -168,10 +168,10 @@ class SubscribeHandler(Request):
 
 @final
 class UnsubscribeHandler(Request):
-    """An UNSUBSCRIBE.
+    """An UNSUBSCRIBE: its filters, then the answer.
 
     Args:
-        packet: the packet that came.
+        packet: the received packet.
         session: of the client.
         server: the broker.
         link: of the client's connection.

@@ -10,7 +10,7 @@ waits for PUBREL (``inbound``).
                   │                   ╰─ its body is in the log only ─▶ read from there ─╯
                   ╰─ await_rel_timeout, end of the session ─▶ dropped, counted
 
-A waiting message keeps the log from being trimmed, so its timeout goes on while the client is
+A waiting message keeps the log from being trimmed, so its timeout also runs while the client is
 disconnected, and all waiting messages together have a limit in bytes (``budget``).
 
 A stored session's message is in the log from the beginning, as an internal one, written by

@@ -6,7 +6,7 @@
          ▲  ──── the peer does not read ──────────▶ WRITE_BUFFER
          ╰────── the queue is empty, or the client is offline
 
-``QUEUE`` is counted beside it: a full queue counts as full until less than half of it is taken,
+``QUEUE`` is counted in addition: a full queue counts as full until less than half of it is used,
 because an overflowing queue would otherwise become full once for every message.
 """
 

@@ -1,8 +1,8 @@
 """The sessions of a broker in the order of their numbers, so that a walk may begin anywhere.
 
-A listing of a million sessions looks at some of them at a time, and sessions come and go
-meanwhile. A number is never assigned twice and only grows, so that the number of the last session
-seen says where to go on, whether or not that session still exists::
+A listing of a million sessions looks at some of them at a time, and meanwhile sessions begin and
+end. A number is never assigned twice and only grows, so that a walk can continue behind the number
+of the last session that it saw, even if that session has ended::
 
       numbers   1 … 700 │ 709 … 1300 │ 1301 …        chunks of at most ``CHUNK_MAX`` sessions
                                 ▲

@@ -15,9 +15,9 @@ batches with which its definition and its last use are sent:
   only when all its uses were sent;
 * a packet that waits behind deferred packets of QoS 0, only to keep its place, has no alias.
 
-Free aliases are assigned as topics come. Once there are none, the clock algorithm replaces one:
-a hand goes round, one step for each topic without alias; an alias used since the hand last came
-stays, any other is assigned to the new topic.
+Free aliases are assigned to new topics. When there are none, the clock algorithm replaces one: a
+hand moves one step for each topic without an alias; an alias that was used since the hand passed it
+last stays, any other is assigned to the new topic.
 """
 
 from __future__ import annotations

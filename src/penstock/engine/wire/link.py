@@ -1,18 +1,18 @@
-"""The sending half of one connection: packets that leave at once, and packets that wait for a
+"""The sending half of one connection: packets that are sent at once, and packets that wait for a
 commit.
 
 ::
 
       send ───────────────▶ ready ──────────────────────────────────────▶ socket, in this turn
       send_after_commit ──▶ deferred ── sealed: DeferredPackets ── commit durable ──▶ socket
-      QoS 0 ──────────────▶ ready, or behind what is deferred: QoS 0 keeps its order too
+      QoS 0 ──────────────▶ ready, or behind deferred packets: QoS 0 keeps its order too
 
-A packet leaves a link in one of two ways. ``send`` is for packets that promise nothing: QoS 0
-messages that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is
-on disk (``Transmission``). ``send_after_commit`` is for everything else: its bytes leave only after
-the commit of the state they promise (delivery contract, rule 1). Deferred bytes of one link keep
-their order, so acknowledgements leave in the order of the packets they answer [MQTT-4.6.0-2], and
-no message passes one of QoS 1 or 2 that is deferred.
+A packet is sent in one of two ways. ``send`` is for packets that promise nothing: QoS 0 messages
+that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is on disk
+(``Transmission``). ``send_after_commit`` is for all others: their bytes are sent only after the
+commit of the state they promise (delivery contract, rule 1). Deferred bytes of one link keep their
+order, so acknowledgements are sent in the order of the packets they answer [MQTT-4.6.0-2], and no
+message passes one of QoS 1 or 2 that is deferred.
 
 Bytes that are written to a link are counted until the shell has handed them to the socket, and
 from then on for as long as the socket's buffer is full, so that memory has a limit whatever
@@ -63,8 +63,8 @@ class Turn:
     def __init__(self) -> None:
         self.counters = Counters()
         self.work_budget = WorkBudget()
-        self.ready: list[Link] = []  # links with bytes that may leave now
-        self.deferring: list[Link] = []  # links with bytes that leave with the open batch
+        self.ready: list[Link] = []  # links with bytes to send now
+        self.deferring: list[Link] = []  # links with packets that wait for the open batch
         self.closing: list[Link] = []  # links to be closed
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
         self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly

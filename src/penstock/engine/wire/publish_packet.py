@@ -51,7 +51,7 @@ def add_publish(
         duplicate: the DUP flag to send: the message is sent again.
         packet_id: 0 for QoS 0.
         subscription_ids: identifiers of the subscriptions that matched.
-        batch: the link's batch with which the packet will leave; see ``aliases``.
+        batch: the link's batch with which the packet will be sent; see ``aliases``.
         now: the time of the turn.
 
     Returns:
