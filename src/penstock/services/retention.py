@@ -9,7 +9,7 @@ such offset every session is asked, some at a time, so that the loop is not held
       begin: the log ends at E ─▶ a few sessions ─▶ a few sessions ─▶ … ─▶ lowest, at most E
 
 Messages that a session comes to need after it was asked are at E or above, except those it takes
-over from another session; these are noted (``Effects.adopted``).
+over from another session; these are noted (``Batch.moved``).
 
 Messages that a registered reader holds (``services.readers``) stay as well, up to a size. The
 leases are looked at just before each part is removed, and none is granted meanwhile.
