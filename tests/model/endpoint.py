@@ -241,7 +241,7 @@ class Endpoint:
             release.done()
         for stored, offsets in commit.body_requests:
             assert isinstance(stored, Session)
-            if stored.wants(offsets):
+            if stored.needs_bodies(offsets):
                 self.reads.append((stored, offsets))
 
     def leave(self, link: Link, data: bytes, now: Now) -> None:

@@ -138,7 +138,7 @@ class Shell:
                 pipe.to_device += b"".join(release.pieces)
             release.done()
         for stored, offsets in commit.body_requests:
-            if stored.wants(offsets):
+            if stored.needs_bodies(offsets):
                 self.reads.append(Read(stored, offsets))
 
 

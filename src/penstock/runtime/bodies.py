@@ -59,7 +59,7 @@ class BodyReader:
     def fetch(self, stored: StoredState, offsets: list[int]) -> None:
         """Read the bodies that ``stored`` asked for, if it still wants them."""
         assert offsets, "a session asks for one body at least"
-        if self._is_stopped or not stored.wants(offsets):
+        if self._is_stopped or not stored.needs_bodies(offsets):
             return
         if not self._waits:
             self._loop.call_soon(self._read_in_loop, stored, offsets)
@@ -99,7 +99,7 @@ class BodyReader:
         self._supply(stored, offsets, bodies)
 
     def _read_in_loop(self, stored: StoredState, offsets: list[int]) -> None:
-        if stored.wants(offsets):
+        if stored.needs_bodies(offsets):
             self._supply(stored, offsets, self._read(offsets))
 
     def _supply(self, stored: StoredState, offsets: list[int], bodies: dict[int, Message]) -> None:

@@ -35,7 +35,7 @@ class ShakyLog:
 def asking() -> Session:
     """A session that waits for bodies."""
     session = Session("pump-7", 1, 1, Effects(100), EngineLimits(), Drops())
-    session.transmission.wanted = OFFSETS
+    session.transmission.requested_offsets = OFFSETS
     return session
 
 

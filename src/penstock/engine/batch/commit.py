@@ -29,11 +29,11 @@ class StoredState(Blocker):
         """Return the changes since the last call; None if the state ended."""
         return None
 
-    def wants(self, asked: list[int]) -> bool:
+    def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the bodies it requested (``Batch.body_requests``) are still needed."""
-        return len(asked) == 0
+        return len(offsets) == 0
 
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+    def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Take requested bodies from the log, by offset; retention removed those that are
         missing."""
 

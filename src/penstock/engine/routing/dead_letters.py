@@ -162,13 +162,13 @@ class DeadLetters(StoredState):
             self._asked = [letter.offset for letter in absent]
             self._effects.batch.body_requests.append((self, self._asked))
 
-    def wants(self, asked: list[int]) -> bool:
+    def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the bodies that were asked for are still needed."""
-        return asked is self._asked
+        return offsets is self._asked
 
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+    def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Publish the letters whose bodies the log returned; count those whose body is gone."""
-        if not self.wants(asked):
+        if not self.needs_bodies(offsets):
             return
         letters = self._asking
         self._asking = []

@@ -454,7 +454,7 @@ class GroupQueue(StoredState):
         self._asked = []
         self.wanted = []
 
-    def wants(self, asked: list[int]) -> bool:
+    def needs_bodies(self, asked: list[int]) -> bool:
         """Return whether the bodies asked for are still needed."""
         return asked is self.wanted
 

@@ -61,7 +61,7 @@ class AwaitingRelease:
         self.size_bytes = 0  # bytes of the bodies in memory
         self.bytes_max = bytes_max
         self.released_ids: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
-        self.wanted: list[int] = []  # log offsets of the bodies that are being read
+        self.requested_offsets: list[int] = []  # log offsets of the bodies that are being read
         self._entries: dict[int, UnreleasedMessage] = {}
 
     def __len__(self) -> int:
@@ -119,24 +119,24 @@ class AwaitingRelease:
 
     def next_offsets_to_read(self) -> list[int]:
         """Return the log offsets of the bodies to read next; [] while some are being read."""
-        if self.wanted:
+        if self.requested_offsets:
             return []
         size_bytes = self.size_bytes
         for packet_id in self.released_ids.items():
             entry = self._entries[packet_id]
             if entry.message is None and not entry.gone:
                 size_bytes += entry.size_bytes
-                if self.wanted and size_bytes > self.bytes_max:
+                if self.requested_offsets and size_bytes > self.bytes_max:
                     break
-                self.wanted.append(entry.offset)
-                if len(self.wanted) >= _BODIES_AT_ONCE_MAX:
+                self.requested_offsets.append(entry.offset)
+                if len(self.requested_offsets) >= _BODIES_AT_ONCE_MAX:
                     break
-        return self.wanted
+        return self.requested_offsets
 
     def supply(self, bodies: dict[int, Message]) -> int:
         """Take the bodies of ``next_offsets_to_read``, by offset; return how many are missing."""
-        asked = set(self.wanted)
-        self.wanted = []
+        asked = set(self.requested_offsets)
+        self.requested_offsets = []
         gone = 0
         for packet_id in self.released_ids.items():
             entry = self._entries[packet_id]
@@ -152,7 +152,7 @@ class AwaitingRelease:
 
     def disconnected(self) -> None:
         """Forget the PUBRELs, and release bodies that the log has: the connection ended."""
-        self.wanted = []
+        self.requested_offsets = []
         self.released_ids.clear()
         for entry in self._entries.values():
             entry.is_released = False

@@ -56,15 +56,15 @@ class ConsumerLag(StoredState):
             return UNKNOWN
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
-    def wants(self, asked: list[int]) -> bool:
+    def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the body that was asked for is still the oldest message's."""
-        return asked is self._asked
+        return offsets is self._asked
 
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+    def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Take the body from the log; without one, retention has removed it, and the age stays
         unknown."""
         del now
-        if not self.wants(asked):
+        if not self.needs_bodies(offsets):
             return
         for offset, message in bodies.items():
             self._offset = offset

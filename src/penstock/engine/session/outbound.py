@@ -13,8 +13,8 @@ Invariants:
    sent (``stored_queue``). A message of a session that is not stored is sent when it is on disk.
 2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 may overtake messages that
    wait for the window; no other message overtakes the queue.
-3. The body of a message that is in the log may not be in memory; it is requested (``wanted``)
-   before it is needed and supplied later, and the messages behind it wait.
+3. The body of a message that is in the log may not be in memory; it is requested
+   (``requested_offsets``) before it is needed and supplied later, and the messages behind it wait.
 
 The window is in ``transmission``, the queue in ``backlog``.
 """
@@ -84,7 +84,7 @@ class Outbound:
     def disconnected(self) -> None:
         """Release message bodies that the log has: the connection ended."""
         self._transmission.stop_fetching()
-        self._transmission.wanted = NO_BODIES
+        self._transmission.requested_offsets = NO_BODIES
         self._window.disconnected()
         if self._transmission.permissions is not None:
             self._transmission.permissions.clear_cache()
@@ -378,19 +378,20 @@ class Outbound:
 
     # -- bodies from the log -------------------------------------------------------------
 
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+    def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Take the requested bodies from the log, by offset, and refill.
 
         A message whose body is missing was removed by retention, and is counted as dropped. Bodies
-        that were requested for an earlier connection are ignored: ``wanted`` is another list then.
+        that were requested for an earlier connection are ignored: ``requested_offsets`` is another
+        list then.
         """
         transmission = self._transmission
         backlog = self._backlog
         queue = self._queue
-        if asked is not transmission.wanted:
+        if offsets is not transmission.requested_offsets:
             return
         transmission.stop_fetching()
-        missing = {offset for offset in asked if offset not in bodies}
+        missing = {offset for offset in offsets if offset not in bodies}
         gone = self._window.supply(bodies, missing)
         queue.supply(bodies)
         while True:

@@ -246,7 +246,7 @@ class Session(StoredState):
         """End the session: drop and count the messages that it still has."""
         self.ended = True
         self._set_link(None)
-        self.transmission.wanted = NO_BODIES
+        self.transmission.requested_offsets = NO_BODIES
         self.recheck_blocked_publishers()
         self.backlog.drop_all(self.transmission.window.undelivered())
         if self.inbound.unreleased is not None:
@@ -333,23 +333,23 @@ class Session(StoredState):
         first = unreleased.get(unreleased.released_ids.first())
         if first is None or first.message is not None or first.gone:
             return first
-        asked = unreleased.next_offsets_to_read()
-        if asked:
-            self._effects.batch.body_requests.append((self, asked))
+        offsets = unreleased.next_offsets_to_read()
+        if offsets:
+            self._effects.batch.body_requests.append((self, offsets))
         return None
 
-    def wants(self, asked: list[int]) -> bool:
+    def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether these bodies are still needed: for sending, or after a PUBREL."""
-        if asked is self.transmission.wanted:
+        if offsets is self.transmission.requested_offsets:
             return True
         unreleased = self.inbound.unreleased
-        return unreleased is not None and asked is unreleased.wanted
+        return unreleased is not None and offsets is unreleased.requested_offsets
 
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
+    def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
         """Take bodies from the log, by offset: for sending, or after a PUBREL."""
         unreleased = self.inbound.unreleased
-        if unreleased is None or asked is not unreleased.wanted:
-            self.outbound.supply(asked, bodies, now)
+        if unreleased is None or offsets is not unreleased.requested_offsets:
+            self.outbound.supply(offsets, bodies, now)
             return
         gone = unreleased.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)

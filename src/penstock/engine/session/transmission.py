@@ -8,8 +8,9 @@
                           ▼              time in MQTT 3.1 (v3.1 §4.1)
       PUBACK, PUBREC, PUBCOMP (``window``) ─▶ a place is free ─▶ refill
 
-The body of a message that is in the log may not be in memory. It is requested (``wanted``) before
-it is needed, in the window as in the queue, and supplied later; the messages behind it wait.
+The body of a message that is in the log may not be in memory. It is requested
+(``requested_offsets``) before it is needed, in the window as in the queue, and supplied later; the
+messages behind it wait.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ from penstock.protocol.encode import encode, encode_ack
 from penstock.protocol.kinds import PUBCOMP, PUBREC, PUBREL, V31
 from penstock.protocol.packets import Pubrel
 
-NO_BODIES: Final[list[int]] = []  # the value of ``wanted`` while no body is requested
+NO_BODIES: Final[list[int]] = []  # the value of ``requested_offsets`` while no body is requested
 _BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
 
 
@@ -76,7 +77,7 @@ class Transmission:
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
         self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
         self.congestion = Congestion(backlog.client_id, effects)
-        self.wanted = NO_BODIES  # log offsets of the bodies that were requested last
+        self.requested_offsets = NO_BODIES  # log offsets of the bodies that were requested last
         self.fetching = False  # whether these are being read
         self.has_acknowledged = False  # whether the client has, since the last snapshot
         self.fetching_bytes = 0
@@ -287,8 +288,8 @@ class Transmission:
         """
         outcomes = self.outcomes
         events = self._effects.events
-        wanted = reason_code >= 0x80 or outcomes is not None or events is not None
-        entry = self.window.get(packet_id) if wanted else None
+        needs_entry = reason_code >= 0x80 or outcomes is not None or events is not None
+        entry = self.window.get(packet_id) if needs_entry else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
         if events is not None and entry is not None:
             events.has_events(entry)  # before the window releases its body, which has the topic
@@ -480,7 +481,7 @@ class Transmission:
         self.fetching = True
         self.fetching_bytes = size_bytes
         self._backlog.account.budget.fetching_bytes += size_bytes
-        self.wanted = offsets
+        self.requested_offsets = offsets
         self._effects.batch.body_requests.append((owner, offsets))
 
     def stop_fetching(self) -> None:
