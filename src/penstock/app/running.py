@@ -402,7 +402,9 @@ class _Broker:
                     logger.info("reloaded the certificates of listener %s", listener.name)
             except ConfigError as error:
                 found = True
-                logger.error("the certificates in use stay in use: %s", error)
+                logger.error(
+                    "new certificates are not used, and the old ones stay in use: %s", error
+                )
         if self._stream is not None and self._settings.stream.files:
             found = True
             try:

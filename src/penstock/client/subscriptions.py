@@ -104,8 +104,8 @@ class Subscriptions:
             elif not ask.answer.done():
                 ask.answer.set_exception(
                     SubscribeFailed(
-                        f"{_UNANSWERED_MAX} connections ended before the server answered: does it"
-                        " accept this?"
+                        f"{_UNANSWERED_MAX} connections ended before the server answered: it may"
+                        " not accept this request"
                     )
                 )
         self._sent.clear()

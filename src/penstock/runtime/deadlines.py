@@ -1,9 +1,8 @@
 """The deadlines of connections: a keep alive, a connect timeout, a ping that is due.
 
-Each connection has one entry that counts. When its deadline moves away meanwhile, the entry stays,
-and another follows once that was due; stale entries are thrown out when there are too many. An
-entry is a number and holds no reference: of a client that is gone nothing stays, however far its
-deadline.
+Each connection has one valid entry in a heap. When its deadline moves to a later time, the entry
+stays, and a new one is made when it is due; invalid entries are removed when there are too many. An
+entry is a number and no reference, so a client that is gone is freed however late its deadline was.
 """
 
 from __future__ import annotations

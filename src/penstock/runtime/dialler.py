@@ -145,7 +145,7 @@ class Dialler:
             try:
                 await self._keep_connected()
             except Exception:
-                logger.exception("%s: a defect of Penstock; it goes on", self._owner)
+                logger.exception("%s: an error of Penstock, please report it", self._owner)
                 await asyncio.sleep(self._backoff.longest())
 
     def dial_now(self) -> None:

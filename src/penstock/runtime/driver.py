@@ -11,12 +11,12 @@
                                                     │ committed
             held bytes written ◀────────────────────╯  and the next batch is sealed
 
-One commit is under way at a time; what arrives meanwhile shares the next. One that fails is
+One commit is under way at a time; messages that arrive meanwhile share the next. One that fails is
 under way until the committer has written it after all. Where no client waits for a commit, because
 only sessions made progress, it comes ``_PROGRESS_S`` later, or with the next one. A connection does
-a bounded amount of work in one turn, as much as the driver found to take no longer than
-``work_budget.SLICE_S`` for all that want more. What it leaves over, and what waits for room, the
-engine resumes in a later turn; until then the socket is not read (``reading``).
+a bounded amount of work in one turn: the driver adapts the bound so that all connections together
+take no longer than ``work_budget.SLICE_S``. The engine resumes in a later turn the rest of that
+work, and publishers that wait for room; until then their sockets are not read (``reading``).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Driver(PeerOwner):
 
     Args:
         server: the engine.
-        store: takes the commits, and has the bodies.
+        store: takes the commits, and has the bodies of messages.
         commit_bytes_max: message bytes waiting for a commit above which reading pauses.
         failed: called once when the store failed for good, with the reason.
         store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
@@ -87,32 +87,33 @@ class Driver(PeerOwner):
         self._effects.store.waiting_bytes_max = commit_bytes_max
         if store.writes_columns:
             self._effects.batch.collect_columns()
-        self._failed_callback = failed
+        self._on_store_failed = failed
         self._loop = asyncio.get_running_loop()
         self._committer: Committer | None = None
         waits = store.acknowledged_when != "memory"
         if waits:
             self._committer = Committer(
-                store, self._loop, self._committed, self._failing, store_retry_s_max
+                store, self._loop, self._committed, self._store_failing, store_retry_s_max
             )
             self._effects.store.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
-        self._batch_bytes = 0  # of the one under way
+        self._batch_bytes = 0  # of the commit under way
         self._turn_ended = turn_ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
         self._deadlines = Deadlines()
         self._reading = Reading(self._effects, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
-        self._turn_ends = False
+        self._turn_end_scheduled = False
         self._turn_began_s = 0.0  # when its first input arrived
-        self._turn_begins = False
+        self._turn_begin_scheduled = False
         self._progress_timer: asyncio.TimerHandle | None = None
-        self._under_way: asyncio.Future[None] | None = None  # done when the commit is
-        self._awaited: asyncio.Future[None] | None = None  # done when the open batch is durable
-        self._awaited_under_way: asyncio.Future[None] | None = None  # when that is which is sealed
+        # each is done when the commit under way, the open or the sealed batch is durable
+        self._commit_done: asyncio.Future[None] | None = None
+        self._open_batch_durable: asyncio.Future[None] | None = None
+        self._sealed_batch_durable: asyncio.Future[None] | None = None
         self._failed = False
-        self._ended = ""  # why no client is served any more; empty while clients are served
+        self._end_reason = ""  # why no client is served any more; empty while clients are served
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.effects.batch.next_offset)
         self._log = ClientLog(server)
@@ -121,7 +122,7 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def now(self) -> Now:
-        """Return the present time of the clocks; dates go back only where the wall clock was set
+        """Return the present time of the clocks; the wall clock's time goes back only if it was set
         back for good."""
         now = self._clock.now()
         if self._effects.events is not None:
@@ -147,7 +148,7 @@ class Driver(PeerOwner):
     ) -> Peer:
         """Take a new connection, with the limits of its listener; return its peer.
 
-        ``identity_of`` tells the user that the wire proves; None asks CONNECT.
+        ``identity_of`` returns the user that the wire proves; None: CONNECT names the user.
         """
         connection = ServerConnection(self._server, limits, self.now())
         connection.lets_anonymous_in = lets_anonymous_in
@@ -156,8 +157,8 @@ class Driver(PeerOwner):
             connection.identity = identity_of(wire)
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
-        if self._ended:  # its handshake was under way
-            connection.close(reasons.SERVER_SHUTTING_DOWN, self._ended, self.now())
+        if self._end_reason:  # its handshake was under way
+            connection.close(reasons.SERVER_SHUTTING_DOWN, self._end_reason, self.now())
             self._loop.call_soon(wire.close)
         self._deadlines.watch(peer)
         return peer
@@ -166,8 +167,8 @@ class Driver(PeerOwner):
         """Run a connection that a bridge dialled."""
         peer = Peer(self, wire, connection)
         self._peers[connection.link] = peer
-        if self._ended:
-            connection.close(reasons.SERVER_SHUTTING_DOWN, self._ended, self.now())
+        if self._end_reason:
+            connection.close(reasons.SERVER_SHUTTING_DOWN, self._end_reason, self.now())
             self._loop.call_soon(wire.close)
         self._deadlines.watch(peer)
         self.end_turn_soon()
@@ -187,8 +188,7 @@ class Driver(PeerOwner):
         self._reading.settle(peer)
 
     def congested(self, peer: Peer) -> None:
-        """Measure from now on what is not yet sent to a client: its socket did not take all of it
-        at once."""
+        """Measure from now on the unsent bytes of a client: its socket did not take all at once."""
         peer.is_backed_up = True
         self._measure(peer)
 
@@ -200,8 +200,8 @@ class Driver(PeerOwner):
             self._measure(peer)
 
     def _measure(self, peer: Peer) -> None:
-        """Tell the link how much its wire has still to send; a congested client has a time limit to
-        read."""
+        """Report the wire's unsent bytes to the link; start the time limit of a congested
+        client."""
         link = peer.connection.link
         if not link.report_socket_buffer(peer.wire.buffered_bytes()) or link in self._congested:
             return
@@ -223,7 +223,7 @@ class Driver(PeerOwner):
         return 0 if peer is None else peer.wire.buffered_bytes()
 
     def decided(self, link: Link, verdict: AuthResult) -> None:
-        """Hand the result of authentication to the client of ``link``, which may be gone."""
+        """Pass the result of authentication to the client of ``link``, which may be gone."""
         peer = self._peers.get(link)
         if peer is not None and not self._failed:
             assert isinstance(peer.connection, ServerConnection)
@@ -236,7 +236,7 @@ class Driver(PeerOwner):
             self.end_turn_soon()
 
     def lost(self, peer: Peer, because: str) -> None:
-        """Take leave of a client whose socket is gone."""
+        """Note that a client's socket is gone, and why."""
         connection = peer.connection
         peer.is_lost = True
         peer.is_backed_up = False
@@ -260,41 +260,46 @@ class Driver(PeerOwner):
     # -- turns -------------------------------------------------------------------------
 
     def end_turn_soon(self) -> None:
-        """Settle this turn once all sockets that are ready have been read."""
-        if not self._turn_ends:
-            self._turn_ends = True
+        """Schedule the end of this turn, when all sockets that are ready have been read."""
+        if not self._turn_end_scheduled:
+            self._turn_end_scheduled = True
             self._turn_began_s = time.monotonic()
             self._loop.call_soon(self._end_turn)
 
     def push(self) -> None:
-        """Write what is ready, and commit what is to be committed, before this turn ends.
+        """Write packets that are ready, and seal the open batch if it is needed, before the turn
+        ends.
 
-        For a program; never within a call of the driver's.
+        Programs call it; it must not be called within a call of the driver's.
         """
         self._write_ready()
-        if self._under_way is None and not self._failed:
-            if self._effects.is_pressing or self._awaited is not None or self._ended:
+        if self._commit_done is None and not self._failed:
+            if (
+                self._effects.is_pressing
+                or self._open_batch_durable is not None
+                or self._end_reason
+            ):
                 self._commit()
             elif self._effects.batch.changed and self._progress_timer is None:
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
-        self._turn_ends = False
+        self._turn_end_scheduled = False
         self._effects.turn.now = None
         self.push()
         now_s = time.monotonic()
         self._effects.turn.work_budget.turn_took(now_s - self._turn_began_s)
-        # this may have been the end of a commit, with the turn's to come
+        # a commit may have ended this turn early; its scheduled end comes later
         self._turn_began_s = now_s
-        if self._effects.turn.unfinished and not self._turn_begins:
-            self._turn_begins = True
+        if self._effects.turn.unfinished and not self._turn_begin_scheduled:
+            self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
         if self._turn_ended is not None:
             self._turn_ended()
 
     def _begin_turn(self) -> None:
-        """Go on with what earlier turns left over, after the sockets had theirs."""
-        self._turn_begins = False
+        """Resume the work that earlier turns left over, after the sockets have been read."""
+        self._turn_begin_scheduled = False
         now = self.now()
         self.end_turn_soon()
         resumed = self._server.resume(now)
@@ -327,40 +332,40 @@ class Driver(PeerOwner):
         """Wait until everything done up to now is durable.
 
         Raises:
-            StoreFailed: it never will.
+            StoreFailed: the store failed for good.
         """
-        if self._awaited is None:
-            self._awaited = self._loop.create_future()
+        if self._open_batch_durable is None:
+            self._open_batch_durable = self._loop.create_future()
             if self._failed:
-                self._awaited.set_exception(StoreFailed("the store failed"))
+                self._open_batch_durable.set_exception(StoreFailed("the store failed"))
         self.end_turn_soon()
-        await asyncio.shield(self._awaited)
+        await asyncio.shield(self._open_batch_durable)
 
     def _commit_progress(self) -> None:
-        """Commit how far sessions got, when no client has needed a commit for a while."""
+        """Commit the progress of sessions, when no client has needed a commit for a while."""
         self._progress_timer = None
-        if self._under_way is None and not self._failed and self._effects.batch.changed:
+        if self._commit_done is None and not self._failed and self._effects.batch.changed:
             self._write_ready()  # it comes before what the batch holds
             self._commit()
 
     def _commit(self) -> None:
-        assert self._under_way is None, "one commit is under way at a time"
+        assert self._commit_done is None, "one commit is under way at a time"
         self._batch_bytes = self._effects.batch.size_bytes
         commit = self._effects.seal()
-        self._awaited_under_way = self._awaited
-        self._awaited = None
+        self._sealed_batch_durable = self._open_batch_durable
+        self._open_batch_durable = None
         if self._committer is None or not commit.writes:
             if commit.writes:
                 self._store.commit(commit)
             self._release(commit)
         else:
-            self._under_way = self._loop.create_future()
+            self._commit_done = self._loop.create_future()
             self._committer.submit(commit)
 
     def _committed(self, commit: Commit, failure: StoreFailed | None) -> None:
-        under_way = self._under_way
+        under_way = self._commit_done
         assert under_way is not None
-        self._under_way = None
+        self._commit_done = None
         under_way.set_result(None)
         assert self._committer is not None
         self._batch_size.adapt(self._batch_bytes, self._committer.took_s)
@@ -372,9 +377,8 @@ class Driver(PeerOwner):
         self._release(commit)
         self._end_turn()
 
-    def _failing(self, failure: StoreFailed | None) -> None:
-        """Note that the store cannot write and is tried again; with None, that it can write
-        again."""
+    def _store_failing(self, failure: StoreFailed | None) -> None:
+        """Note that the store cannot write, and is tried again; with None, that it can again."""
         effects = self._effects
         if failure is None:
             outage_s = time.monotonic() - self._failing_since_s
@@ -396,9 +400,9 @@ class Driver(PeerOwner):
         if self._effects.events is not None:
             self.now()
             self._effects.events.committed()
-        if self._awaited_under_way is not None:
-            self._awaited_under_way.set_result(None)
-            self._awaited_under_way = None
+        if self._sealed_batch_durable is not None:
+            self._sealed_batch_durable.set_result(None)
+            self._sealed_batch_durable = None
         self._effects.store.committed(commit)
         for release in commit.releases:
             link = release.link
@@ -413,18 +417,18 @@ class Driver(PeerOwner):
             self._bodies.fetch(stored, offsets)
 
     def _fail(self, failure: StoreFailed) -> None:
-        """Fail closed: nothing more is acknowledged, every client is told (contract, rule 2)."""
+        """Fail closed: acknowledge nothing more, and close all connections (contract, rule 2)."""
         if self._failed:
             return
         self._failed = True
-        for awaited in (self._awaited_under_way, self._awaited):
-            if awaited is not None:
-                awaited.set_exception(failure)
+        for waiting in (self._sealed_batch_durable, self._open_batch_durable):
+            if waiting is not None:
+                waiting.set_exception(failure)
         self._bodies.stop()
         logger.error("%s; nothing is acknowledged any more", failure)
-        self._end_all(reasons.UNSPECIFIED_ERROR, "the store failed")
+        self._close_all(reasons.UNSPECIFIED_ERROR, "the store failed")
         self._write_ready()
-        self._failed_callback(failure)
+        self._on_store_failed(failure)
 
     # -- time --------------------------------------------------------------------------
 
@@ -473,24 +477,23 @@ class Driver(PeerOwner):
 
     # -- the end -----------------------------------------------------------------------
 
-    def _end_all(self, reason_code: int, because: str) -> None:
-        """End every connection, those included that the server does not know yet, and refuse new
-        ones."""
+    def _close_all(self, reason_code: int, because: str) -> None:
+        """Close every connection, also before its CONNECT, and refuse new ones."""
         now = self.now()
-        self._ended = because
+        self._end_reason = because
         self._server.shut_down(reason_code, because, now)
         for peer in list(self._peers.values()):
             peer.connection.close(reason_code, because, now)
             self._forget_if_over(peer)
 
     async def stop(self) -> None:
-        """Say farewell, commit the open batch, and end the committer."""
+        """Close all connections, commit the open batch, and end the committer."""
         self._ticker.cancel()
         if self._progress_timer is not None:
             self._progress_timer.cancel()
         self._bodies.stop()
         if not self._failed:
-            self._end_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
+            self._close_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
             self._store_clock()
             self._end_turn()
             self._log.drops(self.now().monotonic_s)
@@ -503,5 +506,5 @@ class Driver(PeerOwner):
             self._committer.stop()
 
     async def _last_commit(self) -> None:
-        while self._under_way is not None:
-            await self._under_way
+        while self._commit_done is not None:
+            await self._commit_done

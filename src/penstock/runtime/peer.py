@@ -12,7 +12,7 @@ from penstock.transport.api import Wire
 
 
 class PeerOwner:
-    """The owner of peers: each peer hands on the reports of its wire."""
+    """Receives the events of peers: each peer passes on the reports of its wire."""
 
     def received(self, peer: Peer, data: bytes) -> None:
         """Take bytes from a client."""

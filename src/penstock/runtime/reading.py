@@ -1,4 +1,4 @@
-"""Reading and pausing of connections: as each connection says, and no faster than its limits allow.
+"""Starts and stops reading of sockets, as connections want, and no faster than limits allow.
 
 ::
 

@@ -64,9 +64,7 @@ class ArchiveExaminer:
         for item in self._view.walk("archive"):
             if isinstance(item, Gap):
                 found.incomplete.add("archive")
-                found.add_problem(
-                    f"a part of what streams keep longer cannot be read: {item.reason}"
-                )
+                found.add_problem(f"a part of the archives cannot be read: {item.reason}")
                 for number in self._archives:
                     self._reasons.setdefault(number, item.reason)
                 continue

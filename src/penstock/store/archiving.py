@@ -39,7 +39,7 @@ from penstock.store.archive import (
 )
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
-from penstock.store.diagnosis import broken, damage_as_broken
+from penstock.store.diagnosis import broken_store, damage_as_broken
 from penstock.store.parts import read_head, size_of
 from penstock.store.ranges import in_words, join_ranges
 from penstock.store.selection import TopicSelector
@@ -152,7 +152,7 @@ class Archives:
             )
         elif archive.is_open and archive.end > self._log_begin:
             again = in_words(self._log_begin, archive.end)
-            raise broken(
+            raise broken_store(
                 self._database.data_dir,
                 f"messages that had moved to archives are in its log again, {again}",
             )

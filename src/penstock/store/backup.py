@@ -62,7 +62,7 @@ def back_up(database: Database, destination: Path) -> Manifest:
     """Write a backup of ``database``, which may be in use by this process, to ``destination``.
 
     Raises:
-        StoreError: there is something at ``destination``, or that cannot be told.
+        StoreError: ``destination`` exists, or it cannot be found out.
         StoreFailed: it could not be written; nothing is left at ``destination``.
     """
     if path_exists(destination):

@@ -81,9 +81,8 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
 
 
 @final
-class ChunkFacts:
-    """The facts that are asked of a chunk most often, known of a large one without reading its
-    parts.
+class ChunkSummary:
+    """The size, the number of rows and the time of a chunk, known without reading a large one.
 
     Attributes:
         rows: number of its rows.
@@ -114,7 +113,7 @@ def chunk_note(rows: int, newest_us: int) -> bytes:
     return encode_key(rows) + encode_key(newest_us)
 
 
-def facts_of(value: bytes) -> ChunkFacts:
+def summary_of(value: bytes) -> ChunkSummary:
     """Return the facts of a chunk from the value under its key, which may be a head.
 
     Raises:
@@ -123,6 +122,6 @@ def facts_of(value: bytes) -> ChunkFacts:
     head = read_head(value)
     if head is None:
         batch = decode_chunk(value)
-        return ChunkFacts(int(batch.num_rows), len(value), 0, batch)
+        return ChunkSummary(int(batch.num_rows), len(value), 0, batch)
     rows = decode_key(head.note[:KEY_LENGTH_BYTES])
-    return ChunkFacts(rows, head.size_bytes, decode_key(head.note[KEY_LENGTH_BYTES:]), None)
+    return ChunkSummary(rows, head.size_bytes, decode_key(head.note[KEY_LENGTH_BYTES:]), None)

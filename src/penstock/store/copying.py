@@ -12,7 +12,7 @@ from rocksdict import WriteBatch, WriteOptions
 from penstock.errors import StoreFailed
 from penstock.store import identity
 from penstock.store.archive import ARCHIVES_MADE, SPAN_LENGTH_BYTES
-from penstock.store.chunk import chunk_note, encode_key, facts_of
+from penstock.store.chunk import chunk_note, encode_key, summary_of
 from penstock.store.database import (
     ARCHIVE_FAMILY,
     FORMAT,
@@ -126,6 +126,6 @@ class Copy:
 def _note(family: str, value: bytes) -> bytes:
     """Return the note that the head of a large value carries."""
     if len(value) >= LARGE_BYTES and family == "log":
-        facts = facts_of(value)
-        return chunk_note(facts.rows, facts.newest_us)
+        summary = summary_of(value)
+        return chunk_note(summary.rows, summary.newest_us)
     return value[:SPAN_LENGTH_BYTES] if family == ARCHIVE_FAMILY else b""

@@ -57,8 +57,8 @@ from rocksdict import (
 )
 
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
-from penstock.store.diagnosis import broken, damaged_part
-from penstock.store.faults import is_failure, with_remedy
+from penstock.store.diagnosis import broken_store, damaged_part
+from penstock.store.faults import is_machine_failure, with_remedy
 from penstock.store.parts import (
     FAMILIES,
     LARGE_BYTES,
@@ -90,11 +90,11 @@ COLUMN_FAMILIES: Final = (
     "archive",
 )
 ARCHIVE_FAMILY: Final = "archive"
-"""The one that a store of an older Penstock does not have before it is opened for writing."""
+"""The column family that a store of an older Penstock lacks until it is opened for writing."""
 
 FORMAT: Final = b"3"
-"""Of what this Penstock writes. Older ones wrote format 1, and 2 from the first large value on;
-both become this one when a broker starts (``store.migration``)."""
+"""The format that this Penstock writes. Older ones wrote format 1, and 2 from the first large value
+on; both are migrated to this one when a broker starts (``store.migration``)."""
 FORMATS_READ: Final = (b"1", b"2", FORMAT)
 FORMAT_KEY: Final = b"format"
 PARTS_KEY: Final = b"parts"
@@ -105,13 +105,13 @@ PRODUCERS: Final = b"producer/"
 
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
-_PAUSE_S: Final = 0.0002  # after a part: other threads take the interpreter's lock
-_FULL_PAUSE_S: Final = 0.005  # RocksDB has no room in memory, and writes tables to make some
-_FULL_S_MAX: Final = 30.0  # then the store cannot write, and says so
-_ROOM_BYTES: Final = 262_144  # a larger batch asks for room first: such fill RocksDB's memory
+_PAUSE_S: Final = 0.0002  # after each part, for other threads to take the interpreter's lock
+_FULL_PAUSE_S: Final = 0.005  # while RocksDB's memory is full, and it writes tables to make room
+_FULL_S_MAX: Final = 30.0  # after so long without room the write fails
+_ROOM_BYTES: Final = 262_144  # larger batches wait for room first: they fill RocksDB's memory
 _ROOM_S_MAX: Final = 2.0
 _NOTHING: Final = b"\x00"  # a key that is never written
-_WRITE_STALL: Final = "incomplete"  # in what rocksdict says where it would have to wait
+_WRITE_STALL: Final = "incomplete"  # in rocksdict's error where a write would have to wait
 _TABLES_OF_A_THREAD: Final = 64
 _OPENING_THREADS_MAX: Final = 16
 
@@ -185,13 +185,13 @@ class Database:
 
         Args:
             wait_s: the longest wait, in seconds.
-            key: of the value that is written with the room; one that is never used where none is.
-            part: the bytes that are written.
-            family: the column family that they are written to.
+            key: the key of the part.
+            part: the bytes of the part; None to write nothing but a deletion of an unused key.
+            family: the column family of the part.
 
         Returns:
-            RocksDB's refusal where it had none all the time; a batch that has to be written may
-            then wait in RocksDB.
+            None, or RocksDB's error if there was no room in that time; a batch that has to be
+            written may then wait in RocksDB.
         """
         ends_s = time.monotonic() + wait_s
         while True:
@@ -350,7 +350,7 @@ def open_database(data_dir: Path) -> Database:
         names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & _existing_families(path))]
         database = _open(path, AccessType.read_write(), names)
     except OSError as error:
-        if is_failure(error):
+        if is_machine_failure(error):
             raise _not_opened(path, error) from error
         raise StoreError(
             f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
@@ -487,10 +487,10 @@ def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
 
 
 def _opening_threads(path: Path) -> int:
-    """Return how many threads shall open the tables in ``path``.
+    """Return the number of threads with which RocksDB opens the tables in ``path``.
 
-    RocksDB makes so many for every column family, and 16 unless it is told, however few tables
-    there are: the 135 threads cost a small store half of the time in which it is opened.
+    It starts them for every column family, 16 by default, however few tables there are: these 135
+    threads took half of the time in which a small store was opened.
     """
     tables = sum(1 for _ in path.glob("*.sst"))
     return min(1 + tables // _TABLES_OF_A_THREAD, _OPENING_THREADS_MAX)
@@ -501,8 +501,8 @@ def _not_opened(path: Path, error: Exception) -> StoreError:
         return _in_use(path.parent)
     part = damaged_part(error)
     if part is not None:
-        return broken(path.parent, part)
-    failed = StoreFailed if is_failure(error) else StoreError
+        return broken_store(path.parent, part)
+    failed = StoreFailed if is_machine_failure(error) else StoreError
     return failed(f"the store in {path.parent} cannot be opened: {with_remedy(error, path.parent)}")
 
 

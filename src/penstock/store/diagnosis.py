@@ -69,7 +69,7 @@ def unfinished_repair(data_dir: Path) -> Path | None:
     return max(data_dir.glob(f"{REPAIR_FINISHED}*"), default=None)
 
 
-def broken(data_dir: Path, part: str) -> StoreBroken:
+def broken_store(data_dir: Path, part: str) -> StoreBroken:
     """Return the error for a damaged ``part`` of the database below ``data_dir``."""
     return StoreBroken(
         f"the store in {data_dir} is damaged: {part}; see with 'penstock store check --data-dir"
@@ -86,9 +86,9 @@ def damage_as_broken(data_dir: Path) -> Iterator[None]:
     except StoreBroken:
         raise
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise broken(data_dir, f"a value in it cannot be understood ({error})") from error
+        raise broken_store(data_dir, f"a value in it cannot be understood ({error})") from error
     except Exception as error:  # rocksdict raises bare Exception for every error
         part = damaged_part(error)
         if part is None:
             raise
-        raise broken(data_dir, part) from error
+        raise broken_store(data_dir, part) from error

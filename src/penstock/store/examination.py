@@ -282,8 +282,8 @@ class _Examiner:
         lost = len(self._found.sessions_lost)
         if lost:
             self._found.add_problem(
-                f"{lost:,} session{'s are' if lost > 1 else ' is'} lost: parts are left, and"
-                " nothing says whose they are"
+                f"{lost:,} session{'s are' if lost > 1 else ' is'} lost: parts are left, without"
+                " a client identifier"
             )
 
     # -- any family --------------------------------------------------------------------
@@ -310,7 +310,7 @@ class _Examiner:
         if older:
             found.incomplete.add(family)
             found.add_problem(
-                f"{family}: {older:,} of what is left may be as it was before the last change"
+                f"{family}: {older:,} of the values left may be older than the last ones written"
             )
         return count
 

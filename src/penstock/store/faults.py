@@ -1,7 +1,7 @@
-"""Faults of the disk below a running broker: said in one sentence, and probed for their end.
+"""Faults of the disk below a running broker: explains them, and finds out when they are over.
 
-RocksDB's errors are texts. What the operator can do about one stands behind it, so that the log
-says both at once::
+RocksDB's errors are texts. Here a remedy is added to each, so that one line of the log says what
+happened and what to do::
 
     No space left on device: free space on the file system of /var/lib/penstock
 
@@ -9,7 +9,7 @@ After a failed write RocksDB refuses every further one until it is opened anew. 
 what its write-ahead logs hold to tables, and an attempt that fails leaves files behind and a
 database that cannot be read meanwhile. So ``probe`` tries first whether there is room for all of
 that, by a file that is really allocated and synced: a quota, a limit on file sizes and a disk that
-is read-only show there too, and the free space that the system tells of would not tell.
+is read-only fail there, too, while the free space that the system reports would hide them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REMEDIES: Final = (
     ("Corruption", "stop the broker and run 'penstock store check --data-dir {data_dir}'"),
 )
 _BY_SETTINGS: Final = ("Permission denied", "in use by another process")
-"""Errors that other settings may mend; all others are the machine's, and may end by themselves."""
+"""Errors that other settings avoid; all others are the machine's, and may end by themselves."""
 _UNKNOWN: Final = "look at the disk and the permissions of {data_dir}"
 
 
@@ -52,7 +52,7 @@ def with_remedy(error: object, data_dir: Path) -> str:
     return f"{text}: {_UNKNOWN.format(data_dir=data_dir)}"
 
 
-def is_failure(error: object) -> bool:
+def is_machine_failure(error: object) -> bool:
     """Return whether ``error`` is the machine's fault (its disk is full), and not a setting's.
 
     What failed because of the machine may work later; a service manager tells the two apart by the
@@ -64,7 +64,7 @@ def is_failure(error: object) -> bool:
 
 
 def probe(data_dir: Path, database: Path) -> None:
-    """See whether the ``database`` below ``data_dir`` could be opened and written to.
+    """Raise unless the ``database`` below ``data_dir`` could be opened and written to now.
 
     Raises:
         StoreFailed: not now; it says why, and what to do.

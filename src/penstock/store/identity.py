@@ -19,7 +19,7 @@ import msgspec
 from rocksdict import WriteBatch
 
 from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
-from penstock.store.chunk import decode_key, facts_of
+from penstock.store.chunk import decode_key, summary_of
 from penstock.store.database import (
     FORMAT,
     FORMAT_KEY,
@@ -31,7 +31,7 @@ from penstock.store.database import (
     open_for_reading,
 )
 from penstock.store.diagnosis import (
-    broken,
+    broken_store,
     damage_as_broken,
     lacks_current,
     unfinished_repair,
@@ -102,7 +102,9 @@ def read_epoch(database: Database) -> str | None:
     refuse_format(kept)
     named: bytes | None = meta.get(EPOCH)
     if named is None:
-        raise StoreFormatError("the store has a format but no epoch: it is not a whole store")
+        raise StoreFormatError(
+            "the store has a format but no epoch, so parts of it are missing: restore a backup"
+        )
     return named.decode()
 
 
@@ -174,9 +176,9 @@ def find_end(database: Database) -> int:
         check(chunks)
         return 0
     try:
-        return decode_key(chunks.key()) + facts_of(chunks.value()).rows
+        return decode_key(chunks.key()) + summary_of(chunks.value()).rows
     except StoreFormatError as error:
-        raise broken(database.data_dir, f"the end of the log: {error}") from error
+        raise broken_store(database.data_dir, f"the end of the log: {error}") from error
 
 
 def is_comparable(claimed: Committed, epoch: str) -> bool:
@@ -211,7 +213,7 @@ def refuse_losses(data_dir: Path) -> None:
     claimed = read_watermark(data_dir)  # before the database: it may be running ahead
     if not has_database(data_dir):
         if claimed is not None and (claimed.end or claimed.commits):
-            raise damaged(data_dir, Loss(0, claimed.end, claimed.commits))
+            raise damage_error(data_dir, Loss(0, claimed.end, claimed.commits))
         return
     try:
         database = open_for_reading(data_dir)
@@ -226,7 +228,7 @@ def refuse_losses(data_dir: Path) -> None:
     finally:
         database.close()
     if loss is not None:
-        raise damaged(data_dir, loss)
+        raise damage_error(data_dir, loss)
 
 
 def refuse_broken_files(data_dir: Path) -> None:
@@ -242,19 +244,19 @@ def refuse_broken_files(data_dir: Path) -> None:
             f" --data-dir {data_dir}' again"
         )
     if lacks_current(data_dir / STORE_DIRECTORY):
-        raise broken(data_dir, "its file CURRENT is missing")
+        raise broken_store(data_dir, "its file CURRENT is missing")
 
 
-def unverified(database: Database, claimed: Committed | None) -> bool:
-    """Return whether nothing says how far the log in ``database`` should reach, though it holds
-    some."""
+def is_unverified(database: Database, claimed: Committed | None) -> bool:
+    """Return whether ``database`` has commits, and no watermark of its log says how many there
+    should be."""
     if claimed is not None and claimed.end + claimed.commits > 0:
         known = {"", read_epoch(database), *(epoch for epoch, _ in read_lineage(database))}
         return claimed.epoch not in known
     return counter(database, COMMITS) > 0
 
 
-def damaged(data_dir: Path, loss: Loss) -> StoreDamaged:
+def damage_error(data_dir: Path, loss: Loss) -> StoreDamaged:
     """Return the error for a ``loss``."""
     return StoreDamaged(
         f"the store in {data_dir} has lost {loss}, by damage to its files or because older ones"

@@ -1,8 +1,8 @@
-"""Retained messages that are kept in parts (``store.parts``), and the end of these parts.
+"""Tracks which retained messages are kept in parts (``store.parts``), and removes these parts.
 
-A retained message is replaced and removed by its topic, at any time. So it is known here which of
-them have parts: those go in the same batch, and are known until that is written, for a write that
-fails is made once more. What a crash has left without a head goes at the next start.
+A retained message is replaced and removed by its topic, at any time. Then its parts are removed in
+the same batch; they are tracked until that is written, because a write that fails is repeated.
+Parts that a crash has left without a head are removed at the next start.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ class LargeRetained:
     def put(
         self, batch: WriteBatch, database: Database, topic: bytes, message: Message
     ) -> Large | None:
-        """Add a message to ``batch``; if it is large, return what must be written before the
-        batch."""
-        self._drop_parts(batch, database, topic)
+        """Add a message to ``batch``; if it is large, return its parts, which must be written
+        before the batch."""
+        self._delete_parts(batch, database, topic)
         if len(message.payload) < LARGE_BYTES:
             batch.put(topic, records.encode_message(message), database.handles[_FAMILY])
             return None
@@ -86,19 +86,19 @@ class LargeRetained:
         return large
 
     def remove(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
-        """Add to ``batch`` that a topic has no retained message any more."""
-        self._drop_parts(batch, database, topic)
+        """Add to ``batch`` the removal of a topic's retained message."""
+        self._delete_parts(batch, database, topic)
         batch.delete(topic, database.handles[_FAMILY])
 
     def written(self) -> None:
-        """Forget what the batch has removed: it is on disk."""
+        """Forget the parts that the batch has removed; to be called when it is on disk."""
         for topic, count in self._replaced.items():
             del self._runs[topic][:count]
             if not self._runs[topic]:
                 del self._runs[topic]
         self._replaced.clear()
 
-    def _drop_parts(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
+    def _delete_parts(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
         runs = self._runs.get(topic)
         if runs is None:
             return

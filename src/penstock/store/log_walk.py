@@ -1,9 +1,9 @@
-"""Walking the whole log, past what cannot be read (``store.walk``), and naming the offsets.
+"""Reads the whole log past damage (``store.walk``), and names the offsets that are damaged.
 
 ::
 
     chunk 0..4   chunk 5..9   ▒▒▒▒▒▒▒▒▒▒   chunk 17..20
-                              └ damage 10..16, between the last that is good and the next
+                              └ damage 10..16, between the readable chunks on both sides
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.store.walk import Gap
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Consecutive offsets of the log: a chunk, or what should be one and is not.
+    """Consecutive offsets of the log: a chunk, or damage where there should be one.
 
     Attributes:
         begin: first offset.
@@ -39,8 +39,8 @@ def walk_log(view: View, begin: int) -> Iterator[Piece]:
 
     Args:
         view: the view of the store with the log.
-        begin: the offset at which the log should begin, as far as is known; the good part may begin
-            earlier or later, and a later begin alone is no damage.
+        begin: the offset at which the log should begin, as far as is known; the first chunk may
+            begin earlier or later, and a later begin alone is no damage.
     """
     expected: int | None = None
     reason = ""

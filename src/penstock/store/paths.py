@@ -1,7 +1,7 @@
-"""Looking whether a path exists, where that cannot always be told.
+"""Finds out whether a path exists, with an error that says what to do where that is not allowed.
 
-``Path.exists`` raises for a directory that may not be entered, and the error of the system says
-nothing of the store. Here it is one sentence with what to do.
+``Path.exists`` raises for a directory that this process may not enter, and the system's error does
+not mention the store.
 """
 
 from __future__ import annotations

@@ -41,12 +41,12 @@ from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, ChunkRemoval
 from penstock.store.backup import back_up
 from penstock.store.chunk import (
-    ChunkFacts,
+    ChunkSummary,
     chunk_note,
     decode_chunk,
     decode_key,
     encode_key,
-    facts_of,
+    summary_of,
 )
 from penstock.store.database import (
     PRODUCERS,
@@ -56,7 +56,7 @@ from penstock.store.database import (
     open_database,
     open_for_reading,
 )
-from penstock.store.diagnosis import broken, damage_as_broken
+from penstock.store.diagnosis import broken_store, damage_as_broken
 from penstock.store.faults import ReadWriteLock, probe, with_remedy
 from penstock.store.identity import (
     CLOCK,
@@ -66,14 +66,14 @@ from penstock.store.identity import (
     LOG_BYTES_REMOVED,
     begin_epoch,
     counter,
-    damaged,
+    damage_error,
     decode_given_up,
     find_begin,
     find_end,
     find_loss,
+    is_unverified,
     read_epoch,
     refuse_losses,
-    unverified,
 )
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, warm_up_arrow
@@ -143,8 +143,8 @@ class RocksStore:
         claimed = read_watermark(data_dir)  # it does not move now
         loss = find_loss(self._database, claimed)
         if loss is not None:
-            raise damaged(data_dir, loss)
-        if unverified(self._database, claimed):
+            raise damage_error(data_dir, loss)
+        if is_unverified(self._database, claimed):
             logger.warning(
                 "%s is missing or of another log: whether the newest messages of the store are"
                 " still there cannot be told",
@@ -203,7 +203,7 @@ class RocksStore:
                 recovered.progress[number] = records.decode_progress(number, value)
                 continue
             if number not in recovered.progress:
-                raise broken(self._data_dir, f"the progress of session {number} is missing")
+                raise broken_store(self._data_dir, f"the progress of session {number} is missing")
             add_page(recovered.progress[number], key, value)
         for key, value in self._database.items("queue"):
             number = decode_key(key[:8])
@@ -338,7 +338,7 @@ class RocksStore:
             self._database, Committed(self._end, self._earliest, self._commits, self._epoch)
         )
         if loss is not None:
-            raise damaged(self._data_dir, loss)
+            raise damage_error(self._data_dir, loss)
         is_ours = read_epoch(self._database) == self._epoch
         if not is_ours or counter(self._database, COMMITS) > self._commits + 1:
             raise StoreDamaged(
@@ -401,8 +401,8 @@ class RocksStore:
                 continue
             key, value = chunks.key(), chunks.value()
             base = decode_key(key)
-            facts = facts_of(value)
-            end = base + facts.rows
+            summary = summary_of(value)
+            end = base + summary.rows
             rows: list[int] = []
             while at < len(wanted) and wanted[at] < end:
                 rows.append(wanted[at] - base)
@@ -411,7 +411,7 @@ class RocksStore:
                 at += 1
                 continue
             try:
-                batch = self._chunk(key, value, facts)
+                batch = self._chunk(key, value, summary)
             except StoreFormatError:
                 if self._families["log"].get(key) is None:
                     continue  # retention has removed it meanwhile
@@ -420,10 +420,10 @@ class RocksStore:
                 found[message.offset] = message
         return found
 
-    def _chunk(self, key: bytes, value: bytes, facts: ChunkFacts) -> pa.RecordBatch:
+    def _chunk(self, key: bytes, value: bytes, summary: ChunkSummary) -> pa.RecordBatch:
         """Return the chunk under ``key``, of which ``value`` was found there."""
-        if facts.batch is not None:
-            return facts.batch
+        if summary.batch is not None:
+            return summary.batch
         return decode_chunk(self._database.full_value("log", key, value))
 
     def retain(
@@ -461,25 +461,25 @@ class RocksStore:
             if not chunks.valid():
                 break
             key, value = chunks.key(), chunks.value()
-            base, facts = decode_key(key), facts_of(value)
+            base, summary = decode_key(key), summary_of(value)
             chunks.next()  # the last chunk stays: it tells where the log ends
-            too_old = facts.newest_us - self._leads.at(base) < older_than_us
+            too_old = summary.newest_us - self._leads.at(base) < older_than_us
             if not chunks.valid():
                 check(chunks)
                 break
-            end = base + facts.rows
+            end = base + summary.rows
             if end > keep_from or not (too_old or size_bytes > bytes_max):
                 break
             if end > leased_from and size_bytes <= leased_bytes_max:
                 break
             if self._archives.is_any_open:
-                removal.add(base, self._chunk(key, value, facts), facts.size_bytes)
+                removal.add(base, self._chunk(key, value, summary), summary.size_bytes)
             earliest = decode_key(chunks.key())
             if earliest > end:
                 self._log_hole(end, earliest)
                 removal.skip_hole(end, earliest)
-            size_bytes -= facts.size_bytes
-            removed += facts.size_bytes
+            size_bytes -= summary.size_bytes
+            removed += summary.size_bytes
             if removal.is_large:
                 self._remove_chunks(removal, earliest, removed)
                 removal = self._archives.begin_removal()

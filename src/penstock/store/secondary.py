@@ -54,7 +54,7 @@ from rocksdict import AccessType, Options, Rdict, RdictIter
 from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
 from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece, decode_span
-from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, facts_of
+from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, summary_of
 from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, check
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
@@ -225,11 +225,11 @@ class LogFollower:
         size_bytes = 0
         while position < end and chunks.valid():
             key, value = chunks.key(), chunks.value()
-            base, facts = decode_key(key), facts_of(value)
+            base, summary = decode_key(key), summary_of(value)
             chunks.next()
-            if base + facts.rows <= position:
+            if base + summary.rows <= position:
                 continue
-            batch = facts.batch
+            batch = summary.batch
             if batch is None:
                 chunk = self._full_value(opened, "log", key, value)
                 if chunk is None:
@@ -246,7 +246,7 @@ class LogFollower:
                 batch = batch.slice(first, last - first)
             gathered.append(batch)
             position += last - first
-            size_bytes += facts.size_bytes
+            size_bytes += summary.size_bytes
             if position - begin >= ROWS_MAX or size_bytes >= BYTES_MAX:
                 yield _joined(begin, position, gathered)
                 gathered, size_bytes, begin = [], 0, position
@@ -480,4 +480,4 @@ def _end_offset(log: Rdict) -> int:
     chunks.seek_to_last()
     if not chunks.valid():
         return 0
-    return decode_key(chunks.key()) + facts_of(chunks.value()).rows
+    return decode_key(chunks.key()) + summary_of(chunks.value()).rows

@@ -28,7 +28,7 @@ from penstock.store.ranges import Ranges, join_ranges, without
 from penstock.store.secondary import ROWS_MAX, Extent, LogFollower
 
 PARTS_MAX: Final = 100_000
-"""Parts of a log that are told apart; beyond that two become one."""
+"""Most parts into which a log is divided; beyond that neighbours are joined."""
 
 _NEVER: Final = 2**63 - 1
 

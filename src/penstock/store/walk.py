@@ -1,11 +1,11 @@
-"""Walking a column family past what cannot be read.
+"""Reads a column family past damaged blocks.
 
-RocksDB keeps a checksum with every block. An iterator that meets a wrong one stops; behind it the
-keys go on. The walk finds the next key that can be read, and says between which two it found
-damage::
+RocksDB keeps a checksum with every block. An iterator stops at a block with a wrong one, although
+keys behind it may be readable. The walk finds the next readable key, and yields a gap between the
+keys on both sides of the damage::
 
     a1 a2 a3   ▒▒▒▒▒▒▒▒▒▒   a9 b1 b2
-             └ Gap(a3, a9): what lay between is not known
+             └ Gap(a3, a9): the keys between them are not known
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _GROWTH: Final = 20  # each step of the search is a twentieth longer: it misses 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Keys that cannot be read.
+    """A range of keys that cannot be read.
 
     Attributes:
-        after: the last key before; None where it begins with the first.
-        before: the next key that can be read; None where there is none.
-        reason: why, in words.
+        after: the last key before the gap; None if there is none.
+        before: the next key that can be read; None if there is none.
+        reason: the error of reading, in words.
     """
 
     after: bytes | None

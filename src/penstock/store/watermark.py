@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.errors import StoreError, StoreFailed
-from penstock.store.faults import is_failure, with_remedy
+from penstock.store.faults import is_machine_failure, with_remedy
 
 WATERMARK_FILE: Final = "committed"
 NUMBER_LENGTH_BYTES: Final = 8
@@ -173,7 +173,7 @@ def sync_file(path: Path) -> None:
 
 def _unusable(data_dir: Path, error: OSError) -> StoreError:
     path = data_dir / WATERMARK_FILE
-    if is_failure(error):
+    if is_machine_failure(error):
         return StoreFailed(f"the watermark {path} cannot be used: {with_remedy(error, data_dir)}")
     return StoreError(
         f"the watermark {path} cannot be used: {error.strerror}; it must be a file that the broker"

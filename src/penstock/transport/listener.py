@@ -112,7 +112,9 @@ class OpenListener:
                 if await asyncio.to_thread(certificates.reload_if_changed):
                     logger.info("listener %s uses its certificates as they are now", self.name)
             except ConfigError as error:
-                logger.error("the certificates in use stay in use: %s", error)
+                logger.error(
+                    "new certificates are not used, and the old ones stay in use: %s", error
+                )
 
     def _listen(self, listening: socket.socket, place: str) -> None:
         settings = self._settings

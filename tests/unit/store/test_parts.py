@@ -12,7 +12,7 @@ from penstock.engine.message import Message
 from penstock.errors import StoreFormatError
 from penstock.store import records
 from penstock.store.archive import ARCHIVE_SCHEMA, encode_piece, make_pieces
-from penstock.store.chunk import chunk_note, decode_chunk, encode_key, facts_of
+from penstock.store.chunk import chunk_note, decode_chunk, encode_key, summary_of
 from penstock.store.log import chunk_of
 from penstock.store.parts import PART_BYTES, Large, new_run, part_range, part_range_of, read_head
 
@@ -66,7 +66,7 @@ def test_facts_of_a_chunk_are_the_same_from_its_head() -> None:
     chunk = b"".join(pieces)
     note = chunk_note(columns.count, columns.newest_us())
     for value in (chunk, Large("log", b"", pieces, new_run(), note).head):
-        facts = facts_of(value)
+        facts = summary_of(value)
         assert (facts.rows, facts.newest_us, facts.size_bytes) == (4, 100, len(chunk))
         assert (facts.batch is None) == (value is not chunk)
     payloads = [message.payload for message in messages]
