@@ -1,4 +1,4 @@
-"""Counters: what went through one broker since it started, as plain integers.
+"""Counters: totals of packets, bytes and events of one broker since it started.
 
 The code that handles a packet adds to them; only the shell reads them (``$SYS``, metrics).
 Totals that a batch can add at once are added once a batch: an integer on the hot path costs a few

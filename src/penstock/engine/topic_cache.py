@@ -1,8 +1,7 @@
 """A cache of numbers by topic, limited in topics and in characters of topics.
 
-A topic name may have 65,535 bytes and every client makes up its own, so that a limit in topics
-alone would let one client fill memory. Nothing is lost by forgetting: the caller computes the
-answer again.
+A topic name may have 65,535 bytes and clients choose their topics, so that a limit in topics alone
+would let one client fill the memory. If an entry was removed, the caller computes the answer again.
 """
 
 from __future__ import annotations

@@ -368,7 +368,7 @@ class LoginQueue(Generic[T]):
 
     def _remove(self, attempt: Attempt[T]) -> None:
         self.waiting -= 1
-        assert self.waiting >= 0, "an attempt left twice"
+        assert self.waiting >= 0, "an attempt was removed twice"
         places = self._places[attempt.lane] - 1
         if places > 0:
             self._places[attempt.lane] = places

@@ -1,11 +1,11 @@
-"""Timers: what must be done later, unless nothing is left to do by then.
+"""Timers: calls at a later time.
 
 ::
 
-      wake_at(user, due) ─▶ heap ── due passed, and still the user's latest ─▶ user.wake(now)
+      wake_at(user, due) ─▶ heap ── due, and still the timer of the user ─▶ user.wake(now)
 
-A user has at most one timer, its earliest; it decides itself what to do when it is woken, and sets
-its next timer. While no timer is due, no entry is looked at.
+A user has at most one timer, its earliest; it decides what to do when it is woken, and sets its
+next timer. While no timer is due, no entry is looked at.
 """
 
 from __future__ import annotations
@@ -18,13 +18,12 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 
 
 class Timed:
-    """The port of an object that can be woken. ``due_us`` is when, on the steady clock; 0 = no
-    timer."""
+    """The port of an object with a timer; ``due_us`` is its time on the steady clock, 0 = none."""
 
     due_us = 0
 
     def wake(self, now: Now) -> None:
-        """Do what is due; the timer is used up."""
+        """Handle the timer, which is not set any more."""
 
 
 @final
@@ -38,7 +37,7 @@ class Timers:
 
     def wake_at(self, user: Timed, due_us: int) -> None:
         """Wake ``user`` at ``due_us``, or earlier if it has an earlier timer."""
-        assert due_us > 0, "0 says that there is no timer"
+        assert due_us > 0, "0 means that there is no timer"
         if 0 < user.due_us <= due_us:
             return
         if user.due_us == 0:
@@ -51,7 +50,7 @@ class Timers:
             heapify(self._heap)
 
     def wake_due(self, now: Now) -> None:
-        """Wake all users whose time has come."""
+        """Wake all users whose timer is due."""
         while self._heap and self._heap[0][0] <= now.steady_us:
             due_us, _, user = heappop(self._heap)
             if user.due_us == due_us:

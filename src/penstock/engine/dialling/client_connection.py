@@ -87,10 +87,10 @@ class ClientConnection(Connection):
     Args:
         effects: the open batch that stores the session.
         session: attached when the server accepts the CONNECT.
-        arrivals: the arrivals of that session.
+        arrivals: the unacknowledged messages of that session.
         connect: the first packet we send. Its properties say what we accept.
-        limits: bounds of our side. ``await_rel_timeout_s`` is to be 0: a message would be forgotten
-            whose PUBREC waits behind others.
+        limits: the limits of our side. ``await_rel_timeout_s`` must be 0: else a message whose
+            PUBREC waits behind others would be forgotten.
         application: the user of the connection.
         is_known: whether we have a session of which the server may have the other half.
         now: when it was dialled.

@@ -3,7 +3,7 @@
 ::
 
       PUBLISH ─▶ topic alias ─▶ new ─▶ ClientCallbacks.arrived … settle ─╮
-                            ╰─▶ a repeat of what we have ────────────────┴▶ PUBACK, PUBREC in turn
+                            ╰─▶ repeat of a known message ───────────────┴▶ PUBACK, PUBREC in turn
       PUBREL ─▶ PUBCOMP
 
 ``unacknowledged`` keeps the order of the acknowledgements; each is sent after the commit of the
@@ -38,7 +38,7 @@ class ClientInbound:
     Args:
         session: remembers QoS 2 messages until they are released.
         link: takes the acknowledgements.
-        arrivals: the arrivals of that session.
+        arrivals: the unacknowledged messages of that session.
         application: takes the messages.
         asked: the properties of our CONNECT, which say what we accept.
     """

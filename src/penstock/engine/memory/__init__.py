@@ -1,4 +1,4 @@
-"""The memory that clients make the broker use, and its bounds.
+"""The memory that the broker uses for its clients, and its limits.
 
 Modules::
 

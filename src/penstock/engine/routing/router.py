@@ -79,7 +79,7 @@ class Router:
 
     Args:
         effects: the open batch.
-        limits: bounds.
+        limits: the limits of the broker.
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.
         drops: the counts of dropped messages, with retained ones that are not kept.

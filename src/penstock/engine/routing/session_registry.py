@@ -73,9 +73,9 @@ class Registry:
         effects: the open batch.
         router: knows their subscriptions.
         wills: the wills that wait for the end of a session.
-        limits: bounds of all together, and of sessions whose zone is not known.
+        limits: the limits of the broker, and of sessions whose zone is not known.
         drops: the counts of dropped messages.
-        zones: bounds of each listener's sessions, by its name.
+        zones: the limits of each listener's sessions, by its name.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Server:
     """One broker without its sockets and its store.
 
     Args:
-        limits: bounds.
+        limits: the limits of the broker, and of clients whose listener is not known.
         recovered: the state that the store holds.
         stream_filters: topic filters of the configured streams.
         acknowledged_when: "fsync" or "memory": what an acknowledgement promises; sent to

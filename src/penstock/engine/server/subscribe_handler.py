@@ -85,7 +85,7 @@ class SubscribeHandler(Request):
         packet: the received packet.
         session: of the client.
         server: the broker.
-        limits: bounds of the connection.
+        limits: the limits of the connection.
         link: of the client's connection.
     """
 

@@ -35,7 +35,7 @@ class Backlog:
         client_id: the client identifier, or the filter of a group.
         stored: whether it outlives its connection.
         effects: the parts of the broker that it acts on.
-        limits: bounds.
+        limits: the limits of the queue.
         drops: the counts of dropped messages.
         account: the account in which its messages count.
     """

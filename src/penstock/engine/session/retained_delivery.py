@@ -24,15 +24,15 @@ PORTION: Final = 256  # nodes of the tree visited in one turn
 
 @final
 class RetainedDelivery:
-    """The retained messages that are still to be delivered for one subscription.
+    """The retained messages that are not delivered yet for one subscription.
 
     Args:
         retained: the retained messages.
         topic_filter: the filter of the subscription.
         qos: the granted QoS.
         subscription_ids: subscription identifiers to send with each message.
-        not_from: client identifier whose own messages are left out (No Local), or None.
-        logged: append messages delivered at QoS 1 or 2 to the log, for a stored session.
+        not_from: the client identifier whose own messages are left out (No Local), or None.
+        logged: whether messages delivered at QoS 1 or 2 are logged, for a stored session.
         effects: the open batch.
     """
 
@@ -49,7 +49,7 @@ class RetainedDelivery:
         self.topic_filter = topic_filter
         self.qos = qos
         self.subscription_ids = subscription_ids
-        self.visits_left = 0  # nodes ``next`` may visit
+        self.visits_left = 0  # nodes that ``next`` may visit
         self._retained_messages = retained
         self._walk = retained.walk(topic_filter)
         self._not_from = not_from

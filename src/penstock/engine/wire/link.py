@@ -391,9 +391,9 @@ class Link:
         self.unreleased_qos0 -= qos0
         self.unreleased_publishes -= publishes
         assert min(self.releasing, self.unreleased_acks, self.unreleased_qos0) >= 0, (
-            "released twice"
+            "more packets were released than deferred"
         )
-        assert self.unreleased_publishes >= 0, "released twice"
+        assert self.unreleased_publishes >= 0, "more packets were released than deferred"
         waiting_qos0 = self.waiting_qos0
         if waiting_qos0 is not None and waiting_qos0.count > 0 and self.unreleased_qos0 == 0:
             if self.ready.count == 0:
