@@ -98,7 +98,7 @@ class ServerOptions:
         self.client_ids_shared = client_ids_shared
         self.acknowledge_in_memory = acknowledge_in_memory
         self.check_payload_format = check_payload_format
-        self.redirect = REDIRECTIONS[redirect]  # reason code for CONNACK; 0: serve them
+        self.redirect = REDIRECTIONS[redirect]  # reason code for CONNACK; 0: accept clients
         self.server_reference = server_reference
         self._response_information = response_information
 

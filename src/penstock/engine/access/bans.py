@@ -57,7 +57,7 @@ class Bans:
         self.made = 0
         self._bans: dict[tuple[str, str], Ban] = {}  # by kind and value, the oldest first
         self._networks: dict[tuple[int, int], int] = {}  # (version, prefix length): how many
-        self._ends: list[tuple[float, str, str]] = []  # a heap; of bans replaced or lifted, too
+        self._ends: list[tuple[float, str, str]] = []  # a heap; may have replaced or lifted bans
 
     def __len__(self) -> int:
         return len(self._bans)

@@ -127,8 +127,8 @@ class SteadyClock:
         self.jumped_us = 0  # the change of the lead that this start found
         self.was_unknown = False  # whether this start could not tell how long it was down
         self._boot_us = reading.boot_us
-        self._doubt_us = 0  # the new difference that has not lasted long enough yet
-        self._doubted_since_us = -1  # since when it lasts, on the boot clock; -1 = there is none
+        self._doubt_us = 0  # a new difference that has not lasted for ``PATIENCE_US`` yet
+        self._doubted_since_us = -1  # its beginning, on the boot clock; -1 = there is none
         if record is None:
             self._steady_us = reading.wall_us
             self.lead_us = 0

@@ -101,7 +101,7 @@ class Connection(Resumable):
         self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
         self._logged_in: i64 = 0
         self._heavy_in: i64 = -HEAVY_FOR_BATCHES  # the last batch with more than HEAVY_BYTES of it
-        self._bytes_work = 0  # work of the bytes received, to be counted in the turn that decodes
+        self._bytes_work = 0  # work of received bytes, counted in the turn that decodes them
         self._early_bytes = 0
         self._lost_because: str | None = None  # why the socket ended before the verdict
 

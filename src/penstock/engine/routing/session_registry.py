@@ -96,8 +96,8 @@ class Registry:
         self._limits = limits
         self._zones = zones or {}
         self._drops = drops
-        self._scheduled: dict[int, int] = {}  # number: when the session expires if unused
-        self._expiring: list[tuple[int, int, str]] = []  # heap of it; entries may be out of date
+        self._scheduled: dict[int, int] = {}  # expiry time of offline sessions by number
+        self._expiring: list[tuple[int, int, str]] = []  # a heap of these; may be out of date
 
     def has_room(self, client_id: str, account: Account | None = None) -> bool:
         """Return whether a session for ``client_id`` exists or may be made, in ``account`` if

@@ -116,7 +116,7 @@ class OpeningConnection(Connection):
         self.lets_anonymous_in = True  # whether its listener accepts anonymous clients
         self.identity: str | None = None  # the user that its certificate proves
         self.granted: Granted | None = None  # None until its client is accepted
-        self.receive_maximum = 0  # of the client
+        self.receive_maximum = 0  # Receive Maximum of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.mount_point = limits.offers.mount_point
         self.link.counters.sockets_accepted += 1
@@ -126,8 +126,8 @@ class OpeningConnection(Connection):
         self._connect: Connect | None = None  # until then
         self._asked_to_persist = False  # CONNECT asked for a session that outlives its connection
         self._handshake: EnhancedAuthentication | None = None
-        self._authorize: Authorize | None = None  # of the verdict, if it brought one
-        self._authorized_until_s = NO_DEADLINE  # so long it may stay, on the monotonic clock
+        self._authorize: Authorize | None = None  # the verdict's, instead of the broker's
+        self._authorized_until_s = NO_DEADLINE  # when it is disconnected, on the monotonic clock
 
     # -- CONNECT -----------------------------------------------------------------------
 

@@ -76,7 +76,7 @@ class PublishHandler(BlockedPublisher):
 
     def __init__(self, server: Server, link: Link, limits: EngineLimits) -> None:
         super().__init__(link)
-        self.pending = PendingPublishes(limits)  # messages not routed yet: there is no room
+        self.pending = PendingPublishes(limits)  # messages that wait for room to be routed
         self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
         self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
         self._topic: str | None = None  # topic of the latest message: it was checked
@@ -91,7 +91,7 @@ class PublishHandler(BlockedPublisher):
             None  # the message that is blocked; None: by the store
         )
         self._publisher: Session | None = None  # of the blocked message
-        self._is_still_blocked = False  # in the present attempt
+        self._is_still_blocked = False  # whether ``try_again`` was refused again
         self._drops = server.drops
         self._options = server.options
         self._producers = server.producers

@@ -115,9 +115,9 @@ class Server:
         self.half_received = PartialPacketBudget(self.effects.turn, limits.half_received_bytes_max)
         self.refused_filters = RefusedFilters()
         self.connections: dict[str, Connection] = {}  # by client identifier
-        self.clients_max = 0  # connected at the same time
+        self.clients_max = 0  # the most clients that were connected at the same time
         self.shutting_down = False
-        self.draining: Draining | None = None  # it is being emptied
+        self.draining: Draining | None = None  # None: new clients are accepted
         self.event_log: EventLog | None = None
         if events is not None:
             self.event_log = self._start_events(events, recovered, now)

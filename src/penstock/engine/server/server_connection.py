@@ -54,11 +54,11 @@ class ServerConnection(OpeningConnection):
 
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(server, limits, now)
-        self.inbound_limit: LimitUsage | None = None  # made when it is reached first
+        self.inbound_limit: LimitUsage | None = None  # created when it is first reached
         self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
         self._publishing = PublishHandler(server, self.link, limits)
         self._pending = self._publishing.pending
-        self._lacks_memory = False  # for the packet that it sends: see ``partial_packets``
+        self._lacks_memory = False  # whether a large packet waits for memory (``partial_packets``)
         self._message_rate: TokenBucket | None = None
         self._byte_rate: TokenBucket | None = None
         if limits.messages_per_s_max > 0:

@@ -70,7 +70,7 @@ class Inbound:
         self._on_this_connection: dict[
             int, None
         ] = {}  # received on this connection, until their PUBREL
-        self.resumed = False  # identifiers of an earlier connection may be released on this one
+        self.resumed = False  # whether identifiers of an earlier connection may be released
         self._was_connected = False
 
     def __len__(self) -> int:

@@ -55,7 +55,7 @@ class MessageQueue:
         self.size_bytes = 0  # of the queued messages
         self.overflowed = False  # a message did not fit; ``congestion`` resets it
         self._account = account or Account("", MemoryBudget())
-        self._is_connected = not stored  # a stored session may be away
+        self._is_connected = not stored  # the client of a stored session may be offline
         self._first = Lane(0, 0, self._account, self._is_connected)
         self._lanes = {0: self._first}  # by number
         self._ranks: list[LanesByOffset] = []  # highest first; none while there is one lane

@@ -568,7 +568,7 @@ class LegacyRun:
         self.priority = self.lane & PRIORITY_MASK
         self.moved: set[int] = set()  # sequences of the deliveries that were moved to groups
         self._run = run
-        self._end = len(run)  # it may grow
+        self._end = len(run)  # of the beginning: the run may grow
         self._position = max(0, head - run.first) - 1
 
     def advance(self) -> bool:

@@ -137,7 +137,7 @@ class Link:
         self.version = 0
         self.mount_point = ""  # prefix of the peer's topics on this side, see ``mount_point``
         self.is_bridge = False  # the peer is a bridge by its protocol level (``protocol.kinds``)
-        self.max_packet_size_bytes = 0  # the peer's; 0 = no limit
+        self.max_packet_size_bytes = 0  # the largest packet that the peer accepts; 0 = no limit
         self.qos_max = 2  # the highest QoS that the peer accepts
         self.retain_available = True  # the peer accepts the RETAIN flag
         self.problem_information = True  # the peer wants reason strings
@@ -154,7 +154,7 @@ class Link:
         self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
-        self.buffered_bytes = 0  # in the socket's buffer, if that is more than ``FREE_BYTES``
+        self.buffered_bytes = 0  # in the socket's buffer, as the shell reported last
         self.account: Account | None = None  # of its session; None before CONNACK
         self.ready = PacketBuffer()
         self.deferred = PacketBuffer()
