@@ -4,7 +4,8 @@ everywhere      A docstring begins neither with a pronoun nor with a clause with
                 ("Who asks for it", "Those that wait", "Where it is"): it says what a thing is, or
                 what is done. A variable may be described by "How long …" or "When …".
 functions       The first word is a verb in the imperative: "Return the line of …", "Yield peers
-                whose …". A property is a value, and its docstring may be a noun phrase.
+                whose …". A property is a value, and its docstring may be a noun phrase. What is
+                returned has its verb too: "…; return whether …", and not "…; whether …".
 arguments       What stands behind the name of an argument, attribute or error is a noun phrase
                 or a sentence: "the epoch of the log", and not "that of the log".
 """
@@ -34,6 +35,7 @@ NO_VERBS: Final = re.compile(
 )
 NOUNS_DECORATED: Final = re.compile(r"property|callback")  # a callback's docstring is a help text
 FIRST_WORD: Final = re.compile(r"\W*([\w'-]+)")
+RETURNED: Final = re.compile(r"; (whether)\b")
 ARGUMENT: Final = re.compile(
     r"^ +(\w+): (?:who|whom|whose|what|those|these|that|where|which)\b.*", re.MULTILINE
 )
@@ -75,6 +77,8 @@ def _about_docstring(node: Documented) -> Iterator[str]:
         yield f"{line}: a docstring begins with {word!r}: say what it is or does."
     elif isinstance(node, Function) and not _is_noun(node) and NO_VERBS.fullmatch(word):
         yield f"{line}: the docstring of {node.name} begins with {word!r}, and not with a verb."
+    for returned in RETURNED.finditer(text.partition("\n\n")[0]):
+        yield f"{line}: '; {returned[1]} …': say '; return {returned[1]} …'."
     for argument in ARGUMENT.finditer(text):
         yield f"{line}: {argument[0].strip()!r}: say what {argument[1]!r} is."
 

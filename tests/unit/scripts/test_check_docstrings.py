@@ -33,6 +33,7 @@ def test_sentences_and_names_of_things(source: str) -> None:
         ('async def f():\n    """The line."""', 2, "the"),
         ('def f():\n    """Publishers that wait."""', 2, "publishers"),
         ('class A:\n    def f(self):\n        """True if it waits."""', 3, "true"),
+        ('def f():\n    """Send it; whether it left."""', 2, "; whether"),
         ('WAIT_S = 3\n"""What a publisher waits for."""', 2, "what"),
         ('class A:\n    wait_s: int = 3\n    """Who waits."""', 3, "who"),
         (
