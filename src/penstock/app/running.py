@@ -366,10 +366,10 @@ class _Broker:
                 self._control.on(Publish, self._sinks.publish)
                 self._control.on(Abandon, self._sinks.abandon)
             await self._control.open()
-        said = statement(settings, available())
-        logger.info("%s", Sentence(said.text))
-        if said.warning:
-            logger.warning("%s", Sentence(said.warning))
+        memory_report = statement(settings, available())
+        logger.info("%s", Sentence(memory_report.text))
+        if memory_report.warning:
+            logger.warning("%s", Sentence(memory_report.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         print(f"penstock ready {urls}{stream_address}", flush=True)
 

@@ -80,27 +80,27 @@ class HttpMethod:
 
     def check(self, credentials: Credentials) -> Answer:
         """Ask the service, unless it answered a short while ago."""
-        asked = {
+        fields = {
             "clientid": credentials.client_id,
             "username": credentials.username,
             "password": (credentials.password or b"").decode(errors="replace"),
             "peerhost": str(ip_of(credentials.address) or ""),
         }
-        body = json.dumps(asked).encode()
+        body = json.dumps(fields).encode()
         exact = body + b"\0" + (credentials.password or b"")
         key = hashlib.blake2b(exact, key=self._key, digest_size=32).digest()
         known = self._cached(key)
         if known is not None:
             return known
         try:
-            answer = self._asked(body, credentials)
+            answer = self._request(body, credentials)
         except (OSError, http.client.HTTPException, ValueError, RecursionError) as error:
             self._complain(error)
             return _UNAVAILABLE
         self._remember(key, answer)
         return answer
 
-    def _asked(self, body: bytes, credentials: Credentials) -> Answer:
+    def _request(self, body: bytes, credentials: Credentials) -> Answer:
         """Return the service's answer.
 
         Raises:
@@ -122,10 +122,10 @@ class HttpMethod:
                 return _WRONG
             raise ValueError(f"it answers {error.code}") from None
         try:
-            said = json.loads(text)
+            content = json.loads(text)
         except ValueError:
             raise ValueError("its answer is no JSON") from None
-        return answer_of(said, credentials.username)
+        return answer_of(content, credentials.username)
 
     def _complain(self, error: Exception) -> None:
         """Log why no client can be let in, once in a while: every login asks."""
@@ -158,28 +158,28 @@ class HttpMethod:
                 self._cache.popitem(last=False)
 
 
-def answer_of(said: object, username: str | None) -> Answer:
+def answer_of(content: object, username: str | None) -> Answer:
     """Return the answer in a body.
 
     Raises:
         ValueError: it is none; one sentence.
     """
-    if not isinstance(said, dict):
+    if not isinstance(content, dict):
         raise ValueError("its answer is no JSON object")
-    result = said.get("result")
+    result = content.get("result")
     if result in ("deny", "ignore"):
         return _WRONG
     if result != "allow":
         raise ValueError('its answer has no "result" that is allow, deny or ignore')
     lasts_s = 0.0
-    expire_at = said.get("expire_at")
+    expire_at = content.get("expire_at")
     if expire_at is not None:
         if not isinstance(expire_at, int | float) or isinstance(expire_at, bool):
             raise ValueError('"expire_at" is no number')
         lasts_s = expire_at - time.time()
         if not lasts_s > 0:
             return _WRONG
-    acl = said.get("acl")
+    acl = content.get("acl")
     rules = None if acl is None else rules_of(acl)
     return Answer(reasons.SUCCESS, username, rules, lasts_s)
 

@@ -218,8 +218,8 @@ def _keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
         ValueError: it is none, or has none.
     """
     try:
-        said = json.loads(text)
-        found = jwt.PyJWKSet.from_dict(said).keys
+        decoded = json.loads(text)
+        found = jwt.PyJWKSet.from_dict(decoded).keys
     except (jwt.PyJWTError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
     return {key.key_id: key for key in found if key.public_key_use in (None, "sig")}

@@ -18,9 +18,9 @@ BODY_BYTES_MAX: Final = 1_048_576
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     """Follows no redirect: a password goes to the server of the settings, and to no other."""
 
-    def redirect_request(self, *told: object) -> None:
+    def redirect_request(self, *arguments: object) -> None:
         """Follow nothing."""
-        del told
+        del arguments
 
 
 def opener_for(url: str, ca_file: str = "") -> urllib.request.OpenerDirector:

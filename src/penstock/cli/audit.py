@@ -134,10 +134,10 @@ def audit(
 def _reading(address: str) -> AbstractContextManager[object]:
     """Show on standard error that Spark starts, because it takes its time."""
     console = Screen(stderr=True)
-    said = f"Spark starts, and reads the events of {address}"
+    progress = f"Spark starts, and reads the events of {address}"
     if console.is_terminal:
-        return console.status(said)
-    print(said, file=sys.stderr, flush=True)
+        return console.status(progress)
+    print(progress, file=sys.stderr, flush=True)
     return nullcontext()
 
 

@@ -51,8 +51,8 @@ def list_clients(
     """List connected clients, those with the oldest sessions first."""
     from penstock.control.admin_requests import ListSessions
 
-    asked = ListSessions(selection_of(client, user, address, older_than, True), cursor)
-    found, further = fetch_entries(config, data_dir, asked, limit)
+    request = ListSessions(selection_of(client, user, address, older_than, True), cursor)
+    found, further = fetch_entries(config, data_dir, request, limit)
     if as_json:
         print_objects(found)
         return
@@ -90,9 +90,7 @@ def kick(
     user: User = None,
     address: Peer = None,
     older_than: OlderThan = None,
-    why: Annotated[
-        str, typer.Option("--why", help="A sentence that MQTT 5 clients are told.")
-    ] = "",
+    why: Annotated[str, typer.Option("--why", help="A reason string for MQTT 5 clients.")] = "",
     ban: Annotated[
         str | None, typer.Option("--ban", metavar="AGE", help="Refused for so long: 10m, 7d.")
     ] = None,
@@ -149,8 +147,8 @@ def drain(
         if not ask_broker(config, data_dir, EndDrain(), bool):
             raise ConfigError("the broker is not being emptied")
         return
-    asked = ShowDrain() if status else Drain(to, moved, per_s)
-    state = ask_broker(config, data_dir, asked, DrainState)
+    request = ShowDrain() if status else Drain(to, moved, per_s)
+    state = ask_broker(config, data_dir, request, DrainState)
     if as_json:
         print_objects([to_builtins(state)])
     elif not state.draining:

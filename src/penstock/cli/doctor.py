@@ -120,26 +120,28 @@ def print_report(findings: Sequence[Finding]) -> None:
 
 def memory(settings: Settings) -> Finding:
     """Return the most memory that clients may make the broker use."""
-    there_is = available()
-    settings = fitted(settings, there_is)
-    said = statement(settings, there_is)
+    system_memory = available()
+    settings = fitted(settings, system_memory)
+    report = statement(settings, system_memory)
     refused = excess(settings)
     verdict = Verdict.OK
     if refused:
         verdict = Verdict.MISSING
-    elif said.warning:
+    elif report.warning:
         verdict = Verdict.ABSENT
-    return Finding("memory", verdict, said.text.removeprefix("memory: "), refused or said.warning)
+    return Finding(
+        "memory", verdict, report.text.removeprefix("memory: "), refused or report.warning
+    )
 
 
 def wall_clock(wall_us: int) -> Finding:
     """Check that the wall clock, which shows ``wall_us``, was ever set; messages are dated by
     it."""
-    said = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
     if is_unset(wall_us):
         remedy = "set it, or let the system do so (NTP): messages are dated by it."
-        return Finding("clock", Verdict.ABSENT, f"it is not set: it says {said}", remedy)
-    return Finding("clock", Verdict.OK, said)
+        return Finding("clock", Verdict.ABSENT, f"it is not set: it says {shown}", remedy)
+    return Finding("clock", Verdict.OK, shown)
 
 
 def users(settings: Settings) -> Finding:

@@ -87,8 +87,8 @@ def fetch_entries(
 
     found: list[JsonObject] = []
     while True:
-        asked = replace(request, limit=min(LIMIT_MAX, limit - len(found)))
-        page = ask_broker(config, data_dir, asked, Page)
+        page_request = replace(request, limit=min(LIMIT_MAX, limit - len(found)))
+        page = ask_broker(config, data_dir, page_request, Page)
         found += page.entries
         if not page.cursor or len(found) >= limit:
             return found, page.cursor

@@ -45,8 +45,8 @@ def list_retained(
     """List retained messages whose topics match a filter."""
     from penstock.control.admin_requests import ListRetained
 
-    asked = ListRetained(topic_filter, age_s("--older-than", older_than), cursor)
-    found, further = fetch_entries(config, data_dir, asked, limit)
+    request = ListRetained(topic_filter, age_s("--older-than", older_than), cursor)
+    found, further = fetch_entries(config, data_dir, request, limit)
     if as_json:
         print_objects(found)
         return
@@ -90,8 +90,8 @@ def clear(
     older_than_s = age_s("--older-than", older_than)
 
     def do(only_count: bool) -> int:
-        asked = ClearRetained(topic_filter, older_than_s, only_count)
-        return int(ask_broker(config, data_dir, asked, Count).count)
+        request = ClearRetained(topic_filter, older_than_s, only_count)
+        return int(ask_broker(config, data_dir, request, Count).count)
 
     confirm_and_do("retained messages", "clear", "cleared", dry_run=dry_run, yes=yes, do=do)
 

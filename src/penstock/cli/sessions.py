@@ -55,8 +55,8 @@ def list_sessions(
     """List sessions, the oldest first."""
     from penstock.control.admin_requests import ListSessions
 
-    asked = ListSessions(selection_of(client, user, address, older_than, connected), cursor)
-    found, further = fetch_entries(config, data_dir, asked, limit)
+    request = ListSessions(selection_of(client, user, address, older_than, connected), cursor)
+    found, further = fetch_entries(config, data_dir, request, limit)
     if as_json:
         print_objects(found)
         return
@@ -90,8 +90,8 @@ def remove(
     chosen = selection_of(client, user, None, older_than, connected)
 
     def do(only_count: bool) -> int:
-        asked = RemoveSessions(chosen, only_count)
-        count = int(ask_broker(config, data_dir, asked, Count).count)
+        request = RemoveSessions(chosen, only_count)
+        count = int(ask_broker(config, data_dir, request, Count).count)
         if client_id is not None and count == 0:
             state = "connected" if connected else "away; one that is connected needs --connected"
             raise ConfigError(f"no session of a client {client_id!r} is {state}")

@@ -195,8 +195,8 @@ def repair(
     from penstock.store.repair import repair as repair_store
 
     directory = _directory(config, data_dir)
-    with _progress() as tell:
-        repaired = repair_store(directory, dry_run, tell)
+    with _progress() as report:
+        repaired = repair_store(directory, dry_run, report)
     found = repaired.found
     if found is not None and not found.problems:
         print(f"the store in {directory} has lost nothing; it was left as it is")

@@ -49,10 +49,10 @@ class Access:
 
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-key-file, two PEM files, belong together")
-        found, says_tls = address("--server", server)
+        found, uses_tls = address("--server", server)
         tls_files = (self.tls_ca_file, self.tls_cert_file)
         return found, Credentials(
-            self.tls or says_tls or any(tls_files),
+            self.tls or uses_tls or any(tls_files),
             _path(self.tls_ca_file),
             token_file=_path(self.token_file),
             certificate_file=_path(self.tls_cert_file),

@@ -486,10 +486,10 @@ class Client:
         ended: list[str],
         properties: Properties | None,
     ) -> list[int]:
-        asked = (
+        request = (
             Unsubscribe(1, ended, properties) if ended else Subscribe(1, subscriptions, properties)
         )
-        encode(asked, self.options.level)  # encoded here, so that the caller gets the error
+        encode(request, self.options.level)  # encoded here, so that the caller gets the error
         codes = await core.ask(subscriptions, ended, properties)
         names = ended or [one.topic_filter for one in subscriptions]
         refused = [

@@ -27,10 +27,12 @@ async def request(
     response: Response | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            asked, response = await responses.ask(properties)
-            if asked.message_expiry_interval is None:  # after that no one waits for the response
-                asked.message_expiry_interval = math.ceil(timeout_s)
-            code = await publish(topic, payload, qos, False, asked)
+            request_properties, response = await responses.ask(properties)
+            if (
+                request_properties.message_expiry_interval is None
+            ):  # after that no one waits for the response
+                request_properties.message_expiry_interval = math.ceil(timeout_s)
+            code = await publish(topic, payload, qos, False, request_properties)
             if code == reasons.NO_MATCHING_SUBSCRIBERS:
                 raise RequestFailed(f"nobody subscribes to {topic}", code)
             return await response

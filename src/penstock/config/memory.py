@@ -199,18 +199,18 @@ def _or_unbounded(bound_bytes: int) -> int:
     return bound_bytes or UNBOUNDED
 
 
-def budget_bytes(settings: Settings, there_is: Available) -> int:
+def budget_bytes(settings: Settings, system_memory: Available) -> int:
     """Return the memory that clients may make the broker hold: as set, or a part of what there
     is."""
-    return settings.memory.budget_bytes or int(there_is.size_bytes * _BUDGET)
+    return settings.memory.budget_bytes or int(system_memory.size_bytes * _BUDGET)
 
 
-def fitted(settings: Settings, there_is: Available) -> Settings:
+def fitted(settings: Settings, system_memory: Available) -> Settings:
     """Return ``settings`` with the limits lowered that they do not set.
 
     So the worst case fits into the budget on a small machine, too; defaults that fit stay.
     """
-    budget = budget_bytes(settings, there_is)
+    budget = budget_bytes(settings, system_memory)
     lowered: dict[str, int] = {}
     for name, part in _PARTS.items():
         fitting = max(_LOWEST_BYTES, int(budget * _BOUNDS * part))
@@ -265,12 +265,12 @@ class Statement:
     warning: str
 
 
-def statement(settings: Settings, there_is: Available) -> Statement:
+def statement(settings: Settings, system_memory: Available) -> Statement:
     """Compare the worst case with the budget."""
-    budget = budget_bytes(settings, there_is)
+    budget = budget_bytes(settings, system_memory)
     why = "memory.budget_bytes"
     if settings.memory.budget_bytes == 0:
-        why = f"three quarters of {there_is.by}, {readable(there_is.size_bytes)}"
+        why = f"three quarters of {system_memory.by}, {readable(system_memory.size_bytes)}"
     needed = commitment(settings)
     connections = sum(listener.max_connections for listener in settings.listener.open_ones())
     text = (

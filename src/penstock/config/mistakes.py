@@ -71,8 +71,8 @@ def sentences(error: ValidationError, origins: Origins) -> str:
     paths = [mistake["loc"] for mistake in every]
     # A list with a bad item is reported once more as too short: keep the innermost report.
     mistakes = [mistake for mistake in every if not _is_outer(mistake["loc"], paths)]
-    told = dict.fromkeys(_sentence(mistake, origins) for mistake in mistakes)
-    return "\n".join(told)
+    sentences = dict.fromkeys(_sentence(mistake, origins) for mistake in mistakes)
+    return "\n".join(sentences)
 
 
 def _sentence(mistake: ErrorDetails, origins: Origins) -> str:

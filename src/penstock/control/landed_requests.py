@@ -1,7 +1,7 @@
 """The requests of the stream service on behalf of tables: receipts (``control.client``).
 
 A *table* has committed all messages of its selection up to an offset. The broker remembers that,
-and tells publishers that asked; what becomes of it is in ``services.landed_tables``.
+and publishes receipts to publishers that asked; ``services.landed_tables`` does that.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TableState(msgspec.Struct, frozen=True):
         table: its name.
         stream: the stream that it lands.
         topics: it lands only messages that match one of these filters; empty: all.
-        offset: it has all messages before this offset, and publishers were told.
+        offset: it has all messages before this offset, and their receipts were published.
         lag_messages: number of messages in the log from there on.
         lag_s: time that the oldest of them has waited, in seconds; None where it is gone.
         landed_at_us: time of its last report, microseconds since the Unix epoch.

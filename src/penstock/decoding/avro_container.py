@@ -131,8 +131,8 @@ class ContainerNotation(NoQuickReader):
         except (Broken, RecursionError):
             raise
         except Exception as error:  # fastavro raises many kinds
-            said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
-            raise Broken(f"The Avro container file cannot be read: {said}.") from None
+            reason = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
+            raise Broken(f"The Avro container file cannot be read: {reason}.") from None
 
     def _schema(self, text: bytes) -> AvroSchema:
         known = self._known.get(text)

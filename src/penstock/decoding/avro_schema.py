@@ -134,8 +134,8 @@ def read_datum(stream: io.BytesIO, written: Any, reader: Any = None) -> object:
     except (Broken, RecursionError):
         raise
     except Exception as error:  # fastavro raises many kinds
-        said = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
-        raise Broken(f"The payload is not Avro of this schema: {said}.") from None
+        reason = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
+        raise Broken(f"The payload is not Avro of this schema: {reason}.") from None
     left = len(stream.read())
     if left:
         raise Broken(f"The payload is not Avro of this schema: {left} bytes follow its value.")

@@ -40,6 +40,6 @@ class Cast:
         if not misfits:
             return array, {}
         return array, {
-            position: f"Column {self.name}{path} {said}"
-            for position, (path, said) in misfits.items()
+            position: f"Column {self.name}{path} {reason}"
+            for position, (path, reason) in misfits.items()
         }

@@ -83,7 +83,7 @@ class CborNotation(NoQuickReader):
         except Exception as error:  # any error of converting a tagged value
             if isinstance(error.__cause__, Broken):
                 raise error.__cause__ from None
-            raise Broken(f"The payload is not CBOR: {_said(error)}.") from None
+            raise Broken(f"The payload is not CBOR: {_error_text(error)}.") from None
         if stream.tell() != len(payload):
             raise Broken(
                 f"The payload is not CBOR: {len(payload) - stream.tell()} bytes follow its value."
@@ -132,7 +132,7 @@ def _as_text(digits: bytes) -> bytes:
     return bytes([0x60 + len(digits)]) + digits
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
 
 

@@ -141,9 +141,9 @@ class DocumentDecoder:
         return decode_in_portions(self.schema, payloads, self._portion, values_max)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
-        looks_around = self._definition.rows_path or any(self._is_of_root)
+        needs_whole_document = self._definition.rows_path or any(self._is_of_root)
         has_extras_of_rows = self._has_rows and self._definition.extra
-        if looks_around or has_extras_of_rows or self._shape.struct is None:
+        if needs_whole_document or has_extras_of_rows or self._shape.struct is None:
             return None
         wanted = self._shape.struct
         return self._notation.quick_reader(

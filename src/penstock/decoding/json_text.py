@@ -147,8 +147,8 @@ def read_leniently(payload: bytes, read_float: Callable[[str], Any] | None) -> o
     except UnicodeEncodeError:
         raise Broken(_LONE_SURROGATE) from None
     except ValueError as error:
-        said = str(error).partition(": ")[0]
-        raise Broken(f"The payload is not JSON: {said[:1].lower()}{said[1:]}.") from None
+        reason = str(error).partition(": ")[0]
+        raise Broken(f"The payload is not JSON: {reason[:1].lower()}{reason[1:]}.") from None
     return value
 
 
@@ -159,17 +159,17 @@ _LONE_SURROGATE: Final = (
 
 def not_json(error: Exception, payload: bytes) -> Broken:
     """Return the error for a payload at which msgspec stopped, as a sentence."""
-    said = str(error).removeprefix("JSON is malformed: ")
+    reason = str(error).removeprefix("JSON is malformed: ")
     if payload.startswith(_BOM):
         return Broken(
             "The payload is not JSON: it begins with a byte order mark (lenient = true takes it)."
         )
-    is_cut = said == "Input data was truncated"
-    if (is_cut or "surrogate" in said) and _has_lone_surrogate(payload):
+    is_cut = reason == "Input data was truncated"
+    if (is_cut or "surrogate" in reason) and _has_lone_surrogate(payload):
         return Broken(_LONE_SURROGATE)
     if is_cut:
         return Broken("The payload is not JSON: it ends too early.")
-    byte = _BYTE.search(said)
+    byte = _BYTE.search(reason)
     if byte is not None:
         at = int(byte[1])
         for begin in range(max(0, at - 4), at + 1):  # msgspec looks ahead by the length of "true"
@@ -177,7 +177,7 @@ def not_json(error: Exception, payload: bytes) -> Broken:
             if word is not None:
                 name = word[0].decode()
                 return Broken(f"The payload is not JSON: {name} is not JSON (byte {begin}).")
-    return Broken(f"The payload is not JSON: {said[:1].lower()}{said[1:]}.")
+    return Broken(f"The payload is not JSON: {reason[:1].lower()}{reason[1:]}.")
 
 
 def _has_lone_surrogate(payload: bytes) -> bool:

@@ -39,10 +39,12 @@ class MsgpackNotation:
         except UnicodeDecodeError:
             raise Broken("The payload has text that is not UTF-8.") from None
         except msgspec.MsgspecError as error:
-            said = str(error).removeprefix("MessagePack data is malformed: ").rstrip(".")
-            if said == "Input data was truncated":
-                said = "it ends too early"
-            raise Broken(f"The payload is not MessagePack: {said[:1].lower()}{said[1:]}.") from None
+            reason = str(error).removeprefix("MessagePack data is malformed: ").rstrip(".")
+            if reason == "Input data was truncated":
+                reason = "it ends too early"
+            raise Broken(
+                f"The payload is not MessagePack: {reason[:1].lower()}{reason[1:]}."
+            ) from None
 
     def values_in(self, payload: bytes) -> int:
         """Return the number of values in a payload."""

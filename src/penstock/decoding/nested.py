@@ -88,9 +88,9 @@ class Lists:
                 misfits[position] = "", f"is {shown(value)}, which is no list."
         check(len(items) * self.width)
         converted, found = self._item(items, check)
-        for place, (path, said) in found.items():
+        for place, (path, reason) in found.items():
             position = bisect_right(starts, place) - 1
-            misfits.setdefault(position, (f"[{place - starts[position]}]{path}", said))
+            misfits.setdefault(position, (f"[{place - starts[position]}]{path}", reason))
         bounds = pa.array([*offsets, len(items)], pa.int32())
         return pa.ListArray.from_arrays(bounds, converted, type=self.type), misfits
 
@@ -128,9 +128,9 @@ class Maps:
             offsets.append(None)
         check(len(items) * self.width)
         converted, found = self._value(items, check)
-        for place, (path, said) in found.items():
+        for place, (path, reason) in found.items():
             position = bisect_right(starts, place) - 1
-            misfits.setdefault(position, (f"[{shown(keys[place])}]{path}", said))
+            misfits.setdefault(position, (f"[{shown(keys[place])}]{path}", reason))
         bounds = pa.array([*offsets, len(items)], pa.int32())
         texts = pa.array(keys, pa.string())
         return pa.MapArray.from_arrays(bounds, texts, converted, type=self.type), misfits
@@ -166,8 +166,8 @@ class Structs:
         for read, field in self._fields:
             array, found = field(list(map(read, objects)), check)
             arrays.append(array)
-            for place, (path, said) in found.items():
-                misfits.setdefault(places[place], (f".{field.field.name}{path}", said))
+            for place, (path, reason) in found.items():
+                misfits.setdefault(places[place], (f".{field.field.name}{path}", reason))
         structs = pa.StructArray.from_arrays(arrays, fields=self._arrow_fields)
         if len(places) < len(values):
             indices: list[int | None] = [None] * len(values)

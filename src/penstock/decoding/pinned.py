@@ -44,8 +44,10 @@ def with_columns(definition: DecoderDefinition, columns: dict[str, Column]) -> D
     try:
         return DecoderDefinition.model_validate({**given, "columns": columns})
     except ValidationError as error:
-        said = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
-        raise ConfigError(f"The columns of a schema cannot be those of a table: {said}.") from None
+        reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
+        raise ConfigError(
+            f"The columns of a schema cannot be those of a table: {reason}."
+        ) from None
 
 
 def _columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:

@@ -109,8 +109,8 @@ def message_class(files: Iterable[Any], name: str, where: str) -> Any:
 
 
 def _no_descriptor_set(where: str, error: Exception) -> str:
-    said = str(error).partition("\n")[0].rstrip(".")
-    return f"{where} is no descriptor set as protoc writes it: {said}."
+    reason = str(error).partition("\n")[0].rstrip(".")
+    return f"{where} is no descriptor set as protoc writes it: {reason}."
 
 
 class ProtobufDecoder:

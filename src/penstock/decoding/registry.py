@@ -268,10 +268,10 @@ def serialized_bytes(schema: RegisteredSchema) -> bytes | None:
 def _is_unknown(answer: bytes) -> bool:
     """Return whether the registry itself says "not found", and not a proxy in front of it."""
     try:
-        said = msgspec.json.decode(answer)
+        content = msgspec.json.decode(answer)
     except msgspec.MsgspecError:
         return False
-    return isinstance(said, dict) and said.get("error_code") in _NOT_FOUND_CODES
+    return isinstance(content, dict) and content.get("error_code") in _NOT_FOUND_CODES
 
 
 def _of_version(subject: str, version: int | str, serialized: bool) -> str:

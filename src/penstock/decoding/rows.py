@@ -178,7 +178,7 @@ def _decoded(
             ]
         rows = rows.empty_copy()
         rows.columns = [pa.array([], field.type) for field in schema]
-        rows.mark_broken(0, _said(error, rows.values_max))
+        rows.mark_broken(0, _error_text(error, rows.values_max))
         return [rows.finish(schema, first)]
 
 
@@ -186,7 +186,7 @@ def _too_many(values_max: int) -> str:
     return f"The payload becomes more values than values_max allows ({values_max})."
 
 
-def _said(error: Exception, values_max: int) -> str:
+def _error_text(error: Exception, values_max: int) -> str:
     if isinstance(error, TooManyValues):
         return _too_many(values_max)
     return f"The payload could not be decoded ({type(error).__name__})."

@@ -219,9 +219,9 @@ class Administration:
         message = self._server.router.retained.get(request.topic)
         if message is None:
             return None
-        told = retained_summary(message)
-        told["payload_base64"] = base64.b64encode(message.payload).decode()
-        return told
+        details = retained_summary(message)
+        details["payload_base64"] = base64.b64encode(message.payload).decode()
+        return details
 
     async def clear(self, request: ClearRetained) -> Count:
         """Remove the selected retained messages; return how many."""

@@ -48,7 +48,7 @@ class Control:
         self._data_dir = data_dir
         self._handlers: dict[type[msgspec.Struct], Handler[Any]] = {}
         self._server: asyncio.Server | None = None
-        self._asking: set[asyncio.Task[None]] = set()  # their requests have not arrived yet
+        self._receiving: set[asyncio.Task[None]] = set()  # their requests have not arrived yet
         self._at_work: set[asyncio.Task[None]] = set()
 
     def on(self, kind: type[RequestT], handler: Handler[RequestT]) -> None:
@@ -78,18 +78,18 @@ class Control:
         self._server.close()
         with contextlib.suppress(OSError):
             (self._data_dir / SOCKET_NAME).unlink()
-        for task in self._asking:
+        for task in self._receiving:
             task.cancel()
-        await asyncio.gather(*self._asking, *self._at_work, return_exceptions=True)
+        await asyncio.gather(*self._receiving, *self._at_work, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._asking.add(task)
+        self._receiving.add(task)
         try:
             async with asyncio.timeout(_REQUEST_S_MAX):
                 line = await reader.readline()
-            self._asking.discard(task)
+            self._receiving.discard(task)
             self._at_work.add(task)
             answer = await self._answer(line)
             writer.write(msgspec.json.encode(answer) + b"\n")
@@ -97,7 +97,7 @@ class Control:
         except (TimeoutError, ValueError, OSError) as error:  # slow, too long, gone
             logger.info("a request on the control socket was given up: %s", error)
         finally:
-            self._asking.discard(task)
+            self._receiving.discard(task)
             self._at_work.discard(task)
             writer.close()
 

@@ -55,8 +55,7 @@ logger = get_logger(__name__)
 FILE_NAME: Final = "landed.json"
 
 _WITHOUT: Final = (
-    "it says which publishers were told that their messages are in a table, and those of running"
-    " jobs would be told again"
+    "without its positions, receipts that were published before would be published again"
 )
 
 
@@ -132,7 +131,7 @@ class LandedTables:
             if request.asking:
                 await self._file.write(self._records)
             else:
-                self._file.is_behind = True
+                self._file.has_changed = True
             return Through(table.offset)
 
     def _check(self, request: Landed) -> None:
@@ -209,7 +208,7 @@ class LandedTables:
 
     async def save(self) -> None:
         """Store what moved since the last time."""
-        if self._file.is_behind:
+        if self._file.has_changed:
             try:
                 await self._file.write(self._records)
             except StoreError as error:

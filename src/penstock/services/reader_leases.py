@@ -98,7 +98,7 @@ class ReaderLeases:
             await self._file.write(self._readers.records)
             self._to_keep.discard(request.group)
         else:
-            self._file.is_behind = True
+            self._file.has_changed = True
         return granted
 
     async def release(self, request: Release) -> bool:
@@ -128,7 +128,7 @@ class ReaderLeases:
         """Count messages that retention took from readers: the log began at ``before``, and begins
         at ``earliest`` now."""
         for reader, lost in self._readers.trimmed(before, earliest, time.monotonic()):
-            self._file.is_behind = True
+            self._file.has_changed = True
             logger.warning(
                 "group %s lost %d messages: the log was larger than"
                 " stream.readers_hold_bytes_max before it had read them",
@@ -139,7 +139,7 @@ class ReaderLeases:
     async def tick(self) -> None:
         """End leases, store what moved, and measure how far each reader is behind."""
         for reader in self._readers.expire(time.monotonic()):
-            self._file.is_behind = True
+            self._file.has_changed = True
             logger.warning(
                 "the lease of group %s has ended: it was not heard of for %g s, and what it has"
                 " not read, from offset %d on, may leave the log",
@@ -152,7 +152,7 @@ class ReaderLeases:
 
     async def save(self) -> None:
         """Store what moved since the last time."""
-        if self._file.is_behind:
+        if self._file.has_changed:
             try:
                 await self._file.write(self._readers.records)
             except StoreError as error:

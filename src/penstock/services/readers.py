@@ -206,10 +206,10 @@ class Readers:
     def leased_from(self, now_s: float) -> int:
         """Return the offset from which on the log is kept; ``NOTHING_LEASED`` when no lease
         lasts."""
-        held = (
+        offsets = (
             self._known[group].offset for group, ends_s in self._ends_s.items() if ends_s > now_s
         )
-        return min(held, default=NOTHING_LEASED)
+        return min(offsets, default=NOTHING_LEASED)
 
     def trimmed(self, before: int, earliest: int, now_s: float) -> list[tuple[Reader, int]]:
         """Return which readers lost how many messages: the log began at ``before``, and begins at

@@ -109,18 +109,18 @@ class Receipts:
 
     def _publish(self, table: str, message: Message) -> bool:
         try:
-            asked = decode_properties(message.properties, 0, len(message.properties), PUBLISH)
+            requested = decode_properties(message.properties, 0, len(message.properties), PUBLISH)
         except RemoteProtocolError:
             return False
-        topic = asked.response_topic
-        if topic is None or not asks_for_receipt(asked, table):
+        topic = requested.response_topic
+        if topic is None or not asks_for_receipt(requested, table):
             return False
         if not self._may_publish(message.client_id, topic):
             return False
         now = self._driver.now()
         landed_at = datetime.fromtimestamp(now.wall_us / 1_000_000, UTC)
         properties = Properties(
-            correlation_data=asked.correlation_data,
+            correlation_data=requested.correlation_data,
             user_properties=[
                 (RECEIPT, table),
                 (OFFSET, str(message.offset)),

@@ -49,7 +49,7 @@ class StateFile(Generic[Record]):
         self._epoch = epoch
         self._without = without
         self._one_at_a_time = asyncio.Lock()
-        self.is_behind = False
+        self.has_changed = False
         """True while a change is not written yet, and may be lost."""
 
     def read(self) -> list[Record]:
@@ -94,11 +94,11 @@ class StateFile(Generic[Record]):
         loop = asyncio.get_running_loop()
         async with self._one_at_a_time:
             content = msgspec.json.encode(_Content(self._epoch, records()))
-            self.is_behind = False
+            self.has_changed = False
             try:
                 await loop.run_in_executor(None, self._replace, content)
             except OSError as error:
-                self.is_behind = True
+                self.has_changed = True
                 raise StoreFailed(f"{self._path} cannot be written: {error.strerror}") from error
 
     def _replace(self, content: bytes) -> None:

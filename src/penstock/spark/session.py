@@ -131,14 +131,14 @@ def _without_words_of_py4j() -> Iterator[None]:
     the user of the session gets anyway. Without a handler, Python would print it.
     """
 
-    def is_from_elsewhere(record: logging.LogRecord) -> bool:
+    def is_not_of_py4j(record: logging.LogRecord) -> bool:
         return "py4j" not in Path(record.pathname).parts
 
-    logging.root.addFilter(is_from_elsewhere)
+    logging.root.addFilter(is_not_of_py4j)
     try:
         yield
     finally:
-        logging.root.removeFilter(is_from_elsewhere)
+        logging.root.removeFilter(is_not_of_py4j)
 
 
 def _stop(session: SparkSession) -> None:

@@ -325,13 +325,13 @@ class Database:
             return
         self.is_closed = True
         self.handles.clear()  # each holds the database open, and locked
-        told = ""
+        logged_error = ""
         for database in (*self.families.values(), self.rocks):
             try:
                 database.close()
             except Exception as error:  # after a failed write RocksDB repeats it here
-                if str(error) != told:
-                    told = str(error)
+                if str(error) != logged_error:
+                    logged_error = str(error)
                     logger.warning("the store could not be closed in order: %s", error)
 
 

@@ -175,8 +175,8 @@ class _Examiner:
             found.commits = max(found.commits, self._claimed.commits)
         if self._claimed is None and found.commits:
             found.notes.append(
-                f"the watermark ({WATERMARK_FILE}) is missing or of another log: whether the newest"
-                " messages are still there cannot be told"
+                f"the watermark ({WATERMARK_FILE}) is missing or of another log: it is not known"
+                " whether the newest messages are still there"
             )
 
     # -- the log -----------------------------------------------------------------------

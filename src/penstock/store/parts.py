@@ -169,8 +169,8 @@ def full_value(family: str, key: bytes, value: bytes, parts: Rdict | None) -> by
     for number in range(head.parts if parts is not None else 0):
         assert parts is not None
         try:  # a list, because rocksdict lets go of the interpreter's lock for that only
-            asked: list[Any] = [prefix + number.to_bytes(_NUMBER_BYTES, "big")]
-            part: bytes | None = cast("list[bytes | None]", parts.get(asked))[0]
+            keys: list[Any] = [prefix + number.to_bytes(_NUMBER_BYTES, "big")]
+            part: bytes | None = cast("list[bytes | None]", parts.get(keys))[0]
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             raise StoreFailed(f"a part of a large value could not be read: {error}") from error
         if part is None:

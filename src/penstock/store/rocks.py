@@ -146,8 +146,8 @@ class RocksStore:
             raise damage_error(data_dir, loss)
         if is_unverified(self._database, claimed):
             logger.warning(
-                "%s is missing or of another log: whether the newest messages of the store are"
-                " still there cannot be told",
+                "%s is missing or of another log: it is not known whether the newest messages of"
+                " the store are still there",
                 data_dir / WATERMARK_FILE,
             )
         self._epoch = read_epoch(self._database) or begin_epoch(self._database)

@@ -220,7 +220,7 @@ class _Opening:
         for name in rebuilt.left_out:
             self._view.add_problem(f"its table file {name} is damaged")
         self._view.add_problem(
-            "without its MANIFEST it cannot be told whether tables are missing, and with them parts"
+            "without its MANIFEST it is not known whether tables are missing, and with them parts"
             " of sessions, subscriptions, queues, retained messages and wills"
         )
         self._view.removed_may_be_back = True

@@ -130,8 +130,8 @@ class OneLine(logging.Formatter):
         name = record.name.removeprefix(f"{ROOT}.")
         line = f"{time_text} {record.levelname} {name}: {printable(record.getMessage())}"
         if record.exc_info:
-            told = masked(self.formatException(record.exc_info)).split("\n")
-            line = "\n".join([line, *(printable(each) for each in told)])
+            traceback_lines = masked(self.formatException(record.exc_info)).split("\n")
+            line = "\n".join([line, *(printable(each) for each in traceback_lines)])
         return line
 
 

@@ -89,8 +89,8 @@ def _ask(
     found: list[Place] = []
     failure: Exception | None = None
     try:
-        told = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        found = list(dict.fromkeys(Place(family, place) for family, _, _, _, place in told))
+        answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = list(dict.fromkeys(Place(family, place) for family, _, _, _, place in answers))
     except (OSError, UnicodeError) as error:  # UnicodeError is a ValueError: no IDNA name
         failure = error
     try:

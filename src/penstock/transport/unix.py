@@ -63,7 +63,7 @@ class UnixSocket:
 def _refusal_text(code: int) -> str:
     if code == 0:
         return "another process listens there"
-    return f"whether another process listens there cannot be told ({os.strerror(code)})"
+    return f"it cannot be found out whether another process listens ({os.strerror(code)})"
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -110,11 +110,11 @@ class WebSocketStream(StreamWire):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes that arrived: a part of the upgrade, or of frames."""
-        if self._is_over():
+        if self._ignores_input():
             return
         self._take_portion(data)
 
-    def _is_over(self) -> bool:
+    def _ignores_input(self) -> bool:
         """Return whether bytes that arrive are ignored from now on."""
         is_closed = self._endpoint is None or self._frames.state is ConnectionState.CLOSED
         return self._closing and is_closed
@@ -160,7 +160,7 @@ class WebSocketStream(StreamWire):
         self._frames_wait = False
         if self._transport is None:
             return
-        if not self._is_over():
+        if not self._ignores_input():
             self._take_portion(b"")
         if not self._frames_wait:
             self._unblock_reading()

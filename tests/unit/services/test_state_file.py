@@ -29,7 +29,7 @@ async def test_what_was_written_is_read(tmp_path: Path) -> None:
     file = kept(tmp_path)
     await asyncio.gather(*(file.write(lambda: [Entry("a"), Entry("b")]) for _ in range(5)))
     assert kept(tmp_path).read() == [Entry("a"), Entry("b")]
-    assert not file.is_behind
+    assert not file.has_changed
     assert names(tmp_path) == ["entries.json"]
 
 
@@ -63,4 +63,4 @@ async def test_what_cannot_be_written_is_behind(tmp_path: Path) -> None:
     file = kept(tmp_path / "missing")
     with pytest.raises(StoreFailed, match="cannot be written: No such file"):
         await file.write(lambda: [Entry("a")])
-    assert file.is_behind
+    assert file.has_changed

@@ -56,7 +56,7 @@ def infer_tables(
     Raises:
         ValueError: `topics` is not a pattern; the message is one sentence.
     """
-    asked = parse_levels(topics)
+    requested = parse_levels(topics)
     payloads: dict[str, list[bytes]] = {}
     for topic, payload in messages:
         payloads.setdefault(topic, []).append(payload)
@@ -69,18 +69,18 @@ def infer_tables(
         if decoder is None:
             plain.update(topic.text for topic in group.topics)
             continue
-        pattern = sparkplug_pattern(group, asked, Names())
+        pattern = sparkplug_pattern(group, requested, Names())
         found.append(_table(names, pattern, decoder, group, payloads))
     read_topics = [Topic(text, list(map(read, payloads[text]))) for text in sorted(plain)]
-    groups = groups_of([topic for topic in read_topics if topic.says_something])
-    return [*found, *(_of_group(names, group, asked, payloads) for group in groups)]
+    groups = groups_of([topic for topic in read_topics if topic.has_payload])
+    return [*found, *(_of_group(names, group, requested, payloads) for group in groups)]
 
 
 def _of_group(
-    names: _TableNames, group: Group, asked: tuple[Level, ...], payloads: dict[str, list[bytes]]
+    names: _TableNames, group: Group, requested: tuple[Level, ...], payloads: dict[str, list[bytes]]
 ) -> InferredTable:
     columns = Names()
-    pattern = pattern_of(group, asked, columns)
+    pattern = pattern_of(group, requested, columns)
     last = group.topics[0].levels[-1]
     is_word = len({topic.levels[-1] for topic in group.topics}) == 1 and last[:1].isalpha()
     decoder = decoder_of(group.readings, columns, last if is_word else "value")

@@ -60,7 +60,7 @@ class Topic:
         return self.text.split("/")
 
     @property
-    def says_something(self) -> bool:
+    def has_payload(self) -> bool:
         """True if some payload is not empty; an empty one removes a retained message."""
         return any(reading.form is not Form.EMPTY for reading in self.readings)
 
@@ -114,12 +114,12 @@ def sparkplug_groups(topics: Iterable[Topic]) -> list[Group]:
     return [Group(those) for _, those in sorted(found.items())]
 
 
-def pattern_of(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
+def pattern_of(group: Group, requested: Sequence[Level], names: Names) -> Pattern:
     """Return the pattern of a group.
 
     Args:
         group: the group.
-        asked: the levels of the filter of the sample, whose names are kept.
+        requested: the levels of the filter of the sample, whose names are kept.
         names: gives the names of levels.
     """
     texts: list[str] = []
@@ -127,7 +127,7 @@ def pattern_of(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
     seen: list[tuple[str, str]] = []
     for position, values in enumerate(zip(*(topic.levels for topic in group.topics), strict=True)):
         distinct = list(dict.fromkeys(values))
-        given = asked[position] if position < len(asked) else Level("#")
+        given = requested[position] if position < len(requested) else Level("#")
         is_fixed = given.wildcard not in ("+", "#") or position in group.pinned
         is_constant = len(distinct) == 1 and given.wildcard == "#"
         if is_fixed or (is_constant and not is_identifier(distinct[0])):
@@ -143,20 +143,20 @@ def pattern_of(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
     return Pattern("/".join(texts), words, seen)
 
 
-def sparkplug_pattern(group: Group, asked: Sequence[Level], names: Names) -> Pattern:
+def sparkplug_pattern(group: Group, requested: Sequence[Level], names: Names) -> Pattern:
     """Return the pattern of a Sparkplug namespace: group, message, node, and optional device."""
     place = group.topics[0].levels.index(SPARKPLUG)
     above = pattern_of(
         Group([Topic("/".join(topic.levels[: place + 1])) for topic in group.topics],
               frozenset({place})),
-        asked,
+        requested,
         names,
     )  # fmt: skip
     texts, seen = [above.text], list(above.levels)
-    ends = any(level.wildcard == "#" for level in asked)
+    ends = any(level.wildcard == "#" for level in requested)
     for number, name in enumerate(_SPARKPLUG_LEVELS, place + 1):
-        given = asked[number] if number < len(asked) else Level("#")
-        if number >= len(asked) and not ends:
+        given = requested[number] if number < len(requested) else Level("#")
+        if number >= len(requested) and not ends:
             break
         if given.wildcard not in ("+", "#"):
             texts.append(_doubled(given.wildcard))
@@ -209,7 +209,7 @@ def _shape(notation: str, keys: frozenset[str], shapes: list[tuple[str, set[str]
 
 def _partition(topics: list[Topic], pinned: frozenset[int]) -> list[Group]:
     labels = {topic.label for topic in topics if topic.label}
-    position = _telling(topics, labels, pinned) if len(labels) > 1 else None
+    position = _distinguishing_level(topics, labels, pinned) if len(labels) > 1 else None
     if position is None:
         return [Group(topics, pinned)]
     parts: dict[str, list[Topic]] = {}
@@ -218,7 +218,9 @@ def _partition(topics: list[Topic], pinned: frozenset[int]) -> list[Group]:
     return [group for part in parts.values() for group in _partition(part, pinned | {position})]
 
 
-def _telling(topics: list[Topic], labels: set[Label], pinned: frozenset[int]) -> int | None:
+def _distinguishing_level(
+    topics: list[Topic], labels: set[Label], pinned: frozenset[int]
+) -> int | None:
     """Return the position of the level that tells these labels apart best; None if none does."""
     are_alike = len({label[:2] for label in labels}) == 1 and all(
         label[0] == "document" for label in labels

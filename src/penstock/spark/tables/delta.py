@@ -439,8 +439,8 @@ def vacuum(delta: DeltaTable, older_than_h: int, *, remove: bool) -> list[str]:
 def contents_of(delta: DeltaTable, path: Path) -> Contents:
     """Return the contents of a table of messages."""
     files = files_of(delta)
-    told = [file for file in files if file.get("max.offset") is not None]
-    newest = max(((file["max.epoch"], file["max.offset"]) for file in told), default=None)
+    with_offsets = [file for file in files if file.get("max.offset") is not None]
+    newest = max(((file["max.epoch"], file["max.offset"]) for file in with_offsets), default=None)
     return Contents(
         version=delta.version(),
         changed_at=datetime.fromtimestamp(delta.history(1)[0]["timestamp"] / 1000, UTC),

@@ -65,8 +65,8 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
     layouts = {name: one.layout for name, one in tables.items()}
     files = [
         NewFile(**file)
-        for told in file_writer(layouts, split, 0)(iter(messages.to_batches()))
-        for file in told.to_pylist()
+        for reported in file_writer(layouts, split, 0)(iter(messages.to_batches()))
+        for file in reported.to_pylist()
     ]
     if files:
         batch = Batch("validate", 0, table.selection(epoch))

@@ -58,7 +58,7 @@ def each_part(
 def reason_of(error: Exception) -> str:
     """Return why a message is poison, in one sentence."""
     text = " ".join(str(error).split())
-    said = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    if len(said) > REASON_CHARACTERS_MAX:
-        said = f"{said[:REASON_CHARACTERS_MAX]}…"
-    return f"Penstock has a defect that this message meets: {said}"
+    reason = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    if len(reason) > REASON_CHARACTERS_MAX:
+        reason = f"{reason[:REASON_CHARACTERS_MAX]}…"
+    return f"Penstock has a defect that this message meets: {reason}"
