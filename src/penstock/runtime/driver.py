@@ -9,7 +9,7 @@
                                                     ▼ seal, if no commit is under way
                                  committer ─▶ store: one synced write
                                                     │ committed
-            held bytes written ◀────────────────────╯  and the next batch is sealed
+        deferred bytes written ◀────────────────────╯  and the next batch is sealed
 
 One commit is under way at a time; messages that arrive meanwhile share the next. One that fails is
 under way until the committer has written it after all. Where no client waits for a commit, because
@@ -185,7 +185,7 @@ class Driver(PeerOwner):
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
             self._log.connected(peer)
-        self._reading.settle(peer)
+        self._reading.update(peer)
 
     def congested(self, peer: Peer) -> None:
         """Measure from now on the unsent bytes of a client: its socket did not take all at once."""
@@ -214,7 +214,7 @@ class Driver(PeerOwner):
         self._congested.pop(peer.connection.link, None)
         peer.is_backed_up = False
         peer.connection.writable(self.now())
-        self._reading.settle(peer)
+        self._reading.update(peer)
         self.end_turn_soon()
 
     def buffered_bytes(self, link: Link) -> int:
@@ -231,8 +231,8 @@ class Driver(PeerOwner):
             if peer.connection.state == CONNECTED:
                 self._log.connected(peer)
             self._deadlines.watch(peer)
-            self._reading.settle(peer)
-            self._forget_if_over(peer)
+            self._reading.update(peer)
+            self._drop_if_closed(peer)
             self.end_turn_soon()
 
     def lost(self, peer: Peer, because: str) -> None:
@@ -246,13 +246,13 @@ class Driver(PeerOwner):
         connection.lost(because, self.now())
         self._reading.lost(peer)
         self._congested.pop(connection.link, None)
-        self._forget_if_over(peer)
+        self._drop_if_closed(peer)
         self.end_turn_soon()
 
-    def _forget_if_over(self, peer: Peer) -> None:
+    def _drop_if_closed(self, peer: Peer) -> None:
         """Forget a peer whose socket is gone once its connection is over, too."""
         connection = peer.connection
-        if not peer.is_over or self._peers.pop(connection.link, None) is None:
+        if not peer.is_closed or self._peers.pop(connection.link, None) is None:
             return
         self._deadlines.forget(peer)
         self._log.left(peer)
@@ -307,7 +307,7 @@ class Driver(PeerOwner):
             if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:
-                    self._reading.settle(peer)
+                    self._reading.update(peer)
 
     def _write_ready(self) -> None:
         effects = self._effects
@@ -439,7 +439,7 @@ class Driver(PeerOwner):
         for peer in self._deadlines.due(now.monotonic_s):
             peer.connection.tick(now)
             self._deadlines.watch(peer)
-            self._forget_if_over(peer)
+            self._drop_if_closed(peer)
         self._give_up_slow_peers(now)
         self._close_hung_up(now)
         self._server.tick(now)
@@ -484,7 +484,7 @@ class Driver(PeerOwner):
         self._server.shut_down(reason_code, because, now)
         for peer in list(self._peers.values()):
             peer.connection.close(reason_code, because, now)
-            self._forget_if_over(peer)
+            self._drop_if_closed(peer)
 
     async def stop(self) -> None:
         """Close all connections, commit the open batch, and end the committer."""

@@ -52,7 +52,7 @@ class Peer:
         self._owner = owner
 
     @property
-    def is_over(self) -> bool:
+    def is_closed(self) -> bool:
         """Return whether its socket is gone and its connection is closed."""
         return self.is_lost and self.connection.state == CLOSED
 

@@ -40,7 +40,7 @@ class Reading:
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
 
-    def settle(self, peer: Peer) -> None:
+    def update(self, peer: Peer) -> None:
         """Start or stop reading from a client, as its connection wants now."""
         connection = peer.connection
         if peer.is_lost:
@@ -84,7 +84,7 @@ class Reading:
             self._loop.call_soon(self._read_once, peer)
 
     def _read_once(self, peer: Peer) -> None:
-        if self._effects.store.is_full() and not peer.is_over:
+        if self._effects.store.is_full() and not peer.is_closed:
             self._loop.call_later(_RETRY_S, self._read_once, peer)
             return
         assert peer.is_draining, "one read of a peer that hung up is under way at a time"
@@ -105,4 +105,4 @@ class Reading:
         """Close paused connections whose client has hung up: see ``paused``."""
         for peer in self.paused.take_hung_up(now.monotonic_s):
             peer.connection.hang_up(now)
-            self.settle(peer)
+            self.update(peer)

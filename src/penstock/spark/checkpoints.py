@@ -70,7 +70,7 @@ def offsets_per_second(directory: Path, now_s: float, within_s: float = 60.0) ->
             counts is the oldest of these, or where the last is alone, the one before it.
 
     Returns:
-        None where fewer than two batches tell: the query has just begun, rests, or is stopped.
+        None where fewer than two batches tell: the query has just begun, is idle, or is stopped.
     """
     times_s: dict[int, float] = {}
     for batch in reversed(_batches(directory / "commits")):
@@ -111,10 +111,10 @@ def read_watermark(directory: Path) -> datetime | None:
     return datetime.fromtimestamp(watermark_ms / 1000, UTC) if watermark_ms > 0 else None
 
 
-def keep_selection(
+def store_selection(
     directory: Path, stream: str, topics: Sequence[str], derivation: str = ""
 ) -> None:
-    """Write down the selection of the query with this checkpoint; once it has begun, compare.
+    """Store the selection of a new query in its checkpoint; compare it for one that has begun.
 
     Args:
         directory: the checkpoint's, which exists.

@@ -70,7 +70,7 @@ class _Progress1(msgspec.Struct, array_like=True):
     inbound: list[int]
     shared: list[_Shared1] = []  # from here on missing in the oldest stores
     lanes: list[LaneEntry] = []
-    held: list[UnreleasedEntry] = []
+    unreleased: list[UnreleasedEntry] = []
     window_sizes: list[int] = []
     sent_below: int = 0
 
@@ -82,7 +82,7 @@ class _Progress2(msgspec.Struct, array_like=True):
     queue_head: int
     next_sequence: int
     lanes: list[LaneEntry]
-    held: list[UnreleasedEntry]
+    unreleased: list[UnreleasedEntry]
     sent_below: int
     window_len: int
     next_place: int
@@ -219,7 +219,17 @@ def decode_progress(number: int, value: bytes) -> Progress:
         old = _progress_1.decode(value)
         head, following, pages = old.queue_head, old.next_sequence, _pages_of(old)
         return Progress(
-            *(number, head, following, pages, pages_of(old.inbound), [], [], old.lanes, old.held),
+            *(
+                number,
+                head,
+                following,
+                pages,
+                pages_of(old.inbound),
+                [],
+                [],
+                old.lanes,
+                old.unreleased,
+            ),
             sent_below=old.sent_below,
             window_len=len(old.window),
             window_squares=squares_of([entry[0] for entry in old.window]),
@@ -236,7 +246,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
         [],
         [],
         kept.lanes,
-        kept.held,
+        kept.unreleased,
         kept.sent_below,
         kept.window_len,
         kept.next_place,

@@ -343,7 +343,7 @@ class LogFollower:
         holes = self._given_up if archive is None else _holes_of(archive, self._given_up)
         for begin, end in holes:
             if begin <= position < end:
-                raise given_up(begin, end)
+                raise given_up_error(begin, end)
 
     def _archive_of(self, stream: StreamDefinition | None) -> Archive | None:
         if stream is not None:
@@ -461,7 +461,7 @@ def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
     return batch.filter(pc.and_(pc.greater_equal(offsets, begin), pc.less(offsets, end)))
 
 
-def given_up(begin: int, end: int) -> OffsetOutOfRange:
+def given_up_error(begin: int, end: int) -> OffsetOutOfRange:
     """Return the error for offsets from `begin` up to `end` that a repair has given up."""
     return OffsetOutOfRange(
         f"the offsets {begin} to {end - 1} are lost, a repair of the damaged store has given them"

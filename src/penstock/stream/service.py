@@ -40,7 +40,7 @@ from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
-from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up
+from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up_error
 from penstock.store.selection import TopicSelector
 from penstock.stream import landed_actions, reader_actions, time_actions
 from penstock.stream.landed_actions import LandedActions
@@ -324,7 +324,7 @@ def _check_range(request: RangeRequest, extent: Extent) -> None:
         )
     for begin, end in extent.given_up:  # before any row of the range is sent
         if begin < request.end and request.start < end:
-            raise given_up(begin, end)
+            raise given_up_error(begin, end)
 
 
 def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:

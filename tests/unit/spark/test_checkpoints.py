@@ -11,9 +11,9 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.spark.checkpoints import (
     SELECTION_NAME,
-    keep_selection,
     offsets_per_second,
     read_watermark,
+    store_selection,
 )
 from penstock.spark.offsets import Position
 
@@ -30,33 +30,33 @@ def plan(checkpoint: Path) -> None:
 def test_another_choice_is_refused_once_batches_were_planned(
     tmp_path: Path, stream: str, topics: tuple[str, ...]
 ) -> None:
-    keep_selection(tmp_path, "messages", ("plnt/#",))
+    store_selection(tmp_path, "messages", ("plnt/#",))
     plan(tmp_path)
-    keep_selection(tmp_path, "messages", ("plnt/#",))
+    store_selection(tmp_path, "messages", ("plnt/#",))
     with pytest.raises(ConfigError, match=r"made for stream messages, topics plnt/#, .* remove"):
-        keep_selection(tmp_path, stream, topics)
-    keep_selection(tmp_path, "messages", ("plnt/#",))
+        store_selection(tmp_path, stream, topics)
+    store_selection(tmp_path, "messages", ("plnt/#",))
 
 
 def test_the_order_of_topics_is_no_choice(tmp_path: Path) -> None:
-    keep_selection(tmp_path, "messages", ("b", "a"))
+    store_selection(tmp_path, "messages", ("b", "a"))
     plan(tmp_path)
-    keep_selection(tmp_path, "messages", ("a", "b", "a"))
+    store_selection(tmp_path, "messages", ("a", "b", "a"))
 
 
 def test_before_the_first_batch_another_choice_is_free(tmp_path: Path) -> None:
-    keep_selection(tmp_path, "messages", ("plnt/#",))
-    keep_selection(tmp_path, "messages", ("plant/#",))
+    store_selection(tmp_path, "messages", ("plnt/#",))
+    store_selection(tmp_path, "messages", ("plant/#",))
     plan(tmp_path)
     with pytest.raises(ConfigError):
-        keep_selection(tmp_path, "messages", ("plnt/#",))
+        store_selection(tmp_path, "messages", ("plnt/#",))
 
 
 def test_a_checkpoint_of_an_older_version_takes_the_choice_it_is_given(tmp_path: Path) -> None:
     plan(tmp_path)
-    keep_selection(tmp_path, "messages", ("a",))
+    store_selection(tmp_path, "messages", ("a",))
     with pytest.raises(ConfigError):
-        keep_selection(tmp_path, "messages", ("b",))
+        store_selection(tmp_path, "messages", ("b",))
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "\x00"])
@@ -64,15 +64,15 @@ def test_a_file_that_is_damaged_is_told(tmp_path: Path, content: str) -> None:
     plan(tmp_path)
     (tmp_path / SELECTION_NAME).write_text(content)
     with pytest.raises(ConfigError, match=f"{SELECTION_NAME} cannot be used"):
-        keep_selection(tmp_path, "messages", ())
+        store_selection(tmp_path, "messages", ())
 
 
 def test_something_else_made_of_the_same_messages_is_another_choice(tmp_path: Path) -> None:
-    keep_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
+    store_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
     plan(tmp_path)
-    keep_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
+    store_selection(tmp_path, "messages", ("a",), ", as windows of 60 s")
     with pytest.raises(ConfigError, match=r"topics a, as windows of 60 s, and with .* of 30 s"):
-        keep_selection(tmp_path, "messages", ("a",), ", as windows of 30 s")
+        store_selection(tmp_path, "messages", ("a",), ", as windows of 30 s")
 
 
 def test_the_pace_is_that_of_the_latest_batches(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.spark.tables.tiers import REST_S, LiveFile, due_groups, tier_of
+from penstock.spark.tables.tiers import IDLE_S, LiveFile, due_groups, tier_of
 from tests.support.budget import budget
 
 MIB = 2**20
@@ -51,7 +51,7 @@ def test_a_step_has_a_bound_also_in_a_table_nobody_has_looked_after() -> None:
 
 
 def test_a_partition_at_rest_keeps_one_file_of_a_size() -> None:
-    old = [replace(file(n, 5), written_at_s=NOW_S - REST_S - 1) for n in range(3)]
+    old = [replace(file(n, 5), written_at_s=NOW_S - IDLE_S - 1) for n in range(3)]
     busy = [file(n, 5, partition="b") for n in range(3, 6)]
     assert numbers(due_groups([*old, *busy], 10, MIB, NOW_S)) == [[0, 1, 2]]
     assert due_groups(old[:1], 10, MIB, NOW_S) == []

@@ -50,7 +50,7 @@ _NAMED: Final = "offset long, topic string"
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class BackfilledRange:
     """The result of a backfill of one range.
 
     Attributes:
@@ -74,7 +74,7 @@ def backfill(
     end: Point,
     *,
     restores_erased: bool = False,
-) -> list[Filled]:
+) -> list[BackfilledRange]:
     """Replace the rows of a table for the messages from `start` up to, not including, `end`.
 
     Args:
@@ -128,7 +128,7 @@ def backfill(
         target.replace(span, selection, files)
         rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
         rows_count, dead_count = (sum(file.rows for file in found) for found in (rows, dead))
-        filled.append(Filled(span, rows_count, dead_count, erased))
+        filled.append(BackfilledRange(span, rows_count, dead_count, erased))
     return filled
 
 

@@ -38,7 +38,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.errors import EpochMismatch, PenstockError
-from penstock.spark.checkpoints import keep_selection, last_planned, read_checkpoint
+from penstock.spark.checkpoints import last_planned, read_checkpoint, store_selection
 from penstock.spark.failures import own_error
 from penstock.spark.groups import LEASE_S
 from penstock.spark.jobs.lock import job_lock
@@ -234,7 +234,7 @@ class Landing:
                     log.epoch, settings.stream, settings.topics, settings.derivation
                 )
                 self._target.prepare(selection)
-                keep_selection(
+                store_selection(
                     settings.checkpoint_dir, settings.stream, settings.topics, settings.derivation
                 )
                 starting = self._starting(selection, log)

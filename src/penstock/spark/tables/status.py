@@ -49,7 +49,7 @@ class TableStatus:
         dead_letters: the contents of its table of dead letters; None if that does not exist.
         landed_end: offset after the last that landed, of the log's epoch; None if no log answers.
         lag: how far it is behind; None if no log answers.
-        per_second: offsets of the log that it passed in a second, of late; None where it rests.
+        per_second: offsets of the log that it passed in a second, of late; None while it is idle.
         watermark: windows that ended before it are in the table; None for a table without.
         failure: why it does not land; None if it does.
         upkeep: the last maintenance of its files.

@@ -14,7 +14,7 @@ of a file has digits; a partition has at most nine files of each, beside full on
 would not work: of tiny files most bytes are Parquet's own, and ten of them may make one that is not
 much larger.
 
-A partition that was not written to for a while is at rest: there two files of a tier are enough.
+A partition that was not written to for an hour is idle: there two files of a tier are merged.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ MERGED_FILES_MAX: Final = 200
 """Most files of one merge, or `merge_files` if that is more: the reads of one step have a
 bound even in a table without earlier upkeep."""
 
-REST_S: Final = 3600.0
-"""A partition whose newest file is so old, in seconds, is at rest."""
+IDLE_S: Final = 3600.0
+"""A partition whose newest file is older than this, in seconds, is idle."""
 
-_AT_REST_FILES: Final = 2
+_IDLE_FILES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def due_groups(
     groups: list[list[LiveFile]] = []
     for members in partitions.values():
         newest_s = max(file.written_at_s for file in members)
-        enough = _AT_REST_FILES if newest_s < now_s - REST_S else merge_files
+        enough = _IDLE_FILES if newest_s < now_s - IDLE_S else merge_files
         tiers: dict[int, list[LiveFile]] = {}
         for file in members:
             if file.size_bytes < file_bytes / 2:
