@@ -180,7 +180,7 @@ class Crowd:
             if link.congested:
                 client.line.connection.writable(self.bench.now)
             else:
-                link.wire_full()
+                link.socket_full()
 
     def change_rights(self, topic: str) -> None:
         """A topic is barred, or free again."""

@@ -419,10 +419,10 @@ class World:
         if member.line is not None:
             link = member.line.connection.link
             if link.congested:
-                link.wire_has_room()
+                link.socket_has_room()
                 member.line.connection.resume(self.bench.now)
             else:
-                link.wire_full()
+                link.socket_full()
 
     def time(self) -> None:
         self.bench.pass_s(self.random.choice((0.1, 1)))
@@ -517,7 +517,7 @@ class World:
                     self.connect_again(member)
                 assert member.line is not None
                 if member.line.connection.link.congested:
-                    member.line.connection.link.wire_has_room()
+                    member.line.connection.link.socket_has_room()
                     member.line.connection.resume(self.bench.now)
                 member.answer(1000, False)
             self.bench.pass_s(0.1)

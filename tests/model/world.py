@@ -334,7 +334,7 @@ class World:
     def _congest(self) -> None:
         for pipe in self._shell.pipes.values():
             if self.random.random() < 0.5:
-                pipe.connection.link.wire_full()
+                pipe.connection.link.socket_full()
                 pipe.connection.link.report_socket_buffer(len(self.trace) % 100_000)
 
     def _relieve(self) -> None:

@@ -46,7 +46,7 @@ def test_who_would_exceed_the_budget_is_not_read_until_there_is_room() -> None:
     rig = bench(2)
     one, two, three, four = begun(rig, "1", "2", "3", "4")
     assert [is_read(line) for line in (one, two, three, four)] == [True, True, False, False]
-    assert rig.server.half_received.size_bytes == 2 * len(LARGE)
+    assert rig.server.partial_packets.size_bytes == 2 * len(LARGE)
     two.receive(LARGE[1000:])
     assert is_acknowledged(two)
     assert [is_read(line) for line in (one, three, four)] == [True, True, False], "first come"
@@ -56,7 +56,7 @@ def test_who_would_exceed_the_budget_is_not_read_until_there_is_room() -> None:
     assert is_read(four)
     four.receive(LARGE[1000:])
     assert is_acknowledged(four)
-    assert rig.server.half_received.size_bytes == 0
+    assert rig.server.partial_packets.size_bytes == 0
 
 
 def test_a_place_that_is_large_enough_for_two_lets_two_in() -> None:
@@ -146,7 +146,7 @@ def test_who_does_not_finish_is_closed_if_others_wait() -> None:
     (four,) = begun(rig, "4")
     rig.pass_s(1)
     rig.turns()
-    assert rig.server.half_received.closed == 1
+    assert rig.server.partial_packets.closed == 1
     assert is_closed(one)
     farewell = one.read()[-1]
     assert isinstance(farewell, Disconnect)

@@ -93,7 +93,7 @@ def test_a_client_that_does_not_read_costs_no_more_than_its_buffer() -> None:
     bench = bench_with(1000, 0, EngineLimits(write_buffer_bytes_max=limit), size=1000)
     line = bench.join("c", 4)
     link = line.connection.link
-    link.wire_full()
+    link.socket_full()
     for _ in range(400):
         subscribe(line, qos=0)
     received = 0

@@ -112,7 +112,7 @@ def test_why_nobody_got_what_the_broker_says_of_itself() -> None:
     name = "$share/g/$SYS/#"
     free, deaf = bench.subscriber("free", name, 1), bench.subscriber("deaf", name, 1)
     deaf.session.transmission.permissions = Deaf()
-    free.connection.link.wire_full()
+    free.connection.link.socket_full()
     free.session.deliver(Message("own", b"", 1), 1, False, (), False, bench.now)
     bench.server.router.publish_system("$SYS/a", b"1", bench.now)
     counts = bench.server.drops.counts

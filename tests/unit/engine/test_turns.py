@@ -301,7 +301,7 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
     bench = Bench(EngineLimits(write_buffer_bytes_max=limit))
     line = bench.join("c", version)
     link = line.connection.link
-    link.wire_full()
+    link.socket_full()
     for _ in range(100):
         if not line.connection.reading_paused:
             line.send(*[packet] * 500)
@@ -321,7 +321,7 @@ def test_a_client_that_never_reads_is_not_answered_for_ever(packet: Packet, vers
 def test_every_packet_is_answered_once_the_client_reads() -> None:
     bench = Bench(EngineLimits(write_buffer_bytes_max=1000))
     line = bench.join("c", 4)
-    line.connection.link.wire_full()
+    line.connection.link.socket_full()
     line.send(*[Publish("t", b"x", 1, packet_id=n) for n in range(1, 2001)])
     answers: list[Packet] = []
     for _ in range(100):

@@ -195,7 +195,7 @@ def test_small_messages_pass_whoever_has_all_the_room() -> None:
     publish(bench, "t", bytes(1000), 3, qos=0)
     publish(bench, "t", LARGE)
     assert [len(packet.payload) for packet in publishes(other.read())] == [1000] * 3
-    hog.connection.link.wire_has_room()
+    hog.connection.link.socket_has_room()
     bench.pass_s(0.25)
     bench.commit()
     assert [packet.payload for packet in publishes(other.read())] == [LARGE]

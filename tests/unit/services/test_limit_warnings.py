@@ -36,7 +36,7 @@ class Watched:
         self.bench.server.effects.reach(at_limit, self.bench.now)
 
     def leave(self, at_limit: LimitUsage) -> None:
-        at_limit.left(self.bench.now.monotonic_s)
+        at_limit.leave(self.bench.now.monotonic_s)
 
 
 @pytest.fixture

@@ -365,7 +365,8 @@ class ClientConnection(Connection):
         self._effects.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
-        """Send and decode what waited: there may be room again, or it is this connection's turn."""
+        """Send queued messages and decode received bytes: there may be room again, or it is this
+        connection's turn."""
         if self.state == CONNECTED and self._session.link is self.link:
             self._session.outbound.refill(now)
             self._application.writable(now)
@@ -373,7 +374,7 @@ class ClientConnection(Connection):
 
     def writable(self, now: Now) -> None:
         """Continue: the shell's write buffer has room again."""
-        self.link.wire_has_room()
+        self.link.socket_has_room()
         self.resume(now)
 
     # -- keep alive ------------------------------------------------------------------------

@@ -48,7 +48,7 @@ class LimitUsage:
         self.times += 1
         return True
 
-    def left(self, now_s: float) -> None:
+    def leave(self, now_s: float) -> None:
         """Note that there is room again, and add the time at the limit to the total."""
         if self.since_s >= 0:
             self._total_s += now_s - self.since_s

@@ -4,5 +4,5 @@ Modules::
 
     producers           publishers that number their messages, so that none is published twice
     staged_rows         sets of rows from Spark, published whole and exactly once
-    pending_publishes   what a client published before there was room for it
+    pending_publishes   messages of one client that wait for room
 """

@@ -112,7 +112,9 @@ class Server:
         for zone in (zones or {}).values():
             self.router.rejecting = self.router.rejecting or zone.rejects
         self.bans = Bans()
-        self.half_received = PartialPacketBudget(self.effects.turn, limits.half_received_bytes_max)
+        self.partial_packets = PartialPacketBudget(
+            self.effects.turn, limits.half_received_bytes_max
+        )
         self.refused_filters = RefusedFilters()
         self.connections: dict[str, Connection] = {}  # by client identifier
         self.clients_max = 0  # the most clients that were connected at the same time
@@ -133,7 +135,7 @@ class Server:
         if self.draining is not None:
             self.draining.tick(self.connections, self.registry.order, now)
         self.effects.timers.wake_due(now)
-        for connection in self.half_received.overdue(now.monotonic_s):
+        for connection in self.partial_packets.overdue(now.monotonic_s):
             connection.close(
                 reasons.QUOTA_EXCEEDED,
                 "the rest of its packet did not come while others waited for memory",

@@ -174,11 +174,11 @@ class ServerConnection(OpeningConnection):
             self._server.effects.reach(self.inbound_limit, now)
             self.link.resume_when_room()
         elif self.inbound_limit is not None:
-            self.inbound_limit.left(now.monotonic_s)
+            self.inbound_limit.leave(now.monotonic_s)
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
         """Continue to read a large packet if there is memory for it: see ``partial_packets``."""
-        budget = self._server.half_received
+        budget = self._server.partial_packets
         if size_bytes == 0 or self.peer_closed:
             budget.give_back(self)
             self.expects_more = False
@@ -214,7 +214,7 @@ class ServerConnection(OpeningConnection):
             and self._request is None
         ):
             return False
-        return self._must_wait_slow()
+        return self._is_at_limit()
 
     def broker_is_saturated(self) -> bool:
         """Return whether no packets of any client are decoded: too much waits for commits and
@@ -225,7 +225,8 @@ class ServerConnection(OpeningConnection):
             return True
         return self.must_yield_batch(effects)
 
-    def _must_wait_slow(self) -> bool:
+    def _is_at_limit(self) -> bool:
+        """Return as ``must_wait``: check each limit by itself, and arrange for ``resume``."""
         link = self.link
         effects = self._server.effects
         if self.resume_at_s > 0.0:
@@ -295,7 +296,7 @@ class ServerConnection(OpeningConnection):
         self._lacks_memory = False
         self._decode_rest(now)
         if lacked_memory and self.reading_paused and not self._lacks_memory:
-            self._server.half_received.give_back(self)  # it waits for something else first
+            self._server.partial_packets.give_back(self)  # it waits for something else first
         self._watch_inbound(now)
 
     def receive(self, data: bytes, now: Now) -> None:
@@ -316,7 +317,7 @@ class ServerConnection(OpeningConnection):
 
     def writable(self, now: Now) -> None:
         """Continue sending: the socket's write buffer has room again."""
-        self.link.wire_has_room()
+        self.link.socket_has_room()
         self.resume(now)
 
     # -- the end -----------------------------------------------------------------------
@@ -344,10 +345,10 @@ class ServerConnection(OpeningConnection):
         if server.connections.get(self.client_id) is self:
             del server.connections[self.client_id]
         if self.inbound_limit is not None:
-            self.inbound_limit.left(now.monotonic_s)
+            self.inbound_limit.leave(now.monotonic_s)
         if server.effects.events is not None:
             self._note_disconnected(server.effects.events, session)
-        server.half_received.give_back(self)
+        server.partial_packets.give_back(self)
         self._publishing.ended(self.client_id)
         server.registry.close(session, now)  # first: its own will finds the session away
         if not with_will:

@@ -46,7 +46,7 @@ class Congestion:
         if limit == before:
             return
         if before != NOTHING:
-            self._limit(before).left(now.monotonic_s)
+            self._limit(before).leave(now.monotonic_s)
         self._cause = limit
         if limit != NOTHING:
             self._effects.reach(self._limit(limit), now)
@@ -59,7 +59,7 @@ class Congestion:
         elif self._limits is not None:
             limit = self._limits[QUEUE]
             if limit.since_s != NOT_AT_LIMIT and not queue.is_half_full(_UNBOUNDED):
-                limit.left(now.monotonic_s)
+                limit.leave(now.monotonic_s)
 
     def _limit(self, limit: int) -> LimitUsage:
         if self._limits is None:

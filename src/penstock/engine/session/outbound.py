@@ -70,7 +70,7 @@ class Outbound:
     # -- connections -------------------------------------------------------------------
 
     def resume(self, limits: EngineLimits, receive_maximum: int, now: Now) -> None:
-        """Send again what was in flight, then refill: a connection was attached."""
+        """Send the messages in flight again, then refill: a connection was attached."""
         self._queue.client_connected()
         self._backlog.set_limits(limits)
         self._transmission.stop_fetching()

@@ -31,7 +31,7 @@ class RetainedDelivery:
         topic_filter: the filter of the subscription.
         qos: the granted QoS.
         subscription_ids: subscription identifiers to send with each message.
-        not_from: the client identifier whose own messages are left out (No Local), or None.
+        excluded_client_id: the client identifier whose messages are left out (No Local), or None.
         logged: whether messages delivered at QoS 1 or 2 are logged, for a stored session.
         effects: the open batch.
     """
@@ -42,7 +42,7 @@ class RetainedDelivery:
         topic_filter: str,
         qos: int,
         subscription_ids: tuple[int, ...],
-        not_from: str | None,
+        excluded_client_id: str | None,
         logged: bool,
         effects: Effects,
     ) -> None:
@@ -52,7 +52,7 @@ class RetainedDelivery:
         self.visits_left = 0  # nodes that ``next`` may visit
         self._retained_messages = retained
         self._walk = retained.walk(topic_filter)
-        self._not_from = not_from
+        self._excluded_client_id = excluded_client_id
         self._logged = logged
         self._effects = effects
 
@@ -78,7 +78,7 @@ class RetainedDelivery:
             if message.expired(now.steady_us):
                 self._retained_messages.remove(message.topic)
                 self._effects.batch.put_retained(message.topic, None)
-            elif self._not_from is None or message.client_id != self._not_from:
+            elif self._excluded_client_id is None or message.client_id != self._excluded_client_id:
                 if self._logged and min(message.qos, self.qos) > 0:
                     message = message.for_session()
                     self._effects.batch.append(message)

@@ -79,7 +79,7 @@ class InFlightWindow:
 
     Args:
         capacity: places, 1..65535; set anew by each connection's Receive Maximum.
-        stored: whether what is sent has sequences, which give packet identifiers.
+        stored: whether deliveries have sequence numbers, which give packet identifiers.
         account: counts the messages in it, except a few small ones of a connected client.
     """
 

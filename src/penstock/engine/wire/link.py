@@ -217,7 +217,7 @@ class Link:
         if may_grow and size_bytes <= self.pending_bytes_max:
             return False
         if not self.congested:
-            self.wire_full()
+            self.socket_full()
         if not may_grow:
             self.unwritten_bytes = max(self.unwritten_bytes, self.pending_bytes_max)
         return True
@@ -403,12 +403,12 @@ class Link:
                 self._turn.closing.append(self)
         self._count_handed_over(size_bytes)
 
-    def wire_full(self) -> None:
+    def socket_full(self) -> None:
         """Mark the link congested: the socket's buffer is full."""
         self.congested = True
         self.unwritten_bytes = 0
 
-    def wire_has_room(self) -> None:
+    def socket_has_room(self) -> None:
         """Clear the congestion: the socket's buffer has room again."""
         self.report_socket_buffer(0)
         self.congested = False
