@@ -96,7 +96,9 @@ class Registry:
         self._limits = limits
         self._zones = zones or {}
         self._drops = drops
-        self._scheduled: dict[int, int] = {}  # expiry time of offline sessions by number
+        self._scheduled: dict[
+            int, int
+        ] = {}  # by session number: expiry after its last disconnection
         self._expiring: list[tuple[int, int, str]] = []  # a heap of these; may be out of date
 
     def has_room(self, client_id: str, account: Account | None = None) -> bool:

@@ -153,8 +153,8 @@ class Inbound:
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:
-        """Return when the oldest was received, microseconds of the steady clock; 0 if none
-        waits."""
+        """Return when the first timeout began, microseconds of the steady clock; 0 if none
+        runs."""
         for since_us in self._since_us.values():
             return since_us
         return 0
@@ -167,7 +167,7 @@ class Inbound:
         return 0
 
     def forget(self, before_us: int, now: Now, is_offline: bool = False) -> int:
-        """Forget identifiers that were received at ``before_us`` or earlier; return how many.
+        """Forget identifiers whose timeout began at ``before_us`` or earlier; return how many.
 
         Of an offline client (``is_offline``), only those whose message is kept are forgotten.
         A message whose PUBREL came is not forgotten: it still waits to be routed.
