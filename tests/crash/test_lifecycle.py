@@ -59,7 +59,7 @@ def test_a_stream_service_that_dies_is_started_again(tmp_path: Path, clients: Cl
 def test_sighup_with_nothing_to_read_again_says_so(tmp_path: Path, clients: Clients) -> None:
     with running_broker(tmp_path) as broker:
         broker.process.send_signal(signal.SIGHUP)
-        wait_for("the answer", lambda: "SIGHUP: there are no users" in broker.log())
+        wait_for("the answer", lambda: "wait for a restart; read again: no files" in broker.log())
         clients.join(broker, "c").publish("t", b"x", 1)
 
 

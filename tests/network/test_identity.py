@@ -254,7 +254,7 @@ def test_a_changed_password_ends_the_connection(
     bob, _ = log_in(clients, changing, "bob")
     guarded.users["alice"] = CHEAP.hash("new")
     guarded.write()
-    reload(changing, "reloaded users")
+    reload(changing, "read again: users")
     alice.expect_disconnect(reasons.NOT_AUTHORIZED)
     assert bob.publish("own/bob/of-bob/x", b"", 1) in (0, reasons.NO_MATCHING_SUBSCRIBERS)
     assert log_in(clients, changing, "alice")[1].reason_code == reasons.BAD_USER_NAME_OR_PASSWORD
@@ -268,7 +268,7 @@ def test_a_changed_access_list_holds_for_who_is_connected(
     bob, _ = log_in(clients, changing, "bob")
     assert bob.subscribe("alice/#", qos=0) == [0]
     guarded.access_list.write_text(ACCESS_LIST.replace("deny alice/secret", "deny alice/x"))
-    reload(changing, "reloaded users")
+    reload(changing, "read again: users")
     alice.publish("alice/x", b"not any more", 1)
     alice.publish("alice/secret", b"now", 1)
     assert bob.take().payload == b"now"
@@ -281,7 +281,7 @@ def test_a_broken_file_changes_nothing(
     bob, _ = log_in(clients, changing, "bob", client_id="b1")
     path: Path = getattr(guarded, file)
     path.write_text("nonsense\n")
-    reload(changing, "stay as they were")
+    reload(changing, "nothing was changed")
     assert f"{path} line 1" in changing.log()
     assert bob.publish("own/bob/b1/x", b"", 1) in (0, reasons.NO_MATCHING_SUBSCRIBERS)
     assert log_in(clients, changing, "alice")[1].reason_code == 0
@@ -294,12 +294,12 @@ def test_a_password_being_checked_while_the_file_changes(
     """The new file decides, whichever was read when the check began."""
     guarded.users["alice"] = PasswordHasher(time_cost=30).hash("alice's")
     guarded.write()
-    reload(changing, "reloaded users")
+    reload(changing, "read again: users")
     client = clients.open(changing, 5)
     client.send(Connect("slow", 5, True, 0, username="alice", password=b"alice's"))
     del guarded.users["alice"]
     guarded.write()
-    reload(changing, "reloaded users")
+    reload(changing, "read again: users")
     assert client.expect(Connack).reason_code == reasons.BAD_USER_NAME_OR_PASSWORD
 
 

@@ -54,7 +54,7 @@ def test_files_of_the_stream_service_are_read_again_at_sighup(tmp_path: Path) ->
 
         tokens.write_text("short\n")
         broker.process.send_signal(signal.SIGHUP)
-        wait_for("the refusal", lambda: "goes on with what it has" in broker.log())
+        wait_for("the refusal", lambda: "SIGHUP: nothing was changed" in broker.log())
         assert readable(broker, authority, OLD)
 
         authority.issue("stream", "127.0.0.1")

@@ -131,7 +131,7 @@ def engine(
         _sharing_options(settings),
         authenticate,
         authorize,
-        _server_options(settings),
+        server_options(settings),
         settings.dead_letters.topic,
         settings.dead_letters.qos0,
         zones,
@@ -212,7 +212,8 @@ def _event_options(settings: Settings) -> EventOptions | None:
     )
 
 
-def _server_options(settings: Settings) -> ServerOptions:
+def server_options(settings: Settings) -> ServerOptions:
+    """Return the settings that are no limits and that clients meet."""
     mqtt5 = settings.mqtt5
     return ServerOptions(
         mqtt5.response_information,

@@ -5,7 +5,7 @@
     users, access list ─▶ open the store ─▶ engine ─▶ driver ─▶ stream service's port
                        ─▶ listeners ─▶ stream service ─▶ control socket ─▶ "penstock ready"
 
-    SIGHUP: certificates, users and access list are read again
+    SIGHUP, `penstock reload`: all settings are read again (``reloading``)
     SIGTERM, SIGINT, a store that failed: all of it is closed, listeners first, the store last
 """
 
@@ -17,6 +17,7 @@ import json
 import secrets
 import signal
 import ssl
+from collections.abc import Callable
 from functools import partial
 from random import SystemRandom
 from typing import Final, final
@@ -31,12 +32,15 @@ from penstock.app.composing import (
     has_streams,
     login_method,
 )
+from penstock.app.reloading import Arguments, Parts, Reloading, Source, use_log
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available
+from penstock.config.listener import MainListener, OtherListener
 from penstock.config.memory import excess, fitted, statement
 from penstock.config.settings import Settings
+from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
 from penstock.control.landed_requests import ForgetTable, Landed, ListTables
 from penstock.control.reader_requests import Lease, ListReaders, Release
@@ -54,9 +58,9 @@ from penstock.services.limit_warnings import LimitWarnings
 from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
-from penstock.services.retention import retain_forever, retain_needed
+from penstock.services.retention import LogBounds, retain_forever, retain_needed
 from penstock.services.staged_rows import StagedRowsPublisher
-from penstock.services.status import report_forever
+from penstock.services.status import StatusReports
 from penstock.services.stream_process import StreamProcess, reserve_port
 from penstock.services.sys_topics import SysTopics
 from penstock.store.api import Store
@@ -65,8 +69,8 @@ from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, privately, warn_of_readable
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
-from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
-from penstock.transport.api import Wire
+from penstock.telemetry.logs import Sentence, get_logger
+from penstock.transport.api import Accept, Wire
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
 from penstock.transport.tls import identity
@@ -81,10 +85,14 @@ EXIT_STORE_FAILED: Final = 1
 
 
 @privately()
-def serve(settings: Settings) -> int:
+def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
 
     Prints one line with ``ready`` and the addresses when connections are accepted.
+
+    Args:
+        asked: the settings.
+        read_again: reads them once more for a reload, from where they came; None: they stay.
 
     Raises:
         ConfigError: a port is taken, the data directory cannot be used.
@@ -92,8 +100,9 @@ def serve(settings: Settings) -> int:
         StoreFailed: the disk is full, or fails.
         StoreDamaged: the store holds less than was acknowledged.
     """
-    settings = fitted(settings, available())
-    _configure_logs(settings)
+    there_is = available()
+    settings = fitted(asked, there_is)
+    use_log(settings)
     refused = excess(settings)
     if refused:
         raise ConfigError(refused)
@@ -115,19 +124,10 @@ def serve(settings: Settings) -> int:
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
     store = _open_store(settings)
     try:
-        return uvloop.run(_Broker(settings, store, access, contexts).run())
+        source = Source(asked, read_again or (lambda: asked), there_is)
+        return uvloop.run(_Broker(settings, store, access, contexts, source).run())
     finally:
         store.close()
-
-
-def _configure_logs(settings: Settings) -> None:
-    log = settings.log
-    try:
-        configure_broker_logs(log.level, log.format, log.file, log.file_bytes_max, log.files_max)
-    except OSError as error:
-        raise ConfigError(
-            f"log.file {log.file} cannot be written: {error.strerror or error}"
-        ) from error
 
 
 @final
@@ -138,8 +138,11 @@ class _Broker:
         store: Store,
         access: Access,
         contexts: list[ssl.SSLContext | None],
+        source: Source,
     ) -> None:
-        self._settings = settings
+        self._settings = settings  # those in use; a reload replaces them
+        self._source = source
+        self._reloading: Reloading | None = None
         self._contexts = contexts  # of the bridges
         self._bridge_list: list[Bridge] = []
         self._store = store
@@ -160,6 +163,7 @@ class _Broker:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
+        loop.add_signal_handler(signal.SIGHUP, self._on_hangup)
         access = self._access
         authentication = Authentication(
             access,
@@ -188,10 +192,18 @@ class _Broker:
             except StoreError:
                 await driver.stop()  # else its thread would come to a store that is closed
                 raise
-        loop.add_signal_handler(signal.SIGHUP, self._reload, server, authentication, driver)
-        tasks = (*self._background(server, driver), *self._bridges(server, driver))
+        reports = self._reports(server, driver)
+        log_bounds = LogBounds(
+            settings.durability.retention_s, settings.durability.retention_bytes_max
+        )
+        tasks: tuple[asyncio.Task[None], ...] = (
+            asyncio.create_task(self._retain(server, driver, log_bounds)),
+            asyncio.create_task(reports.run()),
+            asyncio.create_task(self._check_leases()),
+            *self._bridges(server, driver),
+        )
         try:
-            await self._open(server, driver)
+            await self._open(driver, server, reports, log_bounds)
             tasks += tuple(asyncio.create_task(one.watch()) for one in self._listeners)
             await self._stopped.wait()
         finally:
@@ -248,41 +260,23 @@ class _Broker:
         ban_source(server, source, for_s, why, driver.now())
         logger.warning("banned %s for %d s: %s", source, for_s, Sentence(why))
 
-    async def _retain(self, server: Server, driver: Driver) -> None:
+    async def _retain(self, server: Server, driver: Driver, bounds: LogBounds) -> None:
         """Trim the log until cancelled."""
-        durability = self._settings.durability
-        if durability.persistence == "memory":
+        if self._settings.durability.persistence == "memory":
             await retain_needed(server, self._store)
             return
-        await retain_forever(
-            server,
-            self._store,
-            durability.retention_s,
-            durability.retention_bytes_max,
-            driver.now,
-            self._leases,
-        )
+        await retain_forever(server, self._store, bounds, driver.now, self._leases)
 
-    def _background(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
-        """Start the tasks beside the clients: retention of the log, and the broker's reports."""
+    def _reports(self, server: Server, driver: Driver) -> StatusReports:
+        """Return the broker's reports about itself."""
         status = self._settings.status
-        return (
-            asyncio.create_task(self._retain(server, driver)),
-            asyncio.create_task(
-                report_forever(
-                    driver,
-                    SysTopics(
-                        server,
-                        self._store,
-                        status.sys_interval_s,
-                        driver.now(),
-                        self._further_status,
-                    ),
-                    FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
-                    LimitWarnings(server.effects, status.limit_warning_s),
-                )
+        return StatusReports(
+            driver,
+            SysTopics(
+                server, self._store, status.sys_interval_s, driver.now(), self._further_status
             ),
-            asyncio.create_task(self._check_leases()),
+            FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
+            LimitWarnings(server.effects, status.limit_warning_s),
         )
 
     def _further_status(self) -> list[tuple[str, object]]:
@@ -317,7 +311,9 @@ class _Broker:
         ]
         return tuple(asyncio.create_task(bridge.run()) for bridge in self._bridge_list)
 
-    async def _open(self, server: Server, driver: Driver) -> None:
+    async def _open(
+        self, driver: Driver, server: Server, reports: StatusReports, log_bounds: LogBounds
+    ) -> None:
         """Open everything that others can reach, then print ``ready``."""
         settings = self._settings
         stream_address = ""
@@ -330,8 +326,7 @@ class _Broker:
                 settings.durability.data_dir,
                 port,
                 self._streams_json(),
-                self._publishing_json(),
-                (*stream.files, *self._own_token()),
+                *self._stream_arguments(),
             )
             scheme = "grpc+tls" if stream.certificate else "grpc"
             stream_address = f" stream {scheme}://{port}"
@@ -350,9 +345,28 @@ class _Broker:
         await self._open_listeners(driver)
         if self._stream is not None:
             self._stream.start()
+        assert self._authentication is not None
+        self._reloading = Reloading(
+            self._source,
+            Parts(
+                server,
+                driver,
+                self._authentication,
+                self._listeners,
+                log_bounds,
+                reports,
+                self._stream,
+                self._leases,
+                self._tables,
+            ),
+            self._use,
+            partial(self._accept, driver),
+            self._stream_arguments,
+        )
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
             self._control.on(Backup, BackupWriter(self._store))
+            self._control.on(Reload, self._reloading.answer)
             Administration(server, driver).serve_on(self._control)
             if self._leases is not None:
                 self._control.on(Lease, self._leases.lease)
@@ -378,56 +392,37 @@ class _Broker:
         settings = self._settings
         descriptors = prepared(settings)
         for listener in settings.listener.open_ones():
-            accept = partial(
-                driver.accept,
-                limits=engine_limits(settings, listener),
-                lets_anonymous_in=settings.lets_anonymous_in(listener),
-                identity_of=self._identity_of,
-            )
+            accept = self._accept(driver, listener)
             self._listeners.append(
                 await open_listener(listener.name, listener, accept, descriptors)
             )
 
+    def _accept(self, driver: Driver, listener: MainListener | OtherListener) -> Accept:
+        """Return the function that takes each connection of a listener."""
+        settings = self._settings
+        return partial(
+            driver.accept,
+            limits=engine_limits(settings, listener),
+            lets_anonymous_in=settings.lets_anonymous_in(listener),
+            identity_of=self._identity_of,
+        )
+
     def _identity_of(self, wire: Wire) -> str | None:
         return identity(self._settings.access.identity_from_certificate, wire.certificate)
 
-    def _reload(self, server: Server, authentication: Authentication, driver: Driver) -> None:
-        """Read users, access list and certificates again (SIGHUP); what cannot be read stays as it
-        was."""
-        found = False
-        for listener in self._listeners:
-            try:
-                if listener.reload():
-                    found = True
-                    logger.info("reloaded the certificates of listener %s", listener.name)
-            except ConfigError as error:
-                found = True
-                logger.error(
-                    "new certificates are not used, and the old ones stay in use: %s", error
-                )
-        if self._stream is not None and self._settings.stream.files:
-            found = True
-            try:
-                check_stream_files(self._settings.stream)
-                self._stream.restart()
-                logger.info("restarting the stream service with its files as they are now")
-            except ConfigError as error:
-                logger.error("the stream service goes on with what it has: %s", error)
-        files = self._settings.access
-        try:
-            access = load_access(
-                files.password_file, files.acl_file, bool(files.identity_from_certificate)
-            )
-        except ConfigError as error:
-            logger.error("users and access list stay as they were: %s", error)
+    def _use(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def _stream_arguments(self) -> Arguments:
+        """Return what the stream service is told of settings that may change."""
+        return self._publishing_json(), (*self._settings.stream.files, *self._own_token())
+
+    def _on_hangup(self) -> None:
+        if self._reloading is None:
+            logger.info("SIGHUP: the settings were read a moment ago; this broker is starting")
             return
-        revoked = authentication.reload(access)
-        server.set_authorize(access, revoked, driver.now())
-        driver.end_turn_soon()
-        if files.password_file or files.acl_file:
-            logger.info("reloaded users and access list")
-        elif not found:
-            logger.info("SIGHUP: there are no users, access list or certificates to read again")
+        with contextlib.suppress(ConfigError):  # it is in the log
+            self._reloading.reload(signal.SIGHUP.name)
 
     def _own_token(self) -> tuple[str, ...]:
         """Return the arguments that name the file of the broker's own token; none if no tokens are

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -39,6 +40,7 @@ from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.packet_properties import PropertyCommand
 from penstock.cli.passwd import passwd
+from penstock.cli.reload import reload_settings
 from penstock.errors import PenstockError
 from penstock.telemetry.terminal import guard_terminals
 
@@ -69,9 +71,10 @@ environment; 'penstock config' prints them all. MQTT over TLS, beside plain MQTT
   key = "server.key"
 
 \b
-SIGHUP reads users, access list and certificates again. When connections are
-accepted one line with "ready" and every address is printed. Exit codes: 0 stopped,
-1 the store failed or is damaged, 2 a mistake in the settings or a taken port.
+'penstock reload' and SIGHUP read all settings again, with users, access list and
+certificates. When connections are accepted one line with "ready" and every
+address is printed. Exit codes: 0 stopped, 1 the store failed or is damaged,
+2 a mistake in the settings or a taken port.
 """
 
 app = typer.Typer(
@@ -153,7 +156,8 @@ def serve(
     """Run the broker until SIGTERM or SIGINT."""
     from penstock.config.load import load_settings
 
-    settings = load_settings(
+    read = partial(
+        load_settings,
         config,
         {
             "listener.bind": bind,
@@ -165,9 +169,10 @@ def serve(
             "log.level": log_level,
         },
     )
+    settings = read()
     from penstock.app import serve as run_broker
 
-    raise typer.Exit(run_broker(settings))
+    raise typer.Exit(run_broker(settings, read))
 
 
 @app.command(name="config")
@@ -198,6 +203,7 @@ app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.command()(audit.audit)
+app.command(name="reload")(reload_settings)
 app.add_typer(clients.app, name="clients")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(retained.app, name="retained")

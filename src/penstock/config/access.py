@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import Network
+from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, changes_count
 
 
+@changes_count(AT_ONCE)
 class Access(Group):
-    """Users, their permissions, and the price of wrong passwords. SIGHUP reads both files again."""
+    """Users, their permissions, and the price of wrong passwords. A reload reads both files
+    again."""
 
     password_file: str = ""
     """File with the users and their passwords, written by `penstock passwd`; empty for none.
@@ -62,7 +65,9 @@ class Access(Group):
     false, a session belongs to the user that made it, all anonymous clients being one user, and
     others are refused (0x87; before MQTT 5 return code 5)."""
 
-    identity_from_certificate: Literal["", "common_name", "subject"] = ""
+    identity_from_certificate: Annotated[Literal["", "common_name", "subject"], NEW_CONNECTIONS] = (
+        ""
+    )
     """The part of a client's certificate, signed by listener.client_ca, that is its user name:
     "common_name", or "subject" in the form of RFC 4514, such as CN=meter-7,O=Example. User name and
     password in CONNECT are ignored then, and the password file need not name these users. Empty:

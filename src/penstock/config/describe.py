@@ -10,11 +10,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from penstock.config.address import Address, SocketFile
-from penstock.config.group import explanations
+from penstock.config.group import effect_of, explanations
 from penstock.config.load import environment_name
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
 from penstock.config.toml_values import toml_value
+from penstock.engine.change_effects import BY_PART, ChangeEffect
 from penstock.masking import MASK, is_secret, masked
 
 _COMMENT_WIDTH: Final = 96
@@ -33,9 +34,13 @@ places; the first that has it wins:
 3. a TOML file, given as `--config FILE`.
 
 `penstock config` prints all settings in effect as such a file, each with its explanation. A
-mistake in a setting is one sentence on standard error and exit code 2. Settings are read at the
-start: a change needs a restart. SIGHUP reads the files that `access` names again, certificates and
-tokens.
+mistake in a setting is one sentence on standard error and exit code 2.
+
+`penstock reload`, or SIGHUP, has a running broker read all of it again, with the files that
+settings name: [deploying.md](deploying.md#change-settings-while-it-runs). The column *Change* says
+what a change of a setting needs: **reload** is enough; **new**: a reload is enough, and it counts
+for connections that are made from then on; **restart** of the broker; **job**: the broker does not
+use it, and table jobs read it when they start.
 
 ```toml
 [listener]
@@ -90,38 +95,46 @@ def as_markdown() -> str:
     for group in Settings.model_fields:
         values = getattr(Settings(), group)
         lines += [f"## {group}", "", _sentence(values.__doc__), ""]
-        lines += ["| Setting | Default | Meaning |", "|---|---|---|"]
+        lines += ["| Setting | Default | Change | Meaning |", "|---|---|---|---|"]
         texts = explanations(type(values))
         for name in settings_of(group):
             default = _toml_value(getattr(values, name))
-            lines.append(f"| `{group}.{name}` | `{default}` | {_cell(texts.get(name, ''))} |")
+            change = effect_of(type(values), name).name
+            text = _cell(texts.get(name, ""))
+            lines.append(f"| `{group}.{name}` | `{default}` | {change} | {text} |")
         for name, field in settings_of(group).items():
             table = _table_of(field)
             if table is not None and not _is_like(table, type(values)):
-                lines += _definitions(f"{group}.{name}", field, table)
+                effect = effect_of(type(values), name)
+                lines += _definitions(f"{group}.{name}", field, table, effect)
         first = next(iter(settings_of(group)))
         lines += ["", f"In the environment: `{environment_name(group, first)}` and so on.", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _definitions(path: str, field: FieldInfo, table: type[BaseModel]) -> Iterator[str]:
-    """Yield the lines that explain a table of settings inside a group."""
+def _definitions(
+    path: str, field: FieldInfo, table: type[BaseModel], effect: ChangeEffect
+) -> Iterator[str]:
+    """Yield the lines that explain a table of settings inside a group, whose changes count as
+    those of the setting with the table."""
     many: dict[object, str] = {tuple: f"each `[[{path}]]`", dict: f"each of `{path}`"}
     yield from (
         "",
         f"In {many.get(get_origin(field.annotation), f'`{path}`')}:",
         "",
-        "| Setting | Default | Meaning |",
-        "|---|---|---|",
+        "| Setting | Default | Change | Meaning |",
+        "|---|---|---|---|",
     )
     texts = explanations(table)
     for name, inner in table.model_fields.items():
         given = "" if inner.is_required() or inner.default is None else _toml_value(inner.default)
-        yield f"| `{name}` | {f'`{given}`' if given else ''} | {_cell(texts.get(name, ''))} |"
+        default, text = f"`{given}`" if given else "", _cell(texts.get(name, ""))
+        change = (effect_of(table, name) if effect is BY_PART else effect).name
+        yield f"| `{name}` | {default} | {change} | {text} |"
     for name, inner in table.model_fields.items():
         kind = _table_of(inner)
         if kind is not None and kind is not table:  # the fields of a column are columns
-            yield from _definitions(f"{path}.{name}", inner, kind)
+            yield from _definitions(f"{path}.{name}", inner, kind, effect)
 
 
 def _table_of(field: FieldInfo) -> type[BaseModel] | None:
@@ -152,7 +165,7 @@ def _table_lines(path: str, comment: list[str], tables: tuple[BaseModel, ...]) -
     for table in tables:
         yield f"[[{path}]]"
         for name in _given(table):
-            yield f"{name} = {_shown(name, getattr(table, name))}"
+            yield f"{name} = {shown(name, getattr(table, name))}"
 
 
 def _given(value: BaseModel) -> list[str]:
@@ -164,7 +177,7 @@ def _given(value: BaseModel) -> list[str]:
     return [name for name in names if getattr(value, name) is not None]
 
 
-def _shown(name: str, value: object) -> str:
+def shown(name: str, value: object) -> str:
     """Return a value in TOML's notation, without secrets."""
     if value and isinstance(value, str) and is_secret(name):
         return toml_value(MASK)
@@ -176,7 +189,7 @@ def _shown(name: str, value: object) -> str:
 def _toml_value(value: object) -> str:
     """Return a setting's value in TOML's notation, secrets masked."""
     if isinstance(value, BaseModel):
-        pairs = (f"{name} = {_shown(name, getattr(value, name))}" for name in _given(value))
+        pairs = (f"{name} = {shown(name, getattr(value, name))}" for name in _given(value))
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, dict):
         entries = (f"{toml_value(key)} = {_toml_value(item)}" for key, item in value.items())

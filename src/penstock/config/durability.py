@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import LocalPath, TopicFilter
+from penstock.engine.change_effects import AT_ONCE
 from penstock.engine.declared_limits import ProducerLimits
 
 
@@ -24,11 +25,11 @@ class Storage(Group):
     """Directory of the log and of the sessions' state; created if missing. A relative path starts
     at the broker's working directory."""
 
-    retention_s: int = Field(default=86_400, ge=0, le=10**10)
+    retention_s: Annotated[int, AT_ONCE] = Field(default=86_400, ge=0, le=10**10)
     """Age in seconds above which messages leave the log; messages that a session has yet to deliver
     stay. 0 to 10000000000; 0 is no limit by age."""
 
-    retention_bytes_max: int = Field(default=10 * 1024**3, ge=0, le=2**62)
+    retention_bytes_max: Annotated[int, AT_ONCE] = Field(default=10 * 1024**3, ge=0, le=2**62)
     """The oldest messages leave the log while it is larger than this, in bytes.
     0 to 4611686018427387904; 0 is no limit by size."""
 
@@ -45,7 +46,7 @@ class Durability(ProducerLimits, Storage):
     """Bytes of messages waiting for one commit; above it, reading from their publishers pauses.
     65536 to 1073741824."""
 
-    store_retry_s_max: float = Field(default=3600.0, ge=0, le=10**7)
+    store_retry_s_max: Annotated[float, AT_ONCE] = Field(default=3600.0, ge=0, le=10**7)
     """Time in seconds that the broker goes on without acknowledging anything while the store cannot
     write (disk full, I/O error, read-only); then it tells its clients and ends with exit code 1. 0
     to 10000000; 0 ends it at the first failure."""

@@ -10,6 +10,8 @@ from textwrap import dedent
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
+from penstock.engine.change_effects import RESTART, ChangeEffect, effect_declared_by
+
 
 class Group(BaseModel):
     """The base of all groups: none has unknown settings, or changes after loading."""
@@ -24,6 +26,17 @@ class Group(BaseModel):
         if isinstance(value, bool) and field.annotation in (int, float):
             raise PydanticCustomError("true_or_false", "not a number")
         return value
+
+
+def effect_of(model: type[BaseModel], name: str) -> ChangeEffect:
+    """Return when a change of a field of `model` counts in a running broker."""
+    for declared in model.model_fields[name].metadata:
+        if isinstance(declared, ChangeEffect):
+            return declared
+    for base in model.__mro__:
+        if name in inspect.get_annotations(base):
+            return effect_declared_by(base)
+    return RESTART
 
 
 def explanations(model: type[BaseModel]) -> dict[str, str]:

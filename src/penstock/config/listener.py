@@ -6,7 +6,7 @@ The main listener is the group `[listener]`; the others have the same settings a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,13 @@ from penstock.config.values import (
     MountPoint,
     Network,
     Place,
+)
+from penstock.engine.change_effects import (
+    AT_ONCE,
+    BY_PART,
+    NEW_CONNECTIONS,
+    RESTART,
+    changes_count,
 )
 from penstock.engine.declared_limits import ConnectionLimits
 
@@ -49,12 +56,13 @@ class Endpoint(Group):
     kind "unix" the path of the socket file. An address that other machines can reach is refused
     while clients are not authenticated: see access.password_file and allow_anonymous."""
 
-    allow_anonymous: bool = False
+    allow_anonymous: Annotated[bool, NEW_CONNECTIONS] = False
     """Let clients in without a user name: on addresses that other machines can reach, and where
     there is an access.password_file. On loopback addresses, on Unix sockets and with a required
     client certificate they are let in anyway while there is no password file."""
 
 
+@changes_count(NEW_CONNECTIONS)
 class Listener(ConnectionLimits, Endpoint):
     """The settings of every listener: an address, the kind of transport, and limits of its own."""
 
@@ -111,8 +119,8 @@ class Listener(ConnectionLimits, Endpoint):
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority, for kinds "tls" and
-    "wss". Read again when it has changed on disk and at SIGHUP, as are the key, client_ca, crl and
-    sni; where the new files are wrong, the old stay in use."""
+    "wss". Read again when it has changed on disk and at a reload, as are the key, client_ca, crl
+    and sni; where the new files are wrong, the old stay in use."""
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
@@ -124,10 +132,10 @@ class Listener(ConnectionLimits, Endpoint):
     """PEM file of the revocation lists of client_ca: clients whose certificate is on one are
     refused, and all are once the list of their authority has expired. Empty for none."""
 
-    certificates_check_s: float = Field(default=10.0, ge=0, le=86_400)
+    certificates_check_s: Annotated[float, AT_ONCE] = Field(default=10.0, ge=0, le=86_400)
     """How often to look whether certificates, keys and revocation lists have changed on disk, in
-    seconds. They are read when two looks found the same files. 0 to 86400; 0 waits for
-    SIGHUP."""
+    seconds. They are read when two looks found the same files. 0 to 86400; 0 waits for a
+    reload."""
 
     require_client_certificate: bool = False
     """Refuse clients without a certificate signed by client_ca."""
@@ -136,7 +144,7 @@ class Listener(ConnectionLimits, Endpoint):
     """Certificates by host name, for clients that name the host they want (SNI); others get
     `certificate`."""
 
-    proxy_protocol: Literal["off", "v1", "v2", "any"] = "off"
+    proxy_protocol: Annotated[Literal["off", "v1", "v2", "any"], RESTART] = "off"
     """The load balancer in front sends the client's address first, in this version of the PROXY
     protocol: "v1", "v2" or "any" of them. A connection without it is closed."""
 
@@ -144,10 +152,10 @@ class Listener(ConnectionLimits, Endpoint):
     """Networks of the load balancers; with proxy_protocol, connections from elsewhere are
     closed."""
 
-    mode: FileMode = "660"
+    mode: Annotated[FileMode, RESTART] = "660"
     """Permissions of the socket file, for kind "unix": three octal digits."""
 
-    limits: Limits = Limits()
+    limits: Annotated[Limits, BY_PART] = Limits()
     """Limits of this listener's clients where they differ from [limits] (its zone), such as {
     max_inflight = 128, max_mqueue_len = 10000 }. Limits of the whole broker (retained_messages_max,
     sessions_max, sessions_per_user_max, topic_levels_max) cannot differ."""
@@ -207,7 +215,7 @@ class MainListener(Listener):
     enabled: bool = True
     """Listen at listener.bind; false opens only listener.others."""
 
-    others: tuple[OtherListener, ...] = Field(default=(), max_length=1000)
+    others: Annotated[tuple[OtherListener, ...], BY_PART] = Field(default=(), max_length=1000)
     """Further listeners, 0 to 1000, each with a name, a bind and any setting of this group."""
 
     @property

@@ -18,7 +18,8 @@ from typing import Final
 
 from pydantic import BaseModel, ValidationError
 
-from penstock.config.mistakes import Origins, sentences, unknown_setting
+from penstock.config.mistakes import sentences, unknown_setting
+from penstock.config.origins import Origins
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 from penstock.masking import MASK
@@ -50,7 +51,7 @@ def load_settings(
         ConfigError: a sentence for each mistake: the setting, its value and what is allowed.
     """
     groups: Groups = {}
-    origins: Origins = {}
+    origins = Origins()
     if config_file is not None:
         _add_file(config_file, groups, origins)
     _add_environment(os.environ if environ is None else environ, groups, origins)
@@ -63,11 +64,11 @@ def load_settings(
         settings = Settings.model_validate(groups)
     except ValidationError as error:
         raise ConfigError(sentences(error, origins)) from None
-    if not settings.listener.enabled and origins.get(("listener", "bind")) == COMMAND_LINE:
+    if not settings.listener.enabled and origins.place_of("listener", "bind") == COMMAND_LINE:
         raise ConfigError(
             "--bind gives the address of the main listener, which is turned off"
-            f" (listener.enabled = false from {origins['listener', 'enabled']}): leave out --bind,"
-            " or set listener.enabled = true"
+            f" (listener.enabled = false from {origins.of(('listener', 'enabled'))}): leave out"
+            " --bind, or set listener.enabled = true"
         )
     return settings
 
@@ -79,7 +80,7 @@ def _refuse_masks(groups: Groups, origins: Origins) -> None:
         for name, value in settings.items():
             if MASK in str(value):
                 raise ConfigError(
-                    f"{group}.{name} (from {origins[group, name]}) has {MASK} in it, which"
+                    f"{group}.{name} (from {origins.of((group, name))}) has {MASK} in it, which"
                     " `penstock config` prints instead of a secret: write the secret itself."
                 )
 
@@ -90,17 +91,19 @@ def _add(
     if group not in Settings.model_fields:
         raise ConfigError(unknown_setting((group, name), origin))
     groups.setdefault(group, {})[name] = value
-    origins[group, name] = origin
+    origins.add(group, name, origin)
 
 
 def _add_file(path: Path, groups: Groups, origins: Origins) -> None:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"The configuration file {path} cannot be read: {reason}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"The configuration file {path} is not valid TOML: {error}.") from None
+    origins.add_file(str(path), text)
     for group, settings in content.items():
         if not isinstance(settings, dict):
             if group in Settings.model_fields:
@@ -108,9 +111,10 @@ def _add_file(path: Path, groups: Groups, origins: Origins) -> None:
                     f"{group} in {path} is {settings!r}, but is a group of settings: write"
                     f" [{group}] and its settings below it."
                 )
-            raise ConfigError(unknown_setting((group,), str(path)))
+            raise ConfigError(unknown_setting((group,), origins.in_place(str(path), (group,))))
         if group not in Settings.model_fields:
-            raise ConfigError(unknown_setting((group, *list(settings)[:1]), str(path)))
+            unknown = (group, *list(settings)[:1])
+            raise ConfigError(unknown_setting(unknown, origins.in_place(str(path), unknown)))
         for name, value in settings.items():
             _add(group, name, value, str(path), groups, origins)
 

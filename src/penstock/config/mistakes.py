@@ -16,11 +16,9 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from penstock.config.address import FORM, Address
+from penstock.config.origins import Origins
 from penstock.config.settings import Settings
 from penstock.masking import MASK, is_secret, masked
-
-Origins = dict[tuple[str, str], str]
-"""(group, name) to the file, environment variable or command line that set it."""
 
 _SHOWN_CHARACTERS_MAX: Final = 60
 
@@ -77,7 +75,7 @@ def sentences(error: ValidationError, origins: Origins) -> str:
 
 def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
     path = mistake["loc"]
-    origin = origins.get((str(path[0]), str(path[1])), "") if len(path) > 1 else ""
+    origin = origins.of(path)
     if mistake["type"] == "extra_forbidden":
         return unknown_setting(path, origin)
     field = _field_at(path)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import PrintableText
+from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, changes_count
 
 
+@changes_count(NEW_CONNECTIONS)
 class Mqtt5(Group):
     """Features of MQTT 5: information for clients, and checks for them."""
 
@@ -25,7 +27,7 @@ class Mqtt5(Group):
     """Send clients elsewhere instead of serving them: "temporary" (reason code 0x9C) or "permanent"
     (0x9D), with server_reference; clients before MQTT 5 get return code 3."""
 
-    server_reference: PrintableText = Field(default="", max_length=1000)
+    server_reference: Annotated[PrintableText, AT_ONCE] = Field(default="", max_length=1000)
     """Address of another server, such as "other.example:1883", for redirect, and for MQTT 5 clients
     when this broker stops. Several are separated by spaces. Empty for none."""
 

@@ -7,8 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.group import Group
+from penstock.engine.change_effects import AT_ONCE, changes_count
 
 
+@changes_count(AT_ONCE)
 class Status(Group):
     """The broker's reports about itself, to clients and in its log."""
 
@@ -22,6 +24,7 @@ class Status(Group):
     warning."""
 
 
+@changes_count(AT_ONCE)
 class Log(Group):
     """The log lines of the broker, and where it writes them."""
 

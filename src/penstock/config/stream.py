@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field, model_validator
 
 from penstock.config.address import Address
 from penstock.config.group import Group
 from penstock.config.values import BindAddress, StreamName, TopicFilter
+from penstock.engine.change_effects import AT_ONCE, RESTART, changes_count
 
 
 class StreamDefinition(Group):
@@ -34,13 +37,14 @@ class StreamDefinition(Group):
         return self.retention_s is not None or self.retention_bytes_max > 0
 
 
+@changes_count(AT_ONCE)
 class Stream(Group):
     """The stream service, from which Spark reads the log (Arrow Flight, a process of its own)."""
 
-    enabled: bool = True
+    enabled: Annotated[bool, RESTART] = True
     """Start the service. With persistence "memory" there is no log to read, and it stays off."""
 
-    bind: BindAddress = Address("127.0.0.1", 8815)
+    bind: Annotated[BindAddress, RESTART] = Address("127.0.0.1", 8815)
     """Address of the service, HOST:PORT; port 0 takes any free port. An address that other
     machines can reach is refused without a token_file or client_ca, unless allow_anonymous."""
 
@@ -50,14 +54,14 @@ class Stream(Group):
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority: the service speaks TLS.
-    Empty for none. SIGHUP reads it again, as well as the key and the tokens."""
+    Empty for none. A reload reads it again, as well as the key and the tokens."""
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
 
     client_ca: str = ""
     """PEM file of the authorities that sign certificates of readers; with it, every reader needs
-    such a certificate. Empty asks for none. Read again at SIGHUP."""
+    such a certificate. Empty asks for none. Read again at a reload."""
 
     token_file: str = ""
     """File of the tokens that readers show, one a line, with the permissions of each
@@ -76,11 +80,11 @@ class Stream(Group):
     """Bytes of rows that wait in the data directory to be published; a task of Spark that brings
     more fails. 1048576 to 4611686018427387904."""
 
-    staged_expiry_s: float = Field(default=86_400.0, ge=0, le=10**10)
+    staged_expiry_s: Annotated[float, RESTART] = Field(default=86_400.0, ge=0, le=10**10)
     """Time in seconds after which rows are removed whose batch Spark has not decided to publish:
     longer than the longest batch takes. 0 to 10000000000; 0 keeps them for ever."""
 
-    streams: tuple[StreamDefinition, ...] = Field(
+    streams: Annotated[tuple[StreamDefinition, ...], RESTART] = Field(
         default=(StreamDefinition(name="messages", topic_filters=("#",)),),
         min_length=1,
         max_length=100,

@@ -153,6 +153,40 @@ class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift
     value: str
 
 
+class Reload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reload", tag_field="do"):
+    """Read the settings again and use what may change; ``done`` is ``Reloaded``."""
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A setting with another value.
+
+    Attributes:
+        setting: its name, such as "log.level".
+        old: the value that was in use, in TOML's notation, without secrets.
+        new: the value that was read.
+        counts: "reload", "new" (for new connections) or "restart".
+    """
+
+    setting: str
+    old: str
+    new: str
+    counts: str
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """The outcome of a reload.
+
+    Attributes:
+        changed: the settings that count from now on.
+        waiting: the settings that count after a restart.
+        read: the files that were read again, in words.
+    """
+
+    changed: list[Changed]
+    waiting: list[Changed]
+    read: list[str]
+
+
 class Page(msgspec.Struct, frozen=True):
     """A part of a list; ``cursor`` is empty where it is the last."""
 
@@ -196,4 +230,5 @@ AdminRequest = (
     | ListBans
     | MakeBan
     | LiftBan
+    | Reload
 )

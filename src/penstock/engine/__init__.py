@@ -29,6 +29,7 @@ Below all of them, values and limits::
     declared_limits   every limit: name, range, default and explanation
     limits            the same as compiled code reads them
     options           settings that are no limits
+    change_effects    which settings, of all groups, need a restart where they change
     work_budget       the work that one connection may do in a turn
     rate_limit        a token bucket
     addresses         the address of a peer, and which addresses count as one

@@ -69,6 +69,7 @@ class Committer:
 
     Attributes:
         took_s: how long the last attempt took, seconds.
+        retry_s_max: as given; another value counts for the next commit that fails.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class Committer:
         self._loop = loop
         self._done = done
         self._failing = failing
-        self._retry_s_max = retry_s_max
+        self.retry_s_max = retry_s_max
         self.took_s = 0.0
         self._stopping = threading.Event()
         self._commits: SimpleQueue[Commit | None] = SimpleQueue()
@@ -125,9 +126,9 @@ class Committer:
         """Write ``commit``, however long it takes; return the failure if it is given up, else
         None."""
         failure = self._try(commit)
-        if failure is None or self._retry_s_max <= 0:
+        if failure is None or self.retry_s_max <= 0:
             return failure
-        ends_s = time.monotonic() + self._retry_s_max
+        ends_s = time.monotonic() + self.retry_s_max
         wait_s = RETRY_S_FIRST
         cause = ""
         while failure is not None:

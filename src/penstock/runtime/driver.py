@@ -475,6 +475,11 @@ class Driver(PeerOwner):
             return  # what they left must wait
         self._reading.close_hung_up(now)
 
+    def retry_store_for(self, store_retry_s_max: float) -> None:
+        """Try a commit that fails from now on for so many seconds; 0 = not at all."""
+        if self._committer is not None:
+            self._committer.retry_s_max = store_retry_s_max
+
     # -- the end -----------------------------------------------------------------------
 
     def _close_all(self, reason_code: int, because: str) -> None:

@@ -159,6 +159,16 @@ class Authentication(Authenticate):
             return set()
         return before.changed(access.users)
 
+    def use(self, settings: AccessSettings) -> None:
+        """Delay, ban and remember logins by other settings from now on."""
+        options = _options(settings)
+        for guard in (self._guard, self._outside_guard):
+            guard.use(options, settings.checks_waiting_max, settings.ban_exempt)
+        for checks in (self._checks, self._outside):
+            if checks is not None:
+                checks.waiting_max = settings.checks_waiting_max
+        self._verified.verified_s = settings.verified_s
+
     def status(self) -> list[tuple[str, object]]:
         """Return the values of logins for ``$SYS``."""
         guards = (self._guard, self._outside_guard)
@@ -252,15 +262,18 @@ def _verified(users: Users, username: str, password: bytes, decoy: str) -> Answe
     return Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
 
 
-def _guard(settings: AccessSettings) -> LoginGuard[Check]:
-    options = LoginQueueOptions(
+def _options(settings: AccessSettings) -> LoginQueueOptions:
+    return LoginQueueOptions(
         settings.failures_burst,
         settings.failure_delay_s,
         settings.failure_delay_s_max,
         settings.ban_failures,
         settings.ban_within_s,
     )
-    return LoginGuard(options, settings.checks_waiting_max, settings.ban_exempt)
+
+
+def _guard(settings: AccessSettings) -> LoginGuard[Check]:
+    return LoginGuard(_options(settings), settings.checks_waiting_max, settings.ban_exempt)
 
 
 def _decoys(access: Access, secret: bytes) -> Decoys:

@@ -103,7 +103,7 @@ class FlowTopics:
     ) -> None:
         self._server = server
         self._buffered_bytes = buffered_bytes
-        self._interval_s = interval_s
+        self.interval_s = interval_s
         self._wanted = False
         self._due_s = 0.0
         self._to_report: list[str] = []  # client identifiers of the present round, last first
@@ -112,7 +112,7 @@ class FlowTopics:
 
     def tick(self, now: Now) -> bool:
         """Continue a round, or start one that is due; return whether anything was published."""
-        if self._interval_s == 0:
+        if self.interval_s == 0:
             return False
         wanted = self._server.router.trie.reaches(FLOW_TOPIC)
         starts = wanted and (not self._wanted or now.monotonic_s >= self._due_s)
@@ -123,7 +123,7 @@ class FlowTopics:
         if not self._to_report:
             if not starts:
                 return False
-            self._due_s = now.monotonic_s + self._interval_s
+            self._due_s = now.monotonic_s + self.interval_s
             self._to_report = list(reversed(self._server.registry.sessions))
             self._sessions = len(self._to_report)
             self._clients_at_limit = 0

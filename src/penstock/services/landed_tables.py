@@ -102,7 +102,7 @@ class LandedTables:
         self._epoch = epoch
         self._store = store
         self._receipts = receipts
-        self._tables_max = settings.tables_max
+        self.tables_max = settings.tables_max
         self._file = StateFile(data_dir / FILE_NAME, LandedTable, epoch, _WITHOUT)
         self._known = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
@@ -158,7 +158,7 @@ class LandedTables:
         table = self._known.get(request.table)
         if table is not None:
             check_owner(f"table {request.table}", table.owner, request.owner)
-        if table is None and len(self._known) >= self._tables_max:
+        if table is None and len(self._known) >= self.tables_max:
             raise StoreError(
                 f"there is no place for the table {request.table}: {len(self._known)} are known"
                 " (stream.tables_max); 'penstock stream forget TABLE' gives one up"

@@ -57,7 +57,7 @@ class LimitWarnings:
 
     def __init__(self, effects: Effects, warning_s: float) -> None:
         self._effects = effects
-        self._warning_s = warning_s
+        self.warning_s = warning_s
         self._watched: list[tuple[float, int, LimitUsage, float]] = []  # heap; warned of since
         self._entries = count()
         self._lines = 0
@@ -71,10 +71,10 @@ class LimitWarnings:
         if reached:
             self._effects.reached = []
             for at_limit in reached:
-                if at_limit.limit not in _CAUSES or self._warning_s == 0:
+                if at_limit.limit not in _CAUSES or self.warning_s == 0:
                     at_limit.watched = False
                     continue
-                self._watch(at_limit, max(at_limit.since_s, 0.0) + self._warning_s, -1.0)
+                self._watch(at_limit, max(at_limit.since_s, 0.0) + self.warning_s, -1.0)
         now_s = now.monotonic_s
         if now_s >= self._interval_ends_s:
             self._end_interval(now_s)
@@ -96,8 +96,8 @@ class LimitWarnings:
                 )
         elif warned_s >= 0:
             self._watch(at_limit, now_s + RECHECK_S, warned_s)
-        elif lasts_s < self._warning_s:
-            self._watch(at_limit, at_limit.since_s + self._warning_s, -1.0)
+        elif lasts_s < self.warning_s:
+            self._watch(at_limit, at_limit.since_s + self.warning_s, -1.0)
         else:
             what, remedy = _CAUSES[at_limit.limit]
             self._log_within_limit(

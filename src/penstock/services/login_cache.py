@@ -36,7 +36,7 @@ class LoginCache:
     """
 
     def __init__(self, verified_s: float, remembered_max: int = REMEMBERED_MAX) -> None:
-        self._verified_s = verified_s
+        self.verified_s = verified_s
         self._remembered_max = remembered_max
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._until: dict[bytes, tuple[float, Link]] = {}
@@ -66,12 +66,12 @@ class LoginCache:
 
     def remember(self, key: bytes, link: Link, now_s: float) -> None:
         """Note that this login is right, and that ``link`` uses it."""
-        if self._verified_s <= 0:
+        if self.verified_s <= 0:
             return
         self._until.pop(key, None)
         if len(self._until) >= self._remembered_max:
             del self._until[next(iter(self._until))]
-        self._until[key] = (now_s + self._verified_s, link)
+        self._until[key] = (now_s + self.verified_s, link)
         assert len(self._until) <= self._remembered_max, "the oldest login makes room"
 
     def forget(self) -> None:
@@ -85,12 +85,12 @@ class LoginCache:
             now_s: the time, of the monotonic clock.
             interval_s: time between two calls.
         """
-        if self._verified_s <= 0:
+        if self.verified_s <= 0:
             return
-        portion = math.ceil(len(self._until) * min(1.0, 2 * interval_s / self._verified_s))
+        portion = math.ceil(len(self._until) * min(1.0, 2 * interval_s / self.verified_s))
         for key in [key for key, _ in zip(self._until, range(portion), strict=False)]:
             until_s, link = self._until.pop(key)
             if not link.closed:
-                self._until[key] = (now_s + self._verified_s, link)
+                self._until[key] = (now_s + self.verified_s, link)
             elif until_s > now_s:
                 self._until[key] = (until_s, link)

@@ -86,7 +86,7 @@ class Checks:
         timed_out: TimedOut,
     ) -> None:
         self._guard = guard
-        self._waiting_max = waiting_max
+        self.waiting_max = waiting_max
         self._threads_max = threads_max
         self._concluded = concluded
         self._timed_out = timed_out
@@ -109,7 +109,7 @@ class Checks:
         address = check.credentials.address
         lane = guard.lane(address)
         same = self._checks.get(check.key)
-        if same is not None and self.waiting < self._waiting_max:
+        if same is not None and self.waiting < self.waiting_max:
             self._joined += 1
             same.links.append(link)
             return None

@@ -43,6 +43,12 @@ class LoginGuard(Generic[T]):
         self._banned: Banned | None = None
         self._limiter = RepeatLimiter()
 
+    def use(self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]) -> None:
+        """Count by other settings from now on; the failures that were counted stay."""
+        self.shares.use(options, waiting_max)
+        self._options = options
+        self._exempt = [ipaddress.ip_network(network) for network in exempt]
+
     def report_to(self, banned: Banned) -> None:
         """Set the callback that bans a source."""
         self._banned = banned

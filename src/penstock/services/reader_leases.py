@@ -79,6 +79,13 @@ class ReaderLeases:
         self.trimming = asyncio.Lock()
         """Locked while messages leave the log: no lease is granted on a message that is leaving."""
 
+    def use(self, settings: Stream) -> None:
+        """Grant leases, and hold the log for them, by other settings from now on."""
+        self._readers.readers_max = settings.readers_max
+        self._readers.lease_s_max = settings.reader_lease_s_max
+        self._readers.per_owner_max = settings.readers_per_token_max
+        self.hold_bytes_max = settings.readers_hold_bytes_max
+
     async def lease(self, request: Lease) -> Granted:
         """Register a reader, or renew its lease; see ``Readers.lease``."""
         async with self.trimming:

@@ -75,10 +75,10 @@ class Readers:
         now_s: float,
         per_owner_max: int = 10,
     ) -> None:
-        self._per_owner_max = per_owner_max
+        self.per_owner_max = per_owner_max
         self._epoch = epoch
-        self._readers_max = readers_max
-        self._lease_s_max = lease_s_max
+        self.readers_max = readers_max
+        self.lease_s_max = lease_s_max
         self._known = {reader.group: reader for reader in kept}  # those that lapsed first, first
         self._ends_s = {
             reader.group: now_s + min(reader.ttl_s, lease_s_max)
@@ -117,7 +117,7 @@ class Readers:
         self.expire(now_s)
         self._check(request, end)
         reader = self._known.pop(request.group, None)  # to be the last again
-        ttl_s = min(request.ttl_s, self._lease_s_max)
+        ttl_s = min(request.ttl_s, self.lease_s_max)
         is_new = reader is None or not reader.holds or reader.ttl_s < ttl_s
         if reader is None:
             reader = Reader(
@@ -166,12 +166,12 @@ class Readers:
 
     def _make_room(self, group: str, owner: str) -> None:
         has = sum(reader.owner == owner for reader in self._known.values())
-        if owner and has >= self._per_owner_max:
+        if owner and has >= self.per_owner_max:
             raise StoreError(
                 f"there is no place for the group {group}: {owner} has {has} groups of readers"
                 " (stream.readers_per_token_max); 'penstock stream release GROUP' gives one up"
             )
-        if len(self._known) < self._readers_max:
+        if len(self._known) < self.readers_max:
             return
         for reader in self._known.values():
             if not reader.holds:

@@ -24,6 +24,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from penstock.engine.clock import Now
@@ -43,11 +44,23 @@ _MICROSECONDS: Final = 1_000_000
 _NO_LIMIT: Final = 2**63
 
 
+@dataclass(slots=True)
+class LogBounds:
+    """The age and size above which messages leave the log; a change counts at the next look.
+
+    Attributes:
+        age_s: messages older than this go; 0 = no limit by age.
+        bytes_max: the oldest go while the log is larger; 0 = no limit by size.
+    """
+
+    age_s: int
+    bytes_max: int
+
+
 async def retain_forever(
     server: Server,
     store: Store,
-    age_s: int,
-    bytes_max: int,
+    bounds: LogBounds,
     now: Callable[[], Now],
     leases: ReaderLeases | None = None,
 ) -> None:
@@ -56,8 +69,7 @@ async def retain_forever(
     Args:
         server: the engine with the sessions that hold the log back.
         store: the store with the log.
-        age_s: messages older than this go; 0 = no limit by age.
-        bytes_max: the oldest go while the log is larger; 0 = no limit by size.
+        bounds: bounds of the log.
         now: returns the time of the clocks; ages are those of the steady clock.
         leases: leases of the readers, which hold the log back, too.
     """
@@ -68,10 +80,10 @@ async def retain_forever(
         keep_from = await needed_from(server)
         await asyncio.sleep(INTERVAL_S)
         now_us = now().steady_us
-        older_than_us = now_us - age_s * _MICROSECONDS if age_s else 0
+        older_than_us = now_us - bounds.age_s * _MICROSECONDS if bounds.age_s else 0
         starts_at = earliest
         with _log_failures("the log could not be trimmed"):
-            starts_at = await _trim(store, older_than_us, bytes_max, keep_from, leases)
+            starts_at = await _trim(store, older_than_us, bounds.bytes_max, keep_from, leases)
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at

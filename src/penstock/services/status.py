@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, final
 
+from penstock.config.status import Status
 from penstock.runtime.driver import Driver
 from penstock.services.flow_topics import FlowTopics
 from penstock.services.limit_warnings import LimitWarnings
@@ -13,10 +14,9 @@ from penstock.services.sys_topics import SysTopics
 TICK_S: Final = 0.25
 
 
-async def report_forever(
-    driver: Driver, sys_topics: SysTopics, flow_topics: FlowTopics, warnings: LimitWarnings
-) -> None:
-    """Publish and log what is due until cancelled.
+@final
+class StatusReports:
+    """The reports of one broker about itself.
 
     Args:
         driver: the driver in whose turns publications are sent.
@@ -24,10 +24,32 @@ async def report_forever(
         flow_topics: the flow of each client.
         warnings: logs the clients that stay at a limit.
     """
-    while True:
-        now = driver.now()
-        changed = sys_topics.tick(now)
-        if flow_topics.tick(now) or changed:
-            driver.end_turn_soon()
-        warnings.tick(now)
-        await asyncio.sleep(TICK_S)
+
+    def __init__(
+        self,
+        driver: Driver,
+        sys_topics: SysTopics,
+        flow_topics: FlowTopics,
+        warnings: LimitWarnings,
+    ) -> None:
+        self._driver = driver
+        self._sys_topics = sys_topics
+        self._flow_topics = flow_topics
+        self._warnings = warnings
+
+    async def run(self) -> None:
+        """Publish and log what is due until cancelled."""
+        driver = self._driver
+        while True:
+            now = driver.now()
+            changed = self._sys_topics.tick(now)
+            if self._flow_topics.tick(now) or changed:
+                driver.end_turn_soon()
+            self._warnings.tick(now)
+            await asyncio.sleep(TICK_S)
+
+    def use(self, settings: Status) -> None:
+        """Report as other settings say from now on."""
+        self._sys_topics.update_every(settings.sys_interval_s, self._driver.now())
+        self._flow_topics.interval_s = settings.sys_interval_s
+        self._warnings.warning_s = settings.limit_warning_s

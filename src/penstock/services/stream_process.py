@@ -53,19 +53,8 @@ class StreamProcess:
         publishing: str = "",
         options: Sequence[str] = (),
     ) -> None:
-        self._command = (
-            sys.executable,
-            "-m",
-            _MODULE,
-            "--data-dir",
-            str(data_dir),
-            "--bind",
-            str(port),
-            "--streams",
-            streams,
-            *(("--publishing", publishing) if publishing else ()),
-            *options,
-        )
+        self._place = ("--data-dir", str(data_dir), "--bind", str(port), "--streams", streams)
+        self._arguments = _arguments(publishing, options)
         self._port = port
         self._is_restarting = False
         self._process: Process | None = None
@@ -75,8 +64,10 @@ class StreamProcess:
         """Start and watch the service until ``stop``."""
         self._watching = asyncio.create_task(self._watch(), name="stream service")
 
-    def restart(self) -> None:
-        """Let the service read its files again: it ends, and starts at once. Readers go on."""
+    def restart(self, publishing: str, options: Sequence[str]) -> None:
+        """Let the service read its files again, and take other arguments: it ends, and starts at
+        once. Readers go on."""
+        self._arguments = _arguments(publishing, options)
         if self._process is not None and self._process.returncode is None:
             self._is_restarting = True
             self._process.terminate()
@@ -117,7 +108,9 @@ class StreamProcess:
 
     async def _run(self) -> int:
         """Run the service once; return its exit code."""
-        process = await asyncio.create_subprocess_exec(*self._command, stdin=PIPE, stdout=PIPE)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", _MODULE, *self._place, *self._arguments, stdin=PIPE, stdout=PIPE
+        )
         self._process = process
         output = process.stdout
         assert output is not None
@@ -126,6 +119,10 @@ class StreamProcess:
             if text.startswith(_READY):
                 logger.info("stream service %s", text)
         return await process.wait()
+
+
+def _arguments(publishing: str, options: Sequence[str]) -> tuple[str, ...]:
+    return (*(("--publishing", publishing) if publishing else ()), *options)
 
 
 async def reserve_port(host: str, port: int, patience_s: float = PREDECESSOR_S) -> ReservedPort:

@@ -86,6 +86,15 @@ class SysTopics:
         self._loads = {name: Load(total) for name, total in self._rates()}
         self._published_names: set[str] = set()
 
+    def update_every(self, interval_s: float, now: Now) -> None:
+        """Update at another interval from now on; with 0 the topics are gone, for subscribers
+        too."""
+        self._interval_s = interval_s
+        self._due_s = now.monotonic_s
+        if interval_s == 0:
+            self._withdraw(self._published_names, now)
+            self._published_names = set()
+
     def tick(self, now: Now) -> bool:
         """Publish what changed, if an update is due; return whether there was anything."""
         if self._interval_s == 0 or now.monotonic_s < self._due_s:
@@ -102,14 +111,16 @@ class SysTopics:
             if self._server.router.publish_system(PREFIX + name, value.encode(), now):
                 published = True
         present_names = {name for name, _ in values}
-        for name in (
-            self._published_names - present_names
-        ):  # its bridge or reader is gone; an empty value says so
-            published = True
+        gone = self._published_names - present_names  # with a bridge or a reader
+        self._withdraw(gone, now)
+        self._published_names = present_names
+        return published or bool(gone)
+
+    def _withdraw(self, names: set[str], now: Now) -> None:
+        """Publish an empty value for each topic, which says that it is gone, and forget it."""
+        for name in names:
             self._server.router.publish_system(PREFIX + name, b"", now)
             self._server.router.system.remove(PREFIX + name)
-        self._published_names = present_names
-        return published
 
     def values(self, now: Now) -> list[tuple[str, str]]:
         """Return every topic below ``$SYS/broker/`` with its value."""

@@ -55,6 +55,11 @@ class BackgroundHandler(logging.Handler):
         except queue.Full:
             self._lost += 1
 
+    def retire(self) -> None:
+        """Let the thread end once it has written what is queued, without waiting for it."""
+        with contextlib.suppress(queue.Full):
+            self._records.put_nowait(None)
+
     def close(self) -> None:
         """Wait until what is queued is written, ``CLOSE_S`` at most."""
         try:

@@ -208,6 +208,8 @@ def _use(handler: logging.Handler, level: str) -> None:
     logger = logging.getLogger(ROOT)
     for old in list(logger.handlers):
         logger.removeHandler(old)
+        if isinstance(old, BackgroundHandler):
+            old.retire()
     logger.addHandler(handler)
     logger.setLevel(_LEVELS[level])
     logger.propagate = False

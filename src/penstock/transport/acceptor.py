@@ -81,12 +81,12 @@ class Acceptor:
         self._name = name
         self._admission = admission
         self._bucket = bucket
-        self._connect_timeout_s = connect_timeout_s
+        self.connect_timeout_s = connect_timeout_s
         self._wire = wire
         self._context = context
         self._preface = preface
         self._refusals = refusals
-        self._exempt = exempt
+        self.exempt = exempt
         self._loop = asyncio.get_running_loop()
         self._handshakes = HandshakeTurns()
         self._waiting: asyncio.TimerHandle | None = None
@@ -144,7 +144,7 @@ class Acceptor:
 
     def _source(self, peer: str) -> str | None:
         """Return the name by which the connections of an address are counted; None: not at all."""
-        return source_of(peer, self._exempt) or None
+        return source_of(peer, self.exempt) or None
 
     def _pause_without_descriptors(self, error: OSError) -> None:
         """Accept nothing for a second: the process has no descriptor left."""
@@ -180,7 +180,7 @@ class Acceptor:
                 place = await self._admission.wait(peer, source)
             if place is None:
                 return
-            ends_s = self._loop.time() + self._connect_timeout_s
+            ends_s = self._loop.time() + self.connect_timeout_s
             async with asyncio.timeout_at(ends_s):
                 if self._preface is not None:
                     peer = await self._preface(connection, peer)

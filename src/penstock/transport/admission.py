@@ -55,6 +55,11 @@ class TokenBucket:
         self._tokens = float(per_s)
         self._filled_s = now_s
 
+    def refill_at(self, per_s: int) -> None:
+        """Give other numbers of tokens from now on."""
+        self._per_s = per_s
+        self._tokens = min(self._tokens, float(per_s))
+
     def wait_s(self, now_s: float) -> float:
         """Return the seconds until there is a token; 0.0 if there is one now."""
         if self._per_s == 0:
@@ -132,9 +137,9 @@ class Admission:
         self.refused = 0
         """Connections that were closed because of a number, since the start."""
         self._name = name
-        self._max_connections = max_connections
+        self.max_connections = max_connections
+        self.per_address_max = per_address_max
         self._descriptors = descriptors
-        self._per_address_max = per_address_max
         self._by_source: Counter[str] = Counter()
         self._waiting: list[_Waiting] = []
         self._limiter = RepeatLimiter()
@@ -232,12 +237,12 @@ class Admission:
             waiting.answer.set_result(None)
 
     def _has_room(self, source: str | None) -> bool:
-        return self.open < self._max_connections and self._has_room_for_address(source)
+        return self.open < self.max_connections and self._has_room_for_address(source)
 
     def _has_room_for_address(self, source: str | None) -> bool:
-        if source is None or self._per_address_max == 0:
+        if source is None or self.per_address_max == 0:
             return True
-        return self._by_source[source] < self._per_address_max
+        return self._by_source[source] < self.per_address_max
 
     def _has_descriptor(self, peer: str) -> bool:
         descriptors = self._descriptors
@@ -265,7 +270,7 @@ class Admission:
                 "max_connections",
                 "refused a connection from %s: max_connections (%d) of listener %s are open",
                 peer,
-                self._max_connections,
+                self.max_connections,
                 self._name,
             )
         else:
@@ -277,7 +282,7 @@ class Admission:
                 "refused a connection from %s: connections_per_address_max (%d) of listener %s"
                 " are open from %s",
                 peer,
-                self._per_address_max,
+                self.per_address_max,
                 self._name,
                 source,
             )

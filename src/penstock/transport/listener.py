@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 import ssl
+from collections.abc import Sequence
 from typing import Final, final
 
 from penstock.config.address import Address, SocketFile
 from penstock.config.listener import Listener
+from penstock.engine.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
 from penstock.transport.acceptor import Acceptor
@@ -19,8 +22,8 @@ from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
 from penstock.transport.refusals import Refusals
 from penstock.transport.socket_wire import SocketWire
 from penstock.transport.stream import StreamWire
-from penstock.transport.tcp import bind_tcp
-from penstock.transport.tls import Certificates
+from penstock.transport.tcp import bind_tcp, set_user_timeout
+from penstock.transport.tls import Certificates, certificates_of
 from penstock.transport.unix import UnixSocket
 from penstock.transport.websocket import WebSocketWire
 
@@ -50,16 +53,15 @@ class OpenListener:
         self._admission = Admission(
             name, settings.max_connections, descriptors, settings.connections_per_address_max
         )
-        self._exempt = [
-            ipaddress.ip_network(network) for network in settings.connections_per_address_exempt
-        ]
+        self._exempt = _networks(settings.connections_per_address_exempt)
         self._bucket = TokenBucket(
             settings.connections_per_s_max, asyncio.get_running_loop().time()
         )
         self._refusals = Refusals(name)
-        self._networks = [ipaddress.ip_network(network) for network in settings.proxy_networks]
+        self._networks = _networks(settings.proxy_networks)
         self._acceptors: list[Acceptor] = []
         self._file: UnixSocket | None = None
+        self._changed = asyncio.Event()  # other settings are in use
 
     async def open(self) -> None:
         """Listen.
@@ -72,9 +74,7 @@ class OpenListener:
             self._file = UnixSocket(self.name, bind, int(self._settings.mode, 8))
             self._listen(self._file.listening, str(bind))
             return
-        # twice, so that the broker, which says why, is first
-        user_timeout_s = 2 * self._settings.slow_peer_timeout_s
-        for listening in await bind_tcp(self.name, bind, user_timeout_s):
+        for listening in await bind_tcp(self.name, bind, _user_timeout_s(self._settings)):
             shown = Address(bind.host, listening.getsockname()[1])
             path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
             self._listen(listening, f"{shown}{path}")
@@ -91,25 +91,41 @@ class OpenListener:
         if self._file is not None:
             self._file.remove()
 
-    def reload(self) -> bool:
-        """Read the certificates again, for connections accepted from now on; return whether it has
-        any.
+    def use(self, settings: Listener, accept: Accept, certificates: Certificates | None) -> None:
+        """Take other settings, and certificates that were read again, for connections accepted
+        from now on.
 
-        Raises:
-            ConfigError: they cannot be used; the old ones stay.
+        The address and the kind of transport must be as they were.
         """
-        if self._certificates is None:
-            return False
-        self._certificates.reload()
-        return True
+        assert (settings.kind, settings.bind) == (self._settings.kind, self._settings.bind), (
+            "another address is another listener"
+        )
+        self._settings = settings
+        self._accept = accept
+        self._certificates = certificates
+        self._admission.max_connections = settings.max_connections
+        self._admission.per_address_max = settings.connections_per_address_max
+        self._bucket.refill_at(settings.connections_per_s_max)
+        self._exempt = _networks(settings.connections_per_address_exempt)
+        self._networks = _networks(settings.proxy_networks)
+        for acceptor in self._acceptors:
+            acceptor.exempt = self._exempt
+            acceptor.connect_timeout_s = settings.connect_timeout_s
+            if self._file is None:
+                set_user_timeout(acceptor.listening, _user_timeout_s(settings))
+        self._changed.set()
 
     async def watch(self) -> None:
         """Read the certificates again whenever they have changed, until cancelled."""
-        certificates, every_s = self._certificates, self._settings.certificates_check_s
-        while certificates is not None and every_s > 0:
-            await asyncio.sleep(every_s)
+        while self._certificates is not None:
+            every_s = self._settings.certificates_check_s
+            self._changed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every_s or None):
+                    await self._changed.wait()
+                    continue
             try:
-                if await asyncio.to_thread(certificates.reload_if_changed):
+                if await asyncio.to_thread(self._certificates.reload_if_changed):
                     logger.info("listener %s uses its certificates as they are now", self.name)
             except ConfigError as error:
                 logger.error(
@@ -169,6 +185,16 @@ class OpenListener:
         return any(address in network for network in self._networks)
 
 
+def _networks(networks: Sequence[str]) -> list[IPNetwork]:
+    return [ipaddress.ip_network(network) for network in networks]
+
+
+def _user_timeout_s(settings: Listener) -> float:
+    """Return the system's patience with a peer: twice the broker's, so that the broker, which says
+    why, is first."""
+    return 2 * settings.slow_peer_timeout_s
+
+
 async def open_listener(
     name: str, settings: Listener, accept: Accept, descriptors: Descriptors
 ) -> OpenListener:
@@ -183,7 +209,7 @@ async def open_listener(
     Raises:
         ConfigError: its address cannot be listened on, or its certificates cannot be used.
     """
-    certificates = Certificates(name, settings) if settings.is_encrypted else None
+    certificates = certificates_of(name, settings)
     listener = OpenListener(name, settings, accept, descriptors, certificates)
     await listener.open()
     return listener

@@ -82,7 +82,12 @@ def _set_keepalive(listening: socket.socket, user_timeout_s: float) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
-    if hasattr(socket, "TCP_USER_TIMEOUT") and user_timeout_s > 0:
+    set_user_timeout(listening, user_timeout_s)
+
+
+def set_user_timeout(listening: socket.socket, user_timeout_s: float) -> None:
+    """Have the system give up the peers of connections accepted from now on; see ``bind_tcp``."""
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
         milliseconds = int(user_timeout_s * 1000)
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 

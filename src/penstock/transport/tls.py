@@ -1,8 +1,8 @@
 """TLS for a listener: its certificates, the client certificates that it accepts, and reading anew.
 
-A context is never changed once connections use it: ``reload`` makes new ones, at SIGHUP or when
-a file has changed, and only connections accepted from then on see them. Where the new files are
-wrong, the old stay.
+A context is never changed once connections use it: ``reload`` makes new ones when a file has
+changed, a reload of all settings makes new ``Certificates``, and only connections accepted from
+then on see them. Where the new files are wrong, the old stay.
 """
 
 from __future__ import annotations
@@ -155,6 +155,12 @@ class Certificates:
         if mistake:
             raise ConfigError(f"listener {self._name}: the crl {file} cannot be used: {mistake}")
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
+
+
+def certificates_of(name: str, settings: Listener) -> Certificates | None:
+    """Return the certificates of a listener; None where it speaks no TLS. Raises as
+    ``Certificates`` does."""
+    return Certificates(name, settings) if settings.is_encrypted else None
 
 
 def read_pair(

@@ -78,7 +78,8 @@ def test_settings_do_not_change_after_loading() -> None:
 def test_a_bad_value_is_named_with_its_place_and_what_is_allowed(tmp_path: Path) -> None:
     path = written(tmp_path, "[limits]\nmax_inflight = 70000\n")
     assert mistake(path) == (
-        f"limits.max_inflight is 70000 (from {path}), but must be a whole number from 0 to 65535."
+        f"limits.max_inflight is 70000 (from {path}, line 2), but must be a whole number from 0 to"
+        " 65535."
     )
 
 
@@ -259,11 +260,17 @@ def test_a_setting_with_one_underscore_is_not_left_out_without_a_word() -> None:
         ('[listener]\naccept_protocol_versions = ["4"]', 'but must be "3.1" or "3.1.1" or "5".'),
         (
             '[jwt_login]\nalgorithms = ["none"]',
-            """[0] is 'none' (from FILE), but must be "RS256\"""",
+            """[0] is 'none' (from FILE, line 2), but must be "RS256\"""",
         ),
         ("[jwt_login]\nalgorithms = []", "but must be a list of at least 1."),
-        ("[limits]\nmax_inflight = true", "is True (from FILE), but must be a whole number from 0"),
-        ("[access]\nfailure_delay_s = false", "is False (from FILE), but must be a number from 0"),
+        (
+            "[limits]\nmax_inflight = true",
+            "is True (from FILE, line 2), but must be a whole number from 0",
+        ),
+        (
+            "[access]\nfailure_delay_s = false",
+            "is False (from FILE, line 2), but must be a number from 0",
+        ),
         ('[listener]\nauto_id_prefix = "$bridge/"', "the first of them not $, or nothing."),
         ('[listener]\nauto_id_prefix = "\\u0000"', "but must be printable characters"),
         ('[http_login]\nurl = "https://x:99999/"', "but must be http://HOST[:PORT]/PATH"),
@@ -289,4 +296,6 @@ def test_a_masked_secret_is_no_secret(tmp_path: Path) -> None:
     )
     printed = as_toml(load_settings(written(tmp_path, remote), environ={}))
     path = written(tmp_path, printed)
-    assert mistake(path).startswith(f"bridge.remotes (from {path}) has ******** in it")
+    line = printed.split("\n").index("[[bridge.remotes]]") + 1
+    expected = f"bridge.remotes (from {path}, line {line}) has ******** in it"
+    assert mistake(path).startswith(expected)

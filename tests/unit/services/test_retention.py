@@ -55,7 +55,12 @@ async def test_it_goes_on_after_any_failure(
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Trouble()
     task = asyncio.create_task(
-        retention.retain_forever(Bench().server, store, 0, 0, MachineClock().now)  # type: ignore[arg-type]
+        retention.retain_forever(
+            Bench().server,
+            store,  # type: ignore[arg-type]
+            retention.LogBounds(0, 0),
+            MachineClock().now,
+        )
     )
     with caplog.at_level(logging.ERROR):
         await asyncio.wait_for(store.works.wait(), 10)
@@ -89,7 +94,12 @@ async def test_it_goes_on_until_nothing_is_left_to_remove(monkeypatch: pytest.Mo
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Much()
     task = asyncio.create_task(
-        retention.retain_forever(Bench().server, store, 0, 0, MachineClock().now)  # type: ignore[arg-type]
+        retention.retain_forever(
+            Bench().server,
+            store,  # type: ignore[arg-type]
+            retention.LogBounds(0, 0),
+            MachineClock().now,
+        )
     )
     await asyncio.wait_for(store.trimmed.wait(), 10)
     task.cancel()
@@ -169,7 +179,13 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     leases = ReaderLeases(tmp_path, "e", store, settings, MachineClock().now)  # type: ignore[arg-type]
     await leases.lease(Lease("etl", "messages", (), "e", 7, 60.0))
     task = asyncio.create_task(
-        retention.retain_forever(Bench().server, store, 0, bytes_max, MachineClock().now, leases)  # type: ignore[arg-type]
+        retention.retain_forever(
+            Bench().server,
+            store,  # type: ignore[arg-type]
+            retention.LogBounds(0, bytes_max),
+            MachineClock().now,
+            leases,
+        )
     )
     await asyncio.wait_for(store.trimmed.wait(), 10)
     task.cancel()

@@ -94,8 +94,12 @@ class Records:
     first."""
 
     def __init__(self, options: LoginQueueOptions) -> None:
-        self._options = options
         self._records: dict[str, _Record] = {}
+        self.use(options)
+
+    def use(self, options: LoginQueueOptions) -> None:
+        """Count by other settings from now on; failures that were counted stay."""
+        self._options = options
         self._failures_max = max(options.ban_failures, options.burst + _DOUBLINGS_MAX)
 
     def __len__(self) -> int:
@@ -246,6 +250,13 @@ class LoginQueue(Generic[T]):
         self._delayed: list[tuple[float, int, Attempt[T]]] = []  # a heap, by when they are due
         self._number = 0
         self._turn = 0
+
+    def use(self, options: LoginQueueOptions, waiting_max: int) -> None:
+        """Count failures, and bound what waits, by other settings from now on."""
+        self._options = options
+        self._waiting_max = waiting_max
+        self._sources.use(options)
+        self._names.use(options)
 
     def has_room(self, lane: str) -> bool:
         """Return whether an attempt of ``lane`` may wait: it has fewer places than are free."""

@@ -58,7 +58,7 @@ class Account(Holder):
         self.blocked_bytes = 0  # of blocked publishers: ``pending_publishes``, ``inbound``
         self.buffered_bytes = 0  # in the socket buffers of its clients; see ``link``
         self._known = known
-        self._sessions_max = sessions_max
+        self.sessions_max = sessions_max
         self._sessions_bytes_max = _share_of(budget.sessions_bytes_max, share)
         self._qos0_bytes_max = _share_of(budget.qos0_bytes_max, share)
         self._spilled_bytes_max = _share_of(budget.spilled_bytes_max, share)
@@ -231,7 +231,7 @@ class Account(Holder):
 
     def has_room_for_another_session(self) -> bool:
         """Return whether there may be one more session; count a refusal."""
-        if 0 < self._sessions_max <= self.sessions:
+        if 0 < self.sessions_max <= self.sessions:
             self.budget.sessions_refused += 1
             return False
         return self.has_room_for_sessions()
@@ -299,6 +299,12 @@ class Accounts:
     def count(self) -> int:
         """Return the number of accounts in use, without the common one."""
         return len(self._by_key)
+
+    def limit_sessions(self, sessions_max: int) -> None:
+        """Let each user have so many sessions from now on (0 = no limit); those there are stay."""
+        self._sessions_max = sessions_max
+        for account in self._by_key.values():
+            account.sessions_max = sessions_max
 
     def of(self, username: str | None, address: str) -> Account:
         """Return the account of a user, or of the anonymous clients at ``address``."""

@@ -111,6 +111,10 @@ class Producers:
         self._count_by_user: dict[str, int] = {}  # producers of each user
         self._effects = effects
         self._drops = drops
+        self.use(limits)
+
+    def use(self, limits: EngineLimits) -> None:
+        """Take other limits from now on; producers that are known stay so."""
         self._count_max = limits.producers_max
         self._per_user_max = limits.producers_per_user_max
         self._silent_us_max = int(limits.producer_expiry_s * 1_000_000)

@@ -101,6 +101,10 @@ class Registry:
         ] = {}  # by session number: expiry after its last disconnection
         self._expiring: list[tuple[int, int, str]] = []  # a heap of these; may be out of date
 
+    def use(self, limits: EngineLimits) -> None:
+        """Bound all sessions together by other limits from now on; those there are stay."""
+        self._limits = limits
+
     def has_room(self, client_id: str, account: Account | None = None) -> bool:
         """Return whether a session for ``client_id`` exists or may be made, in ``account`` if
         given."""

@@ -238,6 +238,23 @@ class Server:
                 connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
         self.router.sharing.permissions_changed()
 
+    def use(self, limits: EngineLimits, options: ServerOptions) -> None:
+        """Take other limits and options from now on, of those that may change while it runs.
+
+        Limits of all clients together and MQTT 5 options are taken. Connections keep the limits
+        they were accepted with, because CONNACK told their clients. What is beyond a lower limit
+        stays until it ends by itself.
+        """
+        assert options.acknowledge_in_memory == self.options.acknowledge_in_memory, (
+            "clients rely on what CONNACK promised"
+        )
+        self.limits = limits
+        self.options = options
+        self.registry.use(limits)
+        self.producers.use(limits)
+        self.router.retained.limit = limits.retained_messages_max
+        self.effects.accounts.limit_sessions(limits.sessions_of_one_max())
+
     def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
         """Create the events of this broker, with ``STARTED`` as the first; return their writer."""
         events = Events(options)

@@ -73,7 +73,7 @@ class RetainedMessages:
 
     def __init__(self, limit: int, bytes_max: int = 0) -> None:
         self.size_bytes = 0
-        self._limit = limit
+        self.limit = limit
         self._bytes_max = bytes_max
         self._root = _Node(False)
         self._count = 0
@@ -85,7 +85,7 @@ class RetainedMessages:
     def has_room(self, message: Message, account: Account | None = None) -> bool:
         """Return whether there is room to retain ``message``, also in ``account`` if given."""
         delta_bytes = _memory_bytes(message)
-        is_new_too = self._count < self._limit and not self._is_beyond(delta_bytes)
+        is_new_too = self._count < self.limit and not self._is_beyond(delta_bytes)
         if is_new_too and (account is None or account.has_room_for_retained(delta_bytes)):
             return True
         node = self._node(message.topic)

@@ -1,0 +1,268 @@
+"""Read the settings of a running broker again, and have its parts use them.
+
+::
+
+      SIGHUP, or `penstock reload`
+        ─▶ read: file, environment, command line ─╮
+        ─▶ compare with those in use              ├─ a mistake: refused whole, nothing changes
+        ─▶ users, access list, certificates,      │
+           files of the stream service, log file ─╯
+        ─▶ every part takes the settings that count now ─▶ answer, log lines, an event
+
+All of it happens in one turn of the loop: no client meets half of it. Which setting counts when is
+declared beside it (``engine.change_effects``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from penstock.app.composing import check_stream_files, engine_limits, server_options
+from penstock.auth.files import load_access
+from penstock.config.available_memory import Available
+from penstock.config.changes import Change, compared
+from penstock.config.listener import MainListener, OtherListener
+from penstock.config.memory import excess, fitted
+from penstock.config.settings import Settings
+from penstock.control.admin_requests import Changed, Reload, Reloaded
+from penstock.engine.change_effects import RESTART
+from penstock.engine.operating.admin_actions import note_action
+from penstock.engine.server.server import Server
+from penstock.errors import ConfigError
+from penstock.runtime.driver import Driver
+from penstock.services.authentication import Authentication
+from penstock.services.landed_tables import LandedTables
+from penstock.services.reader_leases import ReaderLeases
+from penstock.services.retention import LogBounds
+from penstock.services.status import StatusReports
+from penstock.services.stream_process import StreamProcess
+from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
+from penstock.transport.api import Accept
+from penstock.transport.listener import OpenListener
+from penstock.transport.tls import certificates_of
+
+logger = get_logger(__name__)
+
+LINES_MAX: Final = 100
+"""Changes that have a log line each; of more, the number is logged."""
+
+Arguments = tuple[str, Sequence[str]]
+"""The arguments of the stream service that may change: what may be published, and the rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The source of the settings.
+
+    Attributes:
+        asked: the settings as they were read, without what was fitted to the machine's memory.
+        read_again: reads them anew; it raises ConfigError.
+        there_is: the memory of the machine.
+    """
+
+    asked: Settings
+    read_again: Callable[[], Settings]
+    there_is: Available
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of a running broker that take other settings.
+
+    Attributes:
+        server: the engine.
+        driver: runs it.
+        authentication: checks logins.
+        listeners: the open listeners.
+        log_bounds: age and size of the log.
+        reports: the broker's reports about itself.
+        stream: the stream service's process; None without.
+        leases: the registered readers; None without.
+        tables: the tables that report; None without.
+    """
+
+    server: Server
+    driver: Driver
+    authentication: Authentication
+    listeners: list[OpenListener]
+    log_bounds: LogBounds
+    reports: StatusReports
+    stream: StreamProcess | None
+    leases: ReaderLeases | None
+    tables: LandedTables | None
+
+
+@final
+class Reloading:
+    """Reloads the settings of one broker.
+
+    Args:
+        source: the source of the settings.
+        parts: the parts of the broker that take other settings.
+        use: called with the settings in use from now on, before the parts get them.
+        accept: returns the function that a listener calls with each connection.
+        stream_arguments: returns the arguments of the stream service.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        parts: Parts,
+        use: Callable[[Settings], None],
+        accept: Callable[[MainListener | OtherListener], Accept],
+        stream_arguments: Callable[[], Arguments],
+    ) -> None:
+        self._asked = source.asked  # with what was reloaded since
+        self._source = source
+        self._parts = parts
+        self._use = use
+        self._accept = accept
+        self._stream_arguments = stream_arguments
+
+    async def answer(self, request: Reload) -> Reloaded:
+        """Reload for a request on the control socket."""
+        del request
+        return self.reload("penstock reload")
+
+    def reload(self, why: str) -> Reloaded:
+        """Read all settings again and use those that may change; return what became of each.
+
+        Args:
+            why: the name of the signal or command that asked for it, for the log.
+
+        Raises:
+            ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
+        """
+        try:
+            return self._reload(why)
+        except ConfigError as error:
+            logger.error(
+                "%s: nothing was changed: %s", why, Sentence("; ".join(str(error).splitlines()))
+            )
+            raise
+
+    def _reload(self, why: str) -> Reloaded:
+        parts = self._parts
+        read = self._source.read_again()
+        found = compared(self._asked, read)
+        settings = fitted(found.used, self._source.there_is)
+        for either in (settings, fitted(read, self._source.there_is)):  # now, and at the next start
+            refused = excess(either)
+            if refused:
+                raise ConfigError(refused)
+        files = settings.access
+        access = load_access(
+            files.password_file, files.acl_file, bool(files.identity_from_certificate)
+        )
+        listeners = [
+            (opened, listener, certificates_of(listener.name, listener))
+            for opened, listener in zip(parts.listeners, settings.listener.open_ones(), strict=True)
+        ]
+        if parts.stream is not None:
+            check_stream_files(settings.stream)
+        if settings.log != self._asked.log:
+            use_log(settings)
+        # From here on nothing can fail.
+        before = self._stream_arguments()
+        self._asked = found.used
+        self._use(settings)
+        for opened, listener, certificates in listeners:
+            opened.use(listener, self._accept(listener), certificates)
+        self._use_in_engine(settings)
+        parts.authentication.use(files)
+        revoked = parts.authentication.reload(access)
+        parts.server.set_authorize(access, revoked, parts.driver.now())
+        self._use_in_services(settings)
+        arguments = self._stream_arguments()
+        if parts.stream is not None and (arguments != before or settings.stream.files):
+            parts.stream.restart(*arguments)
+        reloaded = Reloaded(
+            [_told(change) for change in found.changes if change.counts_now],
+            [_told(change) for change in found.changes if change.effect is RESTART],
+            _files_of(settings, parts.stream is not None),
+        )
+        self._report(why, reloaded)
+        parts.driver.end_turn_soon()
+        return reloaded
+
+    def _use_in_engine(self, settings: Settings) -> None:
+        self._parts.server.use(engine_limits(settings, settings.listener), server_options(settings))
+        self._parts.driver.retry_store_for(settings.durability.store_retry_s_max)
+
+    def _use_in_services(self, settings: Settings) -> None:
+        parts = self._parts
+        parts.log_bounds.age_s = settings.durability.retention_s
+        parts.log_bounds.bytes_max = settings.durability.retention_bytes_max
+        parts.reports.use(settings.status)
+        if parts.leases is not None:
+            parts.leases.use(settings.stream)
+        if parts.tables is not None:
+            parts.tables.tables_max = settings.stream.tables_max
+
+    def _report(self, why: str, reloaded: Reloaded) -> None:
+        """Log what became of each setting, and note an event."""
+        for change in reloaded.changed[:LINES_MAX]:
+            logger.info(
+                "%s: %s: %s → %s", why, change.setting, Sentence(change.old), Sentence(change.new)
+            )
+        for change in reloaded.waiting[:LINES_MAX]:
+            logger.warning(
+                "%s: %s needs a restart: %s → %s",
+                why,
+                change.setting,
+                Sentence(change.old),
+                Sentence(change.new),
+            )
+        logger.info(
+            "%s: %d settings changed, %d wait for a restart; read again: %s",
+            why,
+            len(reloaded.changed),
+            len(reloaded.waiting),
+            Sentence(", ".join(reloaded.read) or "no files"),
+        )
+        note_action(
+            self._parts.server,
+            "reload",
+            {
+                "changed": [change.setting for change in reloaded.changed],
+                "waiting": [change.setting for change in reloaded.waiting],
+            },
+        )
+
+
+def use_log(settings: Settings) -> None:
+    """Write log lines as the settings say.
+
+    Raises:
+        ConfigError: the file cannot be written; lines go where they went before.
+    """
+    log = settings.log
+    try:
+        configure_broker_logs(log.level, log.format, log.file, log.file_bytes_max, log.files_max)
+    except OSError as error:
+        raise ConfigError(
+            f"log.file {log.file} cannot be written: {error.strerror or error}"
+        ) from error
+
+
+def _files_of(settings: Settings, has_streams: bool) -> list[str]:
+    """Return which files were read again, in words."""
+    found = []
+    if settings.access.password_file:
+        found.append("users")
+    if settings.access.acl_file:
+        found.append("the access list")
+    found += [
+        f"the certificates of listener {listener.name}"
+        for listener in settings.listener.open_ones()
+        if listener.is_encrypted
+    ]
+    if has_streams and settings.stream.files:
+        found.append("the files of the stream service")
+    return found
+
+
+def _told(change: Change) -> Changed:
+    return Changed(change.setting, change.old, change.new, change.effect.name)

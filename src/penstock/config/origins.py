@@ -1,0 +1,104 @@
+"""Origins of settings: a line of a file, an environment variable, or the command line.
+
+`tomllib` tells no lines. They are needed for mistakes only, so they are looked for then::
+
+    text ── its first n lines, as TOML ──▶ not TOML: in the middle of a statement
+                                      ├──▶ without the setting ─╮ the statement that gives it
+                                      ╰──▶ with the setting ────╯ is between these two
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from typing import Final, final
+
+SettingPath = Sequence[int | str]
+"""Group, name and, inside a table, what leads on: `("listener", "others", 0, "bind")`."""
+
+_NAMED: Final = 2  # group and name
+
+
+@final
+class Origins:
+    """The origin of each setting that has another value than its default."""
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], str] = {}
+        self._texts: dict[str, str] = {}
+
+    def add(self, group: str, name: str, place: str) -> None:
+        """Note that a setting was given in `place`; a later place replaces an earlier one."""
+        self._places[group, name] = place
+
+    def add_file(self, place: str, text: str) -> None:
+        """Note the text of a file, which is valid TOML, to find lines in it."""
+        self._texts[place] = text
+
+    def place_of(self, group: str, name: str) -> str:
+        """Return the file, variable or command line that gave a setting; empty for its default."""
+        return self._places.get((group, name), "")
+
+    def of(self, path: SettingPath) -> str:
+        """Return the origin of what is at `path`, with its line; empty for a default."""
+        if len(path) < _NAMED:
+            return ""
+        return self.in_place(self.place_of(str(path[0]), str(path[1])), path)
+
+    def in_place(self, place: str, path: SettingPath) -> str:
+        """Return `place`, with the line of `path` where it is a file."""
+        text = self._texts.get(place)
+        if text is None:
+            return place
+        return f"{place}, line {line_of(text, path)}"
+
+
+def line_of(text: str, path: SettingPath) -> int:
+    """Return the first line, from 1, of the statement that gives what is at `path`, or as much of
+    the path as there is.
+
+    Args:
+        text: valid TOML.
+        path: names and indexes.
+    """
+    lines = text.split("\n")
+    whole = tomllib.loads(text)
+    while path and not _has(whole, path):
+        path = path[:-1]
+    without, having = 0, len(lines)
+    while having - without > 1:
+        middle = (without + having) // 2
+        found = _nearest_whole(lines, middle, without, having)
+        if found is None:
+            break  # one statement from `without` to `having`
+        length, content = found
+        if _has(content, path):
+            having = length
+        else:
+            without = length
+    return without + 1
+
+
+def _nearest_whole(
+    lines: list[str], middle: int, below: int, above: int
+) -> tuple[int, dict[str, object]] | None:
+    """Return a number of lines between `below` and `above` that are TOML, and their content; None
+    where only a statement of many lines is there."""
+    for length in (*range(middle, below, -1), *range(middle + 1, above)):
+        try:
+            return length, tomllib.loads("\n".join(lines[:length]))
+        except tomllib.TOMLDecodeError:
+            continue
+    return None
+
+
+def _has(content: object, path: SettingPath) -> bool:
+    for part in path:
+        match content, part:
+            case dict(), str() if part in content:
+                content = content[part]
+            case list(), int() if part < len(content):
+                content = content[part]
+            case _:
+                return False
+    return True
