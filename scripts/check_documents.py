@@ -39,9 +39,9 @@ MODULE: Final = re.compile(
     r"(?<![\w./-])(penstock|pyspark_penstock|benchmarks|examples|tests)((?:\.[A-Za-z_]\w*)+)"
 )
 SHORT_MODULE: Final = re.compile(r"`(\w+)(?!\.py`|\.readStream\b)((?:\.[A-Za-z_]\w*)+)`")
-# Files, properties of tables and options, tables, and loggers of tests.
+# Files, units, properties of tables and options, tables, and loggers of tests.
 NO_MODULES: Final = re.compile(
-    "md|toml|lock|sock|log|server|epoch|endOffset|batchId|queryId|sparkplug_b|NAME|readings|a|x|y"
+    "md|toml|lock|sock|log|service|sysusers|tmpfiles|server|epoch|endOffset|batchId|queryId|sparkplug_b|NAME|readings|a|x|y"
 )
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)

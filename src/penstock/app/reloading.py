@@ -36,6 +36,7 @@ from penstock.services.authentication import Authentication
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.retention import LogBounds
+from penstock.services.service_manager import ServiceManager
 from penstock.services.status import StatusReports
 from penstock.services.stream_process import StreamProcess
 from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
@@ -101,6 +102,7 @@ class Reloading:
     Args:
         source: the source of the settings.
         parts: the parts of the broker that take other settings.
+        manager: the service manager, which is told.
         use: called with the settings in use from now on, before the parts get them.
         accept: returns the function that a listener calls with each connection.
         stream_arguments: returns the arguments of the stream service.
@@ -110,6 +112,7 @@ class Reloading:
         self,
         source: Source,
         parts: Parts,
+        manager: ServiceManager,
         use: Callable[[Settings], None],
         accept: Callable[[MainListener | OtherListener], Accept],
         stream_arguments: Callable[[], Arguments],
@@ -117,6 +120,7 @@ class Reloading:
         self._asked = source.asked  # with what was reloaded since
         self._source = source
         self._parts = parts
+        self._manager = manager
         self._use = use
         self._accept = accept
         self._stream_arguments = stream_arguments
@@ -135,13 +139,17 @@ class Reloading:
         Raises:
             ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
         """
+        self._manager.reloading()
+        status = "reloaded"
         try:
             return self._reload(why)
         except ConfigError as error:
-            logger.error(
-                "%s: nothing was changed: %s", why, Sentence("; ".join(str(error).splitlines()))
-            )
+            mistakes = "; ".join(str(error).splitlines())
+            status = f"a reload was refused, nothing was changed: {mistakes}"
+            logger.error("%s: nothing was changed: %s", why, Sentence(mistakes))
             raise
+        finally:
+            self._manager.ready(status)
 
     def _reload(self, why: str) -> Reloaded:
         parts = self._parts

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import signal
 import ssl
@@ -59,10 +60,12 @@ from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_tok
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
 from penstock.services.retention import LogBounds, retain_forever, retain_needed
+from penstock.services.service_manager import ServiceManager
 from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.services.status import StatusReports
 from penstock.services.stream_process import StreamProcess, reserve_port
 from penstock.services.sys_topics import SysTopics
+from penstock.services.watchdog import Watchdog
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
@@ -122,10 +125,12 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
     for remote in settings.bridge.remotes:
         check_packets(remote)
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
-    store = _open_store(settings)
+    manager = ServiceManager(os.environ, os.getpid())
+    with manager.starting("opening the store"):
+        store = _open_store(settings)
     try:
         source = Source(asked, read_again or (lambda: asked), there_is)
-        return uvloop.run(_Broker(settings, store, access, contexts, source).run())
+        return uvloop.run(_Broker(settings, store, access, contexts, source, manager).run())
     finally:
         store.close()
 
@@ -139,9 +144,11 @@ class _Broker:
         access: Access,
         contexts: list[ssl.SSLContext | None],
         source: Source,
+        manager: ServiceManager,
     ) -> None:
         self._settings = settings  # those in use; a reload replaces them
         self._source = source
+        self._manager = manager
         self._reloading: Reloading | None = None
         self._contexts = contexts  # of the bridges
         self._bridge_list: list[Bridge] = []
@@ -174,7 +181,7 @@ class _Broker:
         )
         self._authentication = authentication
         collect_in_portions()
-        with freezing():
+        with freezing(), self._manager.starting("recovering sessions and retained messages"):
             server, clock = engine(settings, self._store, authentication, access)
         driver = Driver(
             server,
@@ -200,6 +207,7 @@ class _Broker:
             asyncio.create_task(self._retain(server, driver, log_bounds)),
             asyncio.create_task(reports.run()),
             asyncio.create_task(self._check_leases()),
+            asyncio.create_task(Watchdog(self._manager, server, driver).run()),
             *self._bridges(server, driver),
         )
         try:
@@ -207,6 +215,7 @@ class _Broker:
             tasks += tuple(asyncio.create_task(one.watch()) for one in self._listeners)
             await self._stopped.wait()
         finally:
+            self._manager.stopping("stopping")
             for task in tasks:
                 task.cancel()
             for listener in self._listeners:
@@ -359,6 +368,7 @@ class _Broker:
                 self._leases,
                 self._tables,
             ),
+            self._manager,
             self._use,
             partial(self._accept, driver),
             self._stream_arguments,
@@ -385,6 +395,7 @@ class _Broker:
         if memory_report.warning:
             logger.warning("%s", Sentence(memory_report.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
+        self._manager.ready(f"serving {urls}")
         print(f"penstock ready {urls}{stream_address}", flush=True)
 
     async def _open_listeners(self, driver: Driver) -> None:

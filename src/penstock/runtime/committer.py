@@ -69,6 +69,7 @@ class Committer:
 
     Attributes:
         took_s: how long the last attempt took, seconds.
+        attempts: how many attempts to write a commit have ended.
         retry_s_max: as given; another value counts for the next commit that fails.
     """
 
@@ -86,6 +87,7 @@ class Committer:
         self._failing = failing
         self.retry_s_max = retry_s_max
         self.took_s = 0.0
+        self.attempts = 0
         self._stopping = threading.Event()
         self._commits: SimpleQueue[Commit | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="committer", daemon=True)
@@ -157,4 +159,5 @@ class Committer:
             return failure
         finally:
             self.took_s = time.monotonic() - began_s
+            self.attempts += 1
         return None

@@ -99,6 +99,7 @@ class Driver(PeerOwner):
         self._batch_size = BatchSize(commit_bytes_max)
         self._batch_bytes = 0  # of the commit under way
         self._turn_ended = turn_ended
+        self.turns = 0  # that have ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
         self._deadlines = Deadlines()
@@ -296,6 +297,7 @@ class Driver(PeerOwner):
             self._loop.call_soon(self._begin_turn)
         if self._turn_ended is not None:
             self._turn_ended()
+        self.turns += 1
 
     def _begin_turn(self) -> None:
         """Resume the work that earlier turns left over, after the sockets have been read."""
@@ -474,6 +476,13 @@ class Driver(PeerOwner):
         if self._failing_since_s > 0.0 or self._effects.store.is_full():
             return  # what they left must wait
         self._reading.close_hung_up(now)
+
+    @property
+    def commit_attempts(self) -> int:
+        """Return how many attempts to write a commit have ended; -1 while none is under way."""
+        if self._committer is None or self._commit_done is None:
+            return -1
+        return self._committer.attempts
 
     def retry_store_for(self, store_retry_s_max: float) -> None:
         """Try a commit that fails from now on for so many seconds; 0 = not at all."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 from collections import OrderedDict
@@ -29,6 +30,7 @@ from typing import Final, TextIO
 
 from penstock.masking import masked
 from penstock.telemetry.background import BackgroundHandler, DescriptorHandler
+from penstock.telemetry.journal import WithPriority, is_journal
 from penstock.telemetry.log_file import LogFileHandler
 
 ROOT: Final = "penstock"
@@ -197,7 +199,7 @@ def configure_broker_logs(
     """
     target: logging.Handler = DescriptorHandler(_STDERR)
     lines = OneObject() if form == "json" else OneLine()
-    target.setFormatter(lines)
+    target.setFormatter(WithPriority(lines) if is_journal(_STDERR, os.environ) else lines)
     if file:
         target = LogFileHandler(file, file_bytes_max, files_max, target)
         target.setFormatter(lines)

@@ -1,0 +1,1 @@
+"""What operators install: units, a container image, manifests."""
