@@ -42,6 +42,7 @@ from penstock.engine.session.inbound import Inbound
 from penstock.engine.session.outbound import Outbound
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
 from penstock.engine.session.transmission import NO_BODIES, Transmission
+from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC
 from penstock.engine.wire.link import Link
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscription
@@ -149,6 +150,41 @@ class Session(StoredState):
     def refill(self, now: Now) -> None:
         """Send queued messages, as many as the window has room for."""
         self.outbound.refill(now)
+
+    def adopt_in_flight(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        subscription_ids: tuple[int, ...],
+        packet_id: int,
+        is_received: bool,
+    ) -> bool:
+        """Take over a message that another broker had in flight to this client, which is offline.
+
+        It is sent again with its packet identifier when the client connects, before the queue.
+
+        Args:
+            message: the message, which the log has.
+            qos: 1 or 2.
+            retain: the RETAIN flag that was sent.
+            subscription_ids: identifiers of the subscriptions that matched.
+            packet_id: its packet identifier.
+            is_received: the client has it (PUBREC), so that PUBREL is sent instead.
+
+        Returns:
+            False where the packet identifier is in use already; nothing is changed then.
+        """
+        window = self.transmission.window
+        if window.get(packet_id) is not None:
+            return False
+        delivery = Delivery(message, message.offset, qos, retain, subscription_ids)
+        lane = self.backlog.stored_queue.lane(self.backlog.priority_of(message))
+        delivery.sequence = lane.next_sequence_number()
+        state = AWAIT_PUBACK if qos == 1 else AWAIT_PUBREC
+        window.adopt(packet_id, AWAIT_PUBCOMP if is_received else state, delivery)
+        self.backlog.dequeued(delivery)
+        return True
 
     def may_receive(self, message: Message) -> bool:
         """Return whether this client is permitted to receive ``message``."""

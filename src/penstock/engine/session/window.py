@@ -243,6 +243,16 @@ class InFlightWindow:
         if packet_id != packet_id_of(delivery.sequence):
             self._cursor = packet_id
 
+    def adopt(self, packet_id: int, state: int, delivery: Delivery) -> None:
+        """Add a delivery that another broker sent with this packet identifier, which must be
+        unused; it counts as not sent on this connection, as after a restart."""
+        assert packet_id not in self._entries, "a packet identifier is adopted once"
+        delivery.enter_window(packet_id, state, False)
+        self._entries[packet_id] = delivery
+        if delivery.sequence > 0:
+            self._take_place(delivery)
+        self._count(delivery)
+
     def take_pages(self) -> list[WindowPage]:
         """Return the durable form of the pages that changed since the last call."""
         pages: list[WindowPage] = []
