@@ -38,22 +38,38 @@ def read_access_list(path: Path) -> AccessList:
     found = AccessList()
     rules = found.anonymous
     for place, line in lines_of(path, "access list"):
-        word, rest = _split(line)
-        _refuse_unseen(place, word)
-        if not rest or word not in ("user", "client", "topic", "pattern"):
-            raise ConfigError(
-                f"{place} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
-                " `topic [read|write|readwrite|deny] FILTER` or `pattern …` with %c or %u."
-            )
-        if word == "user":
-            rules = found.users.setdefault(_name(place, rest, is_user=True), [])
-        elif word == "client":
-            rules = found.clients.setdefault(_name(place, rest, is_user=False), [])
-        elif word == "pattern":
-            found.patterns.append(_rule(place, rest))
-        else:
-            rules.append(_topic_rule(place, rest))
+        rules = take_line(found, rules, place, line)
     return found
+
+
+def take_line(found: AccessList, rules: list[Rule], place: str, line: str) -> list[Rule]:
+    """Add one line of a file to ``found``; return the rules to which the next `topic` belongs.
+
+    Args:
+        found: the list so far.
+        rules: the rules in it of whom the latest `user` or `client` line named.
+        place: the place of the line, for messages.
+        line: the line, without blanks around it; not empty, and no comment.
+
+    Raises:
+        ConfigError: the line is wrong; nothing is changed.
+    """
+    word, rest = _split(line)
+    _refuse_unseen(place, word)
+    if not rest or word not in ("user", "client", "topic", "pattern"):
+        raise ConfigError(
+            f"{place} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
+            " `topic [read|write|readwrite|deny] FILTER` or `pattern …` with %c or %u."
+        )
+    if word == "user":
+        return found.users.setdefault(_name(place, rest, is_user=True), [])
+    if word == "client":
+        return found.clients.setdefault(_name(place, rest, is_user=False), [])
+    if word == "pattern":
+        found.patterns.append(_rule(place, rest))
+    else:
+        rules.append(_topic_rule(place, rest))
+    return rules
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -94,7 +94,12 @@ def _topic_prefix(value: str) -> str:
     return value
 
 
-def _mount_point(value: str) -> str:
+def checked_mount_point(value: str) -> str:
+    """Return ``value``, a mount point of a listener, or nothing.
+
+    Raises:
+        ValueError: it is something else; the message says what it must be.
+    """
     if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or not _is_branch(value)):
         raise ValueError("the beginning of a topic that ends with a slash, such as tenant/7/")
     return value
@@ -183,7 +188,7 @@ GroupName = Annotated[str, AfterValidator(_name_or_none)]
 BridgeName = Annotated[str, AfterValidator(_name)]
 PrintableText = Annotated[str, AfterValidator(_printable)]
 IdPrefix = Annotated[str, AfterValidator(_id_prefix)]
-MountPoint = Annotated[str, AfterValidator(_mount_point)]
+MountPoint = Annotated[str, AfterValidator(checked_mount_point)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(checked_topic_filter)]
