@@ -24,6 +24,7 @@ from penstock.cli import (
     bans,
     bench,
     clients,
+    import_mosquitto,
     pub,
     retained,
     rr,
@@ -54,6 +55,7 @@ First steps:
   penstock pub -t plant/line1/temp -q 1 -m 21.5
   penstock tables infer -t 'plant/#'   a declaration of tables, from what is in the log
   penstock bench -P 10 -S 10 -q 1   measure a broker, any one
+  penstock import mosquitto mosquitto.conf --to DIR   come from Mosquitto
   penstock config > penstock.toml   every setting, explained; then
   penstock serve --config penstock.toml
 """
@@ -156,6 +158,7 @@ def serve(
     """Run the broker until SIGTERM or SIGINT."""
     from penstock.config.load import load_settings
 
+    import_mosquitto.refuse_configuration_of_mosquitto(config)
     read = partial(
         load_settings,
         config,
@@ -208,6 +211,7 @@ app.add_typer(clients.app, name="clients")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(retained.app, name="retained")
 app.add_typer(bans.app, name="bans")
+app.add_typer(import_mosquitto.app, name="import")
 app.add_typer(table.app, name="table")
 app.add_typer(tables.app, name="tables")
 app.add_typer(store.app, name="store")

@@ -1,0 +1,271 @@
+"""Mosquitto's configuration file, as Mosquitto itself reads it: lines, by listener and bridge.
+
+A line is an option and its value. `listener` begins a listener and `connection` a bridge; what
+follows belongs to the latest of each, to the end of that file. An option of a listener before any
+`listener` belongs to the default listener. `include_dir` reads all `*.conf` files of a directory,
+in the order of their names, where it stands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from penstock.errors import ConfigError
+from penstock.mosquitto.findings import Line
+
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+DEFAULT_PORT: Final = 1883
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of ``text``."""
+    return frozenset(text.split())
+
+
+LISTENER_OPTIONS: Final = names(
+    "accept_protocol_versions bind_interface cafile capath certfile ciphers ciphers_tls1.3"
+    " crlfile disable_client_cert_date_checks enable_proxy_protocol http_dir keyfile"
+    " listener_allow_anonymous listener_auto_id_prefix max_connections max_qos"
+    " max_topic_alias max_topic_alias_broker maximum_qos mount_point plugin_use protocol"
+    " proxy_protocol_v2_require_tls psk_hint require_certificate socket_domain tls_engine"
+    " tls_engine_kpass_sha1 tls_keyform tls_version use_identity_as_username"
+    " use_subject_as_username use_username_as_clientid websockets_origin"
+)
+SECURITY_OPTIONS: Final = names(
+    "acl_file allow_anonymous allow_zero_length_clientid auth_plugin auto_id_prefix"
+    " password_file plugin psk_file"
+)
+"""Options of each listener with `per_listener_settings true`, of the broker without."""
+
+BRIDGE_OPTIONS: Final = names(
+    "address addresses bridge_alpn bridge_attempt_unsubscribe bridge_bind_address"
+    " bridge_cafile bridge_capath bridge_certfile bridge_ciphers bridge_ciphers_tls1.3"
+    " bridge_identity bridge_insecure bridge_keyfile bridge_max_packet_size"
+    " bridge_max_topic_alias bridge_outgoing_retain bridge_protocol_version bridge_psk"
+    " bridge_receive_maximum bridge_reload_type bridge_require_ocsp"
+    " bridge_session_expiry_interval bridge_tcp_keepalive bridge_tcp_user_timeout"
+    " bridge_tls_use_os_certs bridge_tls_version cleansession clientid idle_timeout"
+    " keepalive_interval local_cleansession local_clientid local_password local_username"
+    " notification_topic notifications notifications_local_only password remote_clientid"
+    " remote_password remote_username restart_timeout round_robin start_type threshold topic"
+    " try_private username"
+)
+_CLOSED: Final = (frozenset(("port", "bind_address")), frozenset(("listener", "connection")))
+
+
+@dataclass
+class ListenerSection:
+    """One listener and its lines.
+
+    Attributes:
+        opening: its `listener` or `port` line; None for a default listener that has none.
+        port: the port; 0 for a Unix socket.
+        host: the address it is bound to; empty for all.
+        socket: the path of the Unix socket, or empty.
+        is_local: nothing says that it is open: only this machine may connect.
+        lines: its other lines.
+    """
+
+    opening: Line | None
+    port: int = DEFAULT_PORT
+    host: str = ""
+    socket: str = ""
+    is_local: bool = False
+    lines: list[Line] = field(default_factory=list)
+
+
+@dataclass
+class BridgeSection:
+    """One bridge: its `connection` line, and the others."""
+
+    opening: Line
+    lines: list[Line] = field(default_factory=list)
+
+
+@dataclass
+class Configuration:
+    """All lines of a configuration, each in one place.
+
+    Attributes:
+        path: the file.
+        general: the lines that are of no listener and no bridge.
+        listeners: in their order; one that is local where the file has none.
+        bridges: in their order.
+        is_per_listener: `per_listener_settings true`.
+        files: all files that were read.
+    """
+
+    path: Path
+    general: list[Line] = field(default_factory=list)
+    listeners: list[ListenerSection] = field(default_factory=list)
+    bridges: list[BridgeSection] = field(default_factory=list)
+    is_per_listener: bool = False
+    files: list[Path] = field(default_factory=list)
+
+    def last(self, option: str) -> Line | None:
+        """Return the last general line with this option."""
+        found = [line for line in self.general if line.option == option]
+        return found[-1] if found else None
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Return the configuration in ``path`` and the files that it includes.
+
+    Raises:
+        ConfigError: a file cannot be read, is no text, or has a `listener` without a port.
+    """
+    found = Configuration(path)
+    _Reader(found).read(path, may_include=True)
+    if not found.listeners:
+        found.listeners.append(ListenerSection(None, host="127.0.0.1", is_local=True))
+    return found
+
+
+def looks_like_mosquitto(path: Path) -> bool:
+    """Return whether ``path`` is a configuration of Mosquitto's, and not TOML.
+
+    Its first line that says something must begin with an option of Mosquitto's and have neither an
+    equals sign nor a bracket behind it.
+    """
+    try:
+        lines = text_of(path, "file").splitlines()
+    except ConfigError:
+        return False
+    said = [line.strip() for line in lines]
+    said = [line for line in said if line and not line.startswith("#")]
+    if not said:
+        return path.name == "mosquitto.conf"
+    option, _, value = said[0].partition(" ")
+    return is_known(option) and not value.lstrip().startswith("=")
+
+
+def is_known(option: str) -> bool:
+    """Return whether Mosquitto 2.0 or 2.1 has an option of this name."""
+    from penstock.mosquitto.broker_options import GENERAL_OPTIONS
+
+    if option.startswith(("auth_opt_", "plugin_opt_")):
+        return True
+    known = (LISTENER_OPTIONS, SECURITY_OPTIONS, BRIDGE_OPTIONS, GENERAL_OPTIONS, *_CLOSED)
+    return any(option in names for names in known)
+
+
+def text_of(path: Path, what: str) -> str:
+    """Return the text in ``path``.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ConfigError(f"Mosquitto's {what} {path} cannot be read: {reason}.") from None
+    if len(content) > FILE_BYTES_MAX:
+        raise ConfigError(f"Mosquitto's {what} {path} is larger than {FILE_BYTES_MAX} bytes.")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"Mosquitto's {what} {path} is not UTF-8 text.") from None
+
+
+def lines_in(path: Path, what: str) -> list[Line]:
+    """Return the lines of ``path`` that say something, `option value` each.
+
+    Raises:
+        ConfigError: as ``text_of``.
+    """
+    found: list[Line] = []
+    for number, raw in enumerate(text_of(path, what).split("\n"), start=1):
+        line = raw.rstrip("\r")
+        if not line.strip() or line.startswith("#"):
+            continue
+        option, _, value = line.strip(" ").partition(" ")
+        found.append(Line(path, number, option, value.strip(" \t")))
+    return found
+
+
+class _Reader:
+    def __init__(self, found: Configuration) -> None:
+        self._found = found
+        self._default: ListenerSection | None = None
+
+    def read(self, path: Path, *, may_include: bool) -> None:
+        found = self._found
+        found.files.append(path)
+        listener: ListenerSection | None = None
+        bridge: BridgeSection | None = None
+        for line in lines_in(path, "configuration"):
+            option = line.option
+            if option == "include_dir" and may_include:
+                found.general.append(line)
+                self._include(line)
+            elif option == "per_listener_settings":
+                found.is_per_listener = found.is_per_listener or is_true(line.value)
+                found.general.append(line)
+            elif option == "listener":
+                listener = _listener_of(line)
+                found.listeners.append(listener)
+            elif option in ("port", "bind_address"):
+                listener = self._default_listener(line)
+            elif option == "connection":
+                bridge = BridgeSection(line)
+                found.bridges.append(bridge)
+            elif option in BRIDGE_OPTIONS and bridge is not None:
+                bridge.lines.append(line)
+            elif option in LISTENER_OPTIONS or (
+                option in SECURITY_OPTIONS and found.is_per_listener
+            ):
+                listener = listener or self._default_listener(None)
+                listener.lines.append(line)
+            else:
+                found.general.append(line)
+
+    def _include(self, line: Line) -> None:
+        directory = Path(line.value)
+        try:
+            files = sorted(path for path in directory.iterdir() if path.name.endswith(".conf"))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ConfigError(
+                f"{line.place}: the directory {directory} cannot be read: {reason}."
+            ) from None
+        for path in files:
+            self.read(path, may_include=False)
+
+    def _default_listener(self, line: Line | None) -> ListenerSection:
+        """Return the default listener; ``line`` is a `port` or `bind_address` that is about it."""
+        if self._default is None:
+            self._default = ListenerSection(line)
+            self._found.listeners.append(self._default)
+        elif line is not None:
+            self._default.lines.append(line)
+        if line is not None and line.option == "port":
+            self._default.port = _port_of(line, line.value)
+        elif line is not None:
+            self._default.host = line.value
+        return self._default
+
+
+def _listener_of(line: Line) -> ListenerSection:
+    words = line.value.split("#")[0].split()
+    port = _port_of(line, words[0] if words else "")
+    place = words[1] if len(words) > 1 else ""
+    if port == 0 and not place:
+        raise ConfigError(f"{line.place}: a listener with port 0 needs the path of a Unix socket.")
+    if port == 0:
+        return ListenerSection(line, 0, socket=place)
+    return ListenerSection(line, port, host=place)
+
+
+def _port_of(line: Line, text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or int(text) > 65_535:
+        raise ConfigError(f"{line.place}: {text!r} is not a port; Mosquitto refuses it, too.")
+    return int(text)
+
+
+def is_true(value: str) -> bool:
+    """Return whether ``value`` is one that Mosquitto takes for true."""
+    return value.strip() in ("true", "1")

@@ -1,0 +1,368 @@
+"""Play a database of Mosquitto's into the engine, and so into a new store.
+
+::
+
+      messages ─▶ log, once each, in the order of their ids; in no stream, for they were
+                  never published here
+      client   ─▶ session ─┬─ subscriptions
+                           ├─ in flight ─▶ window, with its packet identifiers
+                           ├─ queued ────▶ queue, in its order
+                           ╰─ QoS 2 from it, not released ─▶ its packet identifier, and routed
+      retained ─▶ retained messages
+
+The engine makes the records that the store gets, as it does for a client that is connected. While
+it does so nothing has a limit: what a client had at Mosquitto it has here, and limits hold from
+the next message on.
+
+Mosquitto routes a QoS 2 message at its PUBREL, Penstock at its PUBLISH. So one that was not
+released is routed now, after all queues; its sender gets PUBREC and PUBCOMP for it, and nobody gets
+the message twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, NamedTuple, final
+
+from penstock.app.composing import engine, engine_limits
+from penstock.bridge.plan import session_of
+from penstock.config.settings import Settings
+from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.batch.records import SubscriptionRecord
+from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.declared_limits import NEVER_EXPIRES_S, TOPIC_LEVELS_MAX, MemoryLimits
+from penstock.engine.message import Message
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topics import (
+    is_of_events,
+    is_share_name,
+    is_shared,
+    is_topic_filter,
+    is_topic_name,
+    share_name,
+    unshared,
+)
+from penstock.mosquitto.database import (
+    RESEND_PUBREL,
+    WAIT_FOR_PUBACK,
+    WAIT_FOR_PUBCOMP,
+    WAIT_FOR_PUBREC,
+    WAIT_FOR_PUBREL,
+    ClientMessage,
+    Snapshot,
+    StoredClient,
+    StoredMessage,
+)
+from penstock.protocol.packets import Publish, Subscription
+from penstock.protocol.properties import Properties, encode_properties
+from penstock.store.rocks import RocksStore
+
+_COMMIT_BYTES: Final = 4 * 1024 * 1024
+_COMMIT_CLIENTS: Final = 1000
+_SENT: Final = (WAIT_FOR_PUBACK, WAIT_FOR_PUBREC, RESEND_PUBREL, WAIT_FOR_PUBCOMP)
+_RECEIVED: Final = (RESEND_PUBREL, WAIT_FOR_PUBCOMP)
+
+
+class PlayedIn(NamedTuple):
+    """The counts of all that came over, and of what did not.
+
+    Attributes:
+        counts: how many of what came over.
+        left: how many of what did not, by the reason.
+    """
+
+    counts: Counter[str]
+    left: Counter[str]
+
+
+def play_in(
+    snapshot: Snapshot,
+    settings: Settings,
+    data_dir: Path,
+    zones: dict[int, str],
+    bridges: dict[str, str],
+    progress: Callable[[int, int], None],
+) -> PlayedIn:
+    """Make a store in ``data_dir`` with what ``snapshot`` holds.
+
+    Args:
+        snapshot: the database.
+        settings: the settings of the broker that will use the store.
+        data_dir: a directory that does not exist, or is empty.
+        zones: the name of the listener by its port.
+        bridges: the name of a bridge by the client identifier that it had in Mosquitto; empty for
+            one that is left out.
+        progress: told how many clients are done, and how many there are.
+
+    Raises:
+        StoreError: the disk is full, or fails.
+    """
+    store = RocksStore(data_dir, ())
+    try:
+        return _Player(snapshot, _unlimited(settings), store, zones, bridges).play(progress)
+    finally:
+        store.close()
+
+
+def _unlimited(settings: Settings) -> Settings:
+    """Return ``settings`` without limits and without streams."""
+    limits = settings.limits.model_copy(
+        update={
+            "max_mqueue_len": 0,
+            "max_mqueue_bytes": 0,
+            "mqueue_overflow": "spill",
+            "retained_messages_max": 100_000_000,
+            "sessions_max": 100_000_000,
+            "sessions_per_user_max": 100_000_000,
+        }
+    )
+    memory = settings.memory.model_copy(
+        update=dict.fromkeys(MemoryLimits.__annotations__, 0) | {"share_max": 1.0}
+    )
+    return settings.model_copy(
+        update={
+            "limits": limits,
+            "memory": memory,
+            "stream": settings.stream.model_copy(update={"enabled": False}),
+            "events": settings.events.model_copy(update={"enabled": False}),
+        }
+    )
+
+
+@final
+class _Player:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        settings: Settings,
+        store: RocksStore,
+        zones: dict[int, str],
+        bridges: dict[str, str],
+    ) -> None:
+        self._snapshot = snapshot
+        self._store = store
+        self._server, self._clock = engine(settings, store, Authenticate(), Authorize())
+        self._now = self._clock.now()
+        self._bridges = bridges
+        listeners = settings.listener.open_ones()
+        by_name = {one.name: engine_limits(settings, one) for one in listeners}
+        self._limits = {port: by_name[name] for port, name in zones.items() if name in by_name}
+        self._expiry_s_max = settings.limits.session_expiry_s_max
+        self._messages: dict[int, Message] = {}
+        self._unreleased: list[tuple[Session, ClientMessage]] = []
+        self._counts: Counter[str] = Counter()
+        self._left: Counter[str] = Counter()
+        self._waiting_bytes = 0  # of retained messages, since the last commit
+
+    def play(self, progress: Callable[[int, int], None]) -> PlayedIn:
+        self._append_messages()
+        clients = self._snapshot.clients
+        for number, client in enumerate(clients.values(), start=1):
+            self._client(client)
+            if number % _COMMIT_CLIENTS == 0:
+                self._commit()
+            self._commit_if_large()
+            progress(number, len(clients))
+        for session, entry in self._unreleased:
+            self._route(session, entry)
+        self._retain()
+        self._server.effects.batch.put_clock(self._clock.record())
+        self._commit()
+        return PlayedIn(self._counts, self._left)
+
+    # -- messages --------------------------------------------------------------------------
+
+    def _append_messages(self) -> None:
+        """Append all messages that wait for clients to the log, in the order of their ids."""
+        wanted = {
+            entry.number
+            for client in self._snapshot.clients.values()
+            if self._is_kept(client)
+            for entry in client.outgoing
+            if entry.qos > 0
+        }
+        for number in sorted(wanted):
+            stored = self._snapshot.messages.get(number)
+            message = None if stored is None else self._message_of(stored)
+            if message is not None:
+                self._append(message)
+                self._messages[number] = message
+                self._commit_if_large()
+
+    def _append(self, message: Message) -> None:
+        message.internal = True
+        self._server.effects.batch.append(message)
+
+    def _message_of(self, stored: StoredMessage, retain: bool | None = None) -> Message | None:
+        """Return the message; None where it expired, or has no topic that can be published to."""
+        now = self._now
+        properties = stored.properties or Properties()
+        properties.topic_alias = None
+        properties.subscription_identifiers = None
+        properties.message_expiry_interval = None
+        if stored.expires_at_s > 0:
+            left_s = stored.expires_at_s - now.wall_us // MICROSECONDS
+            if left_s <= 0:
+                return None
+            properties.message_expiry_interval = min(left_s, 0xFFFFFFFF)
+        if not is_topic_name(stored.topic, TOPIC_LEVELS_MAX):
+            return None
+        return Message(
+            stored.topic,
+            stored.payload,
+            stored.qos,
+            stored.retain if retain is None else retain,
+            stored.client_id,
+            now.wall_us,
+            encode_properties(properties),
+            lead_us=now.lead_us,
+        )
+
+    # -- clients ---------------------------------------------------------------------------
+
+    def _is_kept(self, client: StoredClient) -> bool:
+        bridge = self._bridges.get(client.client_id)
+        if bridge is not None:  # whatever its expiry: Mosquitto gives it none
+            return bridge != ""
+        if client.expiry_interval_s == 0:
+            return False
+        return not 0 < client.expires_at_s <= self._now.wall_us // MICROSECONDS
+
+    def _client(self, client: StoredClient) -> None:
+        waiting = len(client.outgoing)
+        if not self._is_kept(client):
+            is_bridge = self._bridges.get(client.client_id) == ""
+            why = "of a bridge that is left out" if is_bridge else "expired"
+            self._left[f"sessions, {why}"] += 1
+            self._left[f"messages for them, {why}"] += waiting
+            return
+        server = self._server
+        bridge = self._bridges.get(client.client_id, "")
+        expiry_s, left_at_s = self._expiry_of(client)
+        session = server.registry.open(
+            session_of(bridge) if bridge else client.client_id,
+            False,
+            NEVER_EXPIRES_S if bridge else expiry_s,
+            None if bridge else self._limits.get(client.port),
+            client.username,
+            server.effects.accounts.of(client.username, "") if client.username else None,
+        )
+        session.owned = bool(bridge) or client.username is not None
+        if not bridge:
+            self._subscribe(session, client)
+        self._deliver(session, client.outgoing)
+        for entry in client.incoming:
+            self._receive(session, entry)
+        now = self._now
+        left_at = Now(now.monotonic_s, left_at_s * MICROSECONDS + now.lead_us, now.lead_us)
+        server.registry.close(session, left_at)
+        self._counts["bridges' sessions" if bridge else "sessions"] += 1
+
+    def _expiry_of(self, client: StoredClient) -> tuple[int, int]:
+        """Return the session's expiry interval, and when its client left, both in seconds."""
+        now_s = self._now.steady_us // MICROSECONDS
+        interval_s = min(client.expiry_interval_s, self._expiry_s_max)
+        if client.expires_at_s == 0 or interval_s == NEVER_EXPIRES_S:
+            return interval_s, now_s
+        return interval_s, max(1, min(now_s, client.expires_at_s - interval_s))
+
+    def _subscribe(self, session: Session, client: StoredClient) -> None:
+        batch = self._server.effects.batch
+        for stored in client.subscriptions:
+            name = stored.topic_filter
+            is_valid = is_topic_filter(unshared(name), TOPIC_LEVELS_MAX) and not is_of_events(name)
+            if not is_valid or (is_shared(name) and not is_share_name(share_name(name))):
+                self._left["subscriptions, to no filter that can be subscribed to"] += 1
+                continue
+            subscription = Subscription(
+                name,
+                stored.qos,
+                stored.no_local and not is_shared(name),
+                stored.retain_as_published,
+                stored.retain_handling,
+            )
+            entry = SessionSubscription(subscription, stored.identifier)
+            self._server.router.subscribe(session, entry)
+            batch.put_subscription(
+                SubscriptionRecord(session.number, name, subscription, stored.identifier)
+            )
+            self._counts["subscriptions"] += 1
+
+    def _deliver(self, session: Session, entries: list[ClientMessage]) -> None:
+        """Put what waits for the client into its window and queue, in its order."""
+        in_flight = 0  # up to the last one that was sent
+        for number, entry in enumerate(entries, start=1):
+            if entry.qos > 0 and (entry.state in _SENT or entry.is_repeat) and entry.packet_id:
+                in_flight = number
+        latest = -1
+        for number, entry in enumerate(entries, start=1):
+            if entry.qos == 0:
+                self._left["QoS 0 messages in queues, which are kept in memory only"] += 1
+                continue
+            message = self._messages.get(entry.number)
+            if message is None:
+                self._left["messages in queues, expired"] += 1
+                continue
+            if message.offset <= latest:  # a retained one that it got when it subscribed
+                message = message.for_session()
+                self._append(message)
+            latest = message.offset
+            ids = (entry.subscription_id,) if entry.subscription_id else ()
+            if number <= in_flight and session.adopt_in_flight(
+                message, entry.qos, entry.retain, ids, entry.packet_id, entry.state in _RECEIVED
+            ):
+                self._counts["messages in flight"] += 1
+                continue
+            session.deliver(message, entry.qos, entry.retain, ids, False, self._now)
+            self._counts["messages in queues"] += 1
+
+    def _receive(self, session: Session, entry: ClientMessage) -> None:
+        """Remember the packet identifier of a QoS 2 message that the client has not released."""
+        if entry.qos != 2 or entry.packet_id == 0 or entry.state < WAIT_FOR_PUBREL:
+            self._left["messages half received, which their clients send again"] += 1
+            return
+        packet = Publish("", b"", 2, packet_id=entry.packet_id)
+        if session.receive(packet, self._now) and entry.state == WAIT_FOR_PUBREL:
+            self._unreleased.append((session, entry))
+        self._counts["unfinished QoS 2 messages from clients"] += 1
+
+    def _route(self, session: Session, entry: ClientMessage) -> None:
+        stored = self._snapshot.messages.get(entry.number)
+        message = None if stored is None else self._message_of(stored)
+        if message is not None:
+            self._server.router.publish(message, session, self._now)
+            self._commit_if_large()
+
+    # -- retained messages -------------------------------------------------------------------
+
+    def _retain(self) -> None:
+        server = self._server
+        for number in self._snapshot.retained:
+            stored = self._snapshot.messages.get(number)
+            message = None if stored is None else self._message_of(stored, retain=True)
+            if message is None:
+                self._left["retained messages, expired"] += 1
+                continue
+            if server.router.retained.get(message.topic) is not None:
+                continue  # a QoS 2 message that was just routed is later
+            owner = server.registry.sessions.get(message.client_id)
+            server.router.retained.restore(message, None if owner is None else owner.account)
+            server.effects.batch.put_retained(message.topic, message)
+            self._counts["retained messages"] += 1
+            self._commit_if_large(len(message.payload))
+
+    # -- commits -----------------------------------------------------------------------------
+
+    def _commit_if_large(self, more_bytes: int = 0) -> None:
+        self._waiting_bytes += more_bytes
+        if self._server.effects.batch.size_bytes + self._waiting_bytes > _COMMIT_BYTES:
+            self._commit()
+
+    def _commit(self) -> None:
+        self._waiting_bytes = 0
+        commit = self._server.effects.seal()
+        if commit.writes:
+            self._store.commit(commit)
+        self._server.effects.store.committed(commit)

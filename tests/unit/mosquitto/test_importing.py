@@ -1,0 +1,169 @@
+"""A database becomes a store, whole or not at all, and what it holds is there after a start."""
+
+from __future__ import annotations
+
+import stat
+import time
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from penstock.engine.batch.records import Recovered, SessionRecord
+from penstock.engine.clock import MICROSECONDS
+from penstock.errors import ConfigError, StoreFailed
+from penstock.mosquitto import importing
+from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL
+from penstock.mosquitto.importing import Imported, Wanted, import_mosquitto
+from penstock.store.examination import examine
+from penstock.store.rocks import RocksStore
+from tests.support.mosquitto_database import (
+    client,
+    client_message,
+    database,
+    message,
+    retained,
+    subscription,
+)
+
+NEVER: Final = 4_294_967_295
+NOW_S: Final = int(time.time())
+CHUNKS: Final = (
+    message(1, "plant/old", b"retained", 1, retain=True),
+    message(2, "plant/n", b"two", 2),
+    message(3, "plant/n", b"three", 1),
+    message(4, "plant/n", b"four", 0),
+    message(5, "plant/gone", b"five", 1, expires_at_s=NOW_S - 60),
+    message(6, "plant/half", b"six", 2),
+    client("alice", 86_400, expires_at_s=NOW_S + 3600, port=1884, user="alice"),
+    client_message("alice", 2, 7, 2, WAIT_FOR_PUBCOMP, is_repeat=True),
+    client_message("alice", 3, 8, 1, WAIT_FOR_PUBACK, is_repeat=True),
+    client_message("alice", 5, 9, 1, QUEUED),
+    client_message("alice", 4, 0, 0, QUEUED),
+    client_message("alice", 1, 10, 1, QUEUED, is_retained=True),
+    subscription("alice", "plant/#", 2),
+    client("bob", NEVER, port=9),
+    client_message("bob", 6, 9, 2, WAIT_FOR_PUBREL, is_incoming=True),
+    client("late", 60, expires_at_s=NOW_S - 10),
+    client_message("late", 3, 1, 1, QUEUED),
+    retained(1),
+    retained(5),
+)
+
+
+@pytest.fixture
+def wanted(tmp_path: Path) -> Wanted:
+    (tmp_path / "mosquitto.conf").write_text(
+        f"listener 1883 127.0.0.1\nlistener 1884 127.0.0.1\nallow_anonymous true\n"
+        f"persistence true\npersistence_location {tmp_path}/\nmax_queued_messages 1\n"
+    )
+    (tmp_path / "mosquitto.db").write_bytes(database(6, *CHUNKS))
+    return Wanted(tmp_path / "mosquitto.conf", tmp_path / "to")
+
+
+def run(wanted: Wanted) -> Imported:
+    told: list[tuple[str, int, int]] = []
+    imported = import_mosquitto(wanted, lambda *progress: told.append(progress))
+    assert {what for what, done, total in told if done == total} == {
+        "reading the database",
+        "making the store",
+    }
+    return imported
+
+
+def recovered(imported: Imported) -> tuple[Recovered, dict[int, bytes]]:
+    """What a start finds, and the bodies in the log."""
+    assert imported.data_dir is not None
+    assert examine(imported.data_dir).problems == []
+    store = RocksStore(imported.data_dir, ())
+    try:
+        found = store.recover()
+        bodies = store.read(range(found.next_offset))
+        assert all(one.internal for one in bodies.values() if one.topic != "plant/half")
+        return found, {offset: one.payload for offset, one in bodies.items()}
+    finally:
+        store.close()
+
+
+def session(found: Recovered, client_id: str) -> SessionRecord:
+    (one,) = [record for record in found.sessions if record.client_id == client_id]
+    return one
+
+
+def test_a_start_finds_what_the_database_held(wanted: Wanted) -> None:
+    imported = run(wanted)
+    found, bodies = recovered(imported)
+    alice, bob = session(found, "alice"), session(found, "bob")
+    assert (alice.username, alice.owned, alice.zone) == ("alice", True, "port-1884")
+    assert (bob.username, bob.owned, bob.zone) == (None, False, "main")
+    assert alice.expiry_interval_s == 86_400
+    left_s = alice.disconnected_at_us // MICROSECONDS + 86_400 - (NOW_S + 3600)
+    assert abs(left_s) <= 1
+    progress = found.progress[alice.number]
+    window = [(entry[0], entry[1], bodies[entry[3]]) for entry in progress.in_flight()]
+    assert window == [(7, 3, b"two"), (8, 1, b"three")]
+    queued = [bodies[offset] for run in found.queues[alice.number] for offset in run.offsets]
+    assert queued[0] == b"retained"  # it waits behind what was published later
+    assert len(found.sessions) == 2
+    assert [one.topic_filter for one in found.subscriptions] == ["plant/#"]
+    assert [one.payload for one in found.retained] == [b"retained"]
+    assert found.progress[bob.number].inbound_len == 1
+    assert found.clock is not None
+
+
+def test_what_did_not_come_over_is_counted_in_the_report(wanted: Wanted) -> None:
+    imported = run(wanted)
+    report = (wanted.directory / "report.txt").read_text()
+    assert "\n".join(imported.findings.report()) in report
+    for line in (
+        "sessions: 2",
+        "messages in flight: 2",
+        "messages in queues: 1",
+        "QoS 0 messages in queues, which are kept in memory only: 1",
+        "messages in queues, expired: 1",
+        "retained messages, expired: 1",
+        "sessions, expired: 1",
+        "messages for them, expired: 1",
+    ):
+        assert f"  {line}\n" in report, line
+
+
+def test_the_files_are_for_their_owner_only(wanted: Wanted) -> None:
+    for file in run(wanted).files:
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_nothing_is_written_over(wanted: Wanted, tmp_path: Path) -> None:
+    run(wanted)
+    with pytest.raises(ConfigError, match="--force"):
+        run(wanted)
+    again = Wanted(wanted.configuration, wanted.directory, tmp_path / "other", force=True)
+    assert run(again).data_dir == tmp_path / "other"
+    store = Wanted(wanted.configuration, tmp_path / "third", tmp_path / "other", force=True)
+    with pytest.raises(ConfigError, match="a store is never replaced"):
+        run(store)
+    assert not store.directory.exists()
+
+
+@pytest.mark.parametrize("fails", ["play_in", "_publish"])
+def test_an_import_that_ends_halfway_leaves_no_half(
+    wanted: Wanted, tmp_path: Path, fails: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = getattr(importing, fails)
+
+    def end_in_it(*arguments: object) -> None:
+        if fails == "play_in":
+            whole(*arguments)  # the store is written, and not in its place yet
+        raise StoreFailed("the disk is full")
+
+    monkeypatch.setattr(importing, fails, end_in_it)
+    with pytest.raises(StoreFailed):
+        run(wanted)
+    assert not (tmp_path / "to" / "penstock.toml").exists()
+    assert list(tmp_path.glob("**/.importing-*")) == []
+    assert (tmp_path / "to" / "data").exists() is (fails == "_publish")
+
+
+def test_a_database_saved_while_mosquitto_ran_is_told(wanted: Wanted, tmp_path: Path) -> None:
+    (tmp_path / "mosquitto.db").write_bytes(database(6, *CHUNKS, is_final=False))
+    assert any("saved while Mosquitto" in one.text for one in run(wanted).findings.all)
