@@ -86,7 +86,10 @@ def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
     data_dir = (wanted.data_dir or directory / "data").absolute()
     _refuse_what_is_there(wanted, directory, data_dir)
     configuration = read_configuration(wanted.configuration.absolute())
-    database = wanted.database or _database_of(configuration)
+    kept_in = _database_of(configuration)
+    database = wanted.database or kept_in
+    if database is not None and wanted.database is None and not _is_there(database):
+        database = None
     snapshot: Snapshot | None = None
     if database is not None:
         snapshot = read_database(
@@ -95,14 +98,15 @@ def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
     client_ids = frozenset() if snapshot is None else frozenset(snapshot.clients)
     translation = Translation(configuration, client_ids, directory)
     translation.set_data_dir(str(data_dir), "where the store is")
-    _note_database(database, snapshot, configuration, translation.findings)
+    _note_database(kept_in if database is None else database, snapshot, translation.findings)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         stage = Path(tempfile.mkdtemp(prefix=_STAGE, dir=directory.parent))
     except OSError as error:
         raise ConfigError(f"{directory.parent} cannot be written: {_reason(error)}.") from None
     try:
-        settings = _write_stage(translation, stage)
+        settings = _write_stage(translation, stage, directory)
+        _refuse_memory(settings, wanted)
         if snapshot is not None:
             _make_store(snapshot, settings, data_dir, translation, progress)
         report = _report(wanted, translation.findings)
@@ -117,6 +121,14 @@ def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
 
 
 def _refuse_what_is_there(wanted: Wanted, directory: Path, data_dir: Path) -> None:
+    try:
+        _refuse(wanted, directory, data_dir)
+    except OSError as error:
+        place = error.filename or directory
+        raise ConfigError(f"{place} cannot be read: {_reason(error)}.") from None
+
+
+def _refuse(wanted: Wanted, directory: Path, data_dir: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is no directory: choose another one with --to.")
     names = (SETTINGS_FILE, USERS_FILE, ACCESS_LIST_FILE, REPORT_FILE)
@@ -134,27 +146,42 @@ def _refuse_what_is_there(wanted: Wanted, directory: Path, data_dir: Path) -> No
 
 
 def _database_of(configuration: Configuration) -> Path | None:
-    """Return the database that the configuration names, if there is one."""
+    """Return the database that the configuration names; None where Mosquitto keeps nothing."""
     kept = configuration.last("persistence") or configuration.last("retained_persistence")
     if kept is None or kept.value.split()[:1] not in (["true"], ["1"]):
         return None
     location = configuration.last("persistence_location")
     name = configuration.last("persistence_file")
-    path = Path(location.value if location else "") / (name.value if name else _DATABASE)
-    return path if path.exists() else None
+    return Path(location.value if location else "") / (name.value if name else _DATABASE)
 
 
-def _note_database(
-    database: Path | None, snapshot: Snapshot | None, configuration: Configuration, found: Findings
-) -> None:
-    if database is None or snapshot is None:
-        location = configuration.last("persistence_location")
+def _is_there(database: Path) -> bool:
+    try:
+        database.stat()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise ConfigError(
+            f"Mosquitto's database {database} cannot be read: {_reason(error)}."
+        ) from None
+    return True
+
+
+def _note_database(database: Path | None, snapshot: Snapshot | None, found: Findings) -> None:
+    if database is None:
         found.note(
             SAME,
-            str(location.place if location else configuration.path),
+            "",
             "no database",
-            "There is no mosquitto.db to bring sessions, queues and retained messages from"
-            " (--database names one that is elsewhere).",
+            "Mosquitto kept nothing on disk, so there are no sessions and retained messages.",
+        )
+    elif snapshot is None:
+        found.note(
+            MISSING,
+            "",
+            f"no database {database}",
+            "There is none to bring sessions, queues and retained messages from: --database names"
+            " one that is elsewhere.",
         )
     elif not snapshot.is_final:
         found.note(
@@ -169,12 +196,19 @@ def _note_database(
 # -- the files -----------------------------------------------------------------------------------
 
 
-def _write_stage(translation: Translation, stage: Path) -> Settings:
+def _refuse_memory(settings: Settings, wanted: Wanted) -> None:
+    if wanted.database is not None and settings.durability.persistence == "memory":
+        raise ConfigError(
+            f"{wanted.configuration} has `persistence false`, so the broker would not read the"
+            " store that --database makes: leave out one of them. Nothing was written."
+        )
+
+
+def _write_stage(translation: Translation, stage: Path, directory: Path) -> Settings:
     """Write all files but the report, and read them as the broker will.
 
     Raises:
-        ConfigError: a file cannot be written; or, by a mistake in this program, the broker would
-            refuse the result.
+        ConfigError: a file cannot be written, or the broker would refuse the result.
     """
     access = translation.access
     if access.users is not None:
@@ -185,11 +219,18 @@ def _write_stage(translation: Translation, stage: Path) -> Settings:
     for name, text in translation.bundles.items():
         _write(stage / name, text)
     _write(stage / SETTINGS_FILE, translation.toml())
-    settings = load_settings(stage / SETTINGS_FILE, environ={})
-    load_access(
-        str(stage / USERS_FILE) if access.users is not None else "",
-        str(stage / ACCESS_LIST_FILE) if access.rules is not None else "",
-    )
+    try:
+        settings = load_settings(stage / SETTINGS_FILE, environ={})
+        load_access(
+            str(stage / USERS_FILE) if access.users is not None else "",
+            str(stage / ACCESS_LIST_FILE) if access.rules is not None else "",
+        )
+    except ConfigError as error:
+        told = str(error).replace(str(stage), str(directory))
+        raise ConfigError(
+            f"What Mosquitto's configuration says makes no settings of Penstock's, and nothing was"
+            f" written: {told}"
+        ) from None
     return settings
 
 

@@ -77,6 +77,7 @@ class Listeners:
     ) -> None:
         self.tables: list[Table] = []  # the main listener first
         self.names: dict[int, str] = {}  # of a listener, by its port
+        self._taken = {MAIN_LISTENER}
         self.identity: tuple[str, Line] | None = None  # access.identity_from_certificate
         self.bundles: dict[str, str] = {}  # a file to write: certificates of a directory, joined
         self.opened: list[tuple[ListenerSection, Table]] = []
@@ -119,11 +120,12 @@ class Listeners:
         self.bundles |= bundles
         self.tables.append(one.table)
         self.opened.append((section, one.table))
-        self.names[section.port] = name
+        self.names.setdefault(section.port, name)
+        self._taken.add(name)
         self.identity = self.identity or one.identity
 
     def _name_of(self, section: ListenerSection) -> str:
-        known = {*self.names.values(), MAIN_LISTENER}
+        known = self._taken
         wanted = f"port-{section.port}" if section.port else "socket"
         name = wanted
         number = 2

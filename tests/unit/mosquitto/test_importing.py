@@ -14,6 +14,7 @@ from penstock.engine.clock import MICROSECONDS
 from penstock.errors import ConfigError, StoreFailed
 from penstock.mosquitto import importing
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL
+from penstock.mosquitto.findings import MISSING
 from penstock.mosquitto.importing import Imported, Wanted, import_mosquitto
 from penstock.store.examination import examine
 from penstock.store.rocks import RocksStore
@@ -162,6 +163,28 @@ def test_an_import_that_ends_halfway_leaves_no_half(
     assert not (tmp_path / "to" / "penstock.toml").exists()
     assert list(tmp_path.glob("**/.importing-*")) == []
     assert (tmp_path / "to" / "data").exists() is (fails == "_publish")
+
+
+def test_a_database_that_is_not_there_is_told(wanted: Wanted, tmp_path: Path) -> None:
+    (tmp_path / "mosquitto.db").unlink()
+    imported = import_mosquitto(wanted, print)
+    assert imported.data_dir is None
+    (told,) = [one for one in imported.findings.all if "no database" in one.text]
+    assert (told.kind, told.text) == (MISSING, f"no database {tmp_path}/mosquitto.db")
+
+
+def test_settings_that_the_broker_would_refuse_are_not_written(
+    wanted: Wanted, tmp_path: Path
+) -> None:
+    twice = "listener 1883 127.0.0.1\nlistener 1883 127.0.0.1\nallow_anonymous true\n"
+    wanted.configuration.write_text(twice)
+    with pytest.raises(ConfigError, match=r"nothing was written: .*127\.0\.0\.1:1883"):
+        import_mosquitto(wanted, print)
+    wanted.configuration.write_text("persistence false\n")
+    given = Wanted(wanted.configuration, wanted.directory, database=tmp_path / "mosquitto.db")
+    with pytest.raises(ConfigError, match="persistence false"):
+        import_mosquitto(given, print)
+    assert not wanted.directory.exists()
 
 
 def test_a_database_saved_while_mosquitto_ran_is_told(wanted: Wanted, tmp_path: Path) -> None:
