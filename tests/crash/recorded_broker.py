@@ -26,7 +26,7 @@ from rocksdict import Options, WriteBatch
 from penstock.cli.main import main
 from penstock.engine.batch.commit import Commit
 from penstock.services import retention
-from penstock.services.stream_process import StreamProcess
+from penstock.services.child_process import ChildProcess
 from penstock.store import database, large_retained, parts, rocks, watermark
 from penstock.store.database import Database
 from penstock.store.rocks import RocksStore
@@ -80,7 +80,7 @@ def _watermark_first(self: RocksStore, commit: Commit) -> None:
     _commit(self, commit)
 
 
-async def _stop(_self: StreamProcess) -> None:
+async def _stop(_self: ChildProcess) -> None:
     pass
 
 
@@ -98,8 +98,8 @@ if __name__ == "__main__":
         (parts, "PART_BYTES", _PART_BYTES),
     ):
         setattr(module, name, size_bytes)
-    setattr(StreamProcess, "start", lambda _: None)  # noqa: B010
-    setattr(StreamProcess, "stop", _stop)  # noqa: B010
+    setattr(ChildProcess, "start", lambda _: None)  # noqa: B010
+    setattr(ChildProcess, "stop", _stop)  # noqa: B010
     retention.INTERVAL_S = _RETENTION_INTERVAL_S  # type: ignore[misc]
     fault = os.environ.get("RECORDED_FAULT", "")
     if fault == "unsynced":

@@ -15,7 +15,7 @@ declared beside it (``engine.change_effects``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -33,12 +33,12 @@ from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
 from penstock.runtime.driver import Driver
 from penstock.services.authentication import Authentication
+from penstock.services.child_process import ChildProcess
 from penstock.services.landed_tables import LandedTables
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.retention import LogBounds
 from penstock.services.service_manager import ServiceManager
 from penstock.services.status import StatusReports
-from penstock.services.stream_process import StreamProcess
 from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
 from penstock.transport.api import Accept
 from penstock.transport.listener import OpenListener
@@ -49,8 +49,8 @@ logger = get_logger(__name__)
 LINES_MAX: Final = 100
 """Changes that have a log line each; of more, the number is logged."""
 
-Arguments = tuple[str, Sequence[str]]
-"""The arguments of the stream service that may change: what may be published, and the rest."""
+Arguments = tuple[str, ...]
+"""The arguments of a process beside the broker that may change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class Parts:
     listeners: list[OpenListener]
     log_bounds: LogBounds
     reports: StatusReports
-    stream: StreamProcess | None
+    stream: ChildProcess | None
     leases: ReaderLeases | None
     tables: LandedTables | None
 
@@ -185,7 +185,7 @@ class Reloading:
         self._use_in_services(settings)
         arguments = self._stream_arguments()
         if parts.stream is not None and (arguments != before or settings.stream.files):
-            parts.stream.restart(*arguments)
+            parts.stream.restart(arguments)
         reloaded = Reloaded(
             [_told(change) for change in found.changes if change.counts_now],
             [_told(change) for change in found.changes if change.effect is RESTART],

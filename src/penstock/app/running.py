@@ -49,8 +49,10 @@ from penstock.engine.operating.admin_actions import ban_source
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
+from penstock.services import stream_process
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
+from penstock.services.child_process import ChildProcess, reserve_port
 from penstock.services.control import BackupWriter, Control
 from penstock.services.flow_topics import FlowTopics
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
@@ -63,7 +65,6 @@ from penstock.services.retention import LogBounds, retain_forever, retain_needed
 from penstock.services.service_manager import ServiceManager
 from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.services.status import StatusReports
-from penstock.services.stream_process import StreamProcess, reserve_port
 from penstock.services.sys_topics import SysTopics
 from penstock.services.watchdog import Watchdog
 from penstock.store.api import Store
@@ -158,7 +159,7 @@ class _Broker:
         self._stopped = asyncio.Event()
         self._exit_code = EXIT_OK
         self._listeners: list[OpenListener] = []
-        self._stream: StreamProcess | None = None
+        self._stream: ChildProcess | None = None
         self._control: Control | None = None
         self._authentication: Authentication | None = None
         self._leases: ReaderLeases | None = None
@@ -330,12 +331,14 @@ class _Broker:
             stream = settings.stream
             check_stream_files(stream)
             bind = stream.bind
-            port = await reserve_port(bind.host, bind.port)
-            self._stream = StreamProcess(
+            port = await reserve_port(
+                stream_process.NAME, stream_process.OPTION, bind.host, bind.port
+            )
+            self._stream = stream_process.stream_process(
                 settings.durability.data_dir,
                 port,
                 self._streams_json(),
-                *self._stream_arguments(),
+                self._stream_arguments(),
             )
             scheme = "grpc+tls" if stream.certificate else "grpc"
             stream_address = f" stream {scheme}://{port}"
@@ -426,7 +429,8 @@ class _Broker:
 
     def _stream_arguments(self) -> Arguments:
         """Return what the stream service is told of settings that may change."""
-        return self._publishing_json(), (*self._settings.stream.files, *self._own_token())
+        options = (*self._settings.stream.files, *self._own_token())
+        return stream_process.changing_arguments(self._publishing_json(), options)
 
     def _on_hangup(self) -> None:
         if self._reloading is None:

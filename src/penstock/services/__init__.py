@@ -2,5 +2,5 @@
 
 ``authentication`` and ``control`` answer from outside the loop, ``retention`` trims the log,
 ``garbage`` bounds garbage collections, ``status`` and ``sys_topics`` report on the broker,
-``stream_process`` watches the stream service.
+``child_process`` watches the stream service.
 """

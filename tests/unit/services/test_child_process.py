@@ -1,4 +1,4 @@
-"""The port of the stream service: a predecessor on its way out is waited for, a stranger is not."""
+"""A child process and its port: a predecessor on its way out is waited for, a stranger is not."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import asyncio
 import logging
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.services import stream_process
-from penstock.services.stream_process import StreamProcess, reserve_port
+from penstock.services import child_process
+from penstock.services.child_process import ChildProcess, reserve_port
 
 
 def listener() -> tuple[socket.socket, int]:
@@ -25,25 +24,27 @@ def listener() -> tuple[socket.socket, int]:
 async def test_a_port_that_is_let_go_in_time_is_taken() -> None:
     holder, port = listener()
     asyncio.get_running_loop().call_later(0.1, holder.close)
-    with await reserve_port("127.0.0.1", port, patience_s=10.0) as settled:
+    with await reserve_port(
+        "stream service", "--stream-bind", "127.0.0.1", port, patience_s=10.0
+    ) as settled:
         assert settled.port == port
 
 
 async def test_a_port_that_stays_taken_is_one_sentence() -> None:
     holder, port = listener()
     with holder, pytest.raises(ConfigError, match="--stream-bind"):
-        await reserve_port("127.0.0.1", port, patience_s=0.0)
+        await reserve_port("stream service", "--stream-bind", "127.0.0.1", port, patience_s=0.0)
 
 
 async def test_port_0_is_a_free_port() -> None:
-    with await reserve_port("127.0.0.1", 0) as settled:
+    with await reserve_port("stream service", "--stream-bind", "127.0.0.1", 0) as settled:
         assert settled.port > 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can hold a port")
 async def test_nobody_else_is_given_the_port_before_the_service_ends() -> None:
-    settled = await reserve_port("127.0.0.1", 0)
-    service = StreamProcess(Path("nowhere"), settled, "[]")
+    settled = await reserve_port("stream service", "--stream-bind", "127.0.0.1", 0)
+    service = ChildProcess("stream service", "nowhere", settled, ())
     with socket.socket() as other:
         with pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", settled.port))
@@ -66,8 +67,9 @@ async def test_a_service_that_cannot_be_started_is_tried_again(
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", no_process_left)
-    monkeypatch.setattr(stream_process, "_BACKOFF_FIRST_S", 0.001)
-    service = StreamProcess(Path("nowhere"), await reserve_port("127.0.0.1", 0), "[]")
+    monkeypatch.setattr(child_process, "_BACKOFF_FIRST_S", 0.001)
+    settled = await reserve_port("stream service", "--stream-bind", "127.0.0.1", 0)
+    service = ChildProcess("stream service", "nowhere", settled, ())
     with caplog.at_level(logging.WARNING):
         service.start()
         await asyncio.wait_for(tried.wait(), 10)
