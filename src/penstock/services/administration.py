@@ -2,7 +2,7 @@
 
 ::
 
-      control socket ─ request ─▶ Administration ── portions of ``PORTION_S`` a turn ─▶ engine
+      control socket ─ request ─▶ Administration ── portions of a turn (``portions``) ─▶ engine
                                        ╰── what was changed is on disk ─▶ answer
 
 However many sessions or retained messages there are, the loop runs between the portions. The lists
@@ -11,7 +11,6 @@ are made in ``engine.operating.listing``, the changes in ``engine.operating.admi
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import time
 from collections.abc import Callable
@@ -58,12 +57,10 @@ from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
 from penstock.services.control import Control
+from penstock.services.portions import in_portions
 from penstock.telemetry.logs import Sentence, get_logger, short
 
 logger = get_logger(__name__)
-
-PORTION_S: Final = 0.002
-"""How long one request may hold the loop in a turn, in seconds; a few entries more."""
 
 VISITS: Final = 64
 """Entries between two looks at the clock."""
@@ -124,7 +121,7 @@ class Administration:
             entries.extend(session_summary(self._server, session) for session in found)
             return walk.finished or len(entries) >= limit
 
-        await self._in_portions(step)
+        await in_portions(self._driver, step)
         return Page(entries, "" if walk.finished else str(walk.cursor))
 
     async def show_session(self, request: ShowSession) -> JsonObject | None:
@@ -190,7 +187,7 @@ class Administration:
                 waiting.pop()
             return walk.finished and not waiting
 
-        await self._in_portions(step)
+        await in_portions(self._driver, step)
         return count
 
     # -- retained messages -------------------------------------------------------------
@@ -211,7 +208,7 @@ class Administration:
                     entries.append(retained_summary(message))
             return False
 
-        await self._in_portions(step)
+        await in_portions(self._driver, step)
         return Page(entries, "" if walk.finished else self._keep_walk(walk))
 
     async def show_retained(self, request: ShowRetained) -> JsonObject | None:
@@ -242,7 +239,7 @@ class Administration:
                 count += request.only_count or clear(self._server, message.topic)
             return False
 
-        await self._in_portions(step)
+        await in_portions(self._driver, step)
         if not request.only_count:
             await self._driver.durable()
             logger.info(
@@ -377,18 +374,6 @@ class Administration:
         effects = self._server.effects
         if effects.store.fails:
             raise StoreError(f"nothing was done: {effects.store.failure}")
-
-    async def _in_portions(self, step: Callable[[], bool]) -> None:
-        """Call ``step`` until it is true; clients have their turn after each portion."""
-        while True:
-            ends_s = time.monotonic() + PORTION_S
-            finished = step()
-            while not finished and time.monotonic() < ends_s:
-                finished = step()
-            self._driver.end_turn_soon()
-            if finished:
-                return
-            await asyncio.sleep(0)
 
 
 def _selection(which: Which) -> SessionSelection:

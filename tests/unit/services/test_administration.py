@@ -18,7 +18,7 @@ from penstock.control.admin_requests import (
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.errors import ConfigError, StoreError
-from penstock.services import administration
+from penstock.services import administration, portions
 from penstock.services.administration import WALKS_MAX, Administration
 from tests.unit.engine.bench import Bench
 
@@ -45,7 +45,7 @@ class Loop:
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(administration, "PORTION_S", 0.0)
+    monkeypatch.setattr(portions, "PORTION_S", 0.0)
     made = Bench()
     for number in range(SESSIONS):
         made.server.registry.open(f"c{number}", False, 3600).detach(made.now)
