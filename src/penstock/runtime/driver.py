@@ -45,6 +45,7 @@ from penstock.runtime.client_log import ClientLog
 from penstock.runtime.committer import Committer
 from penstock.runtime.deadlines import Deadlines
 from penstock.runtime.machine_clock import MachineClock
+from penstock.runtime.measures import SLOW_TURN_S, LoopMeasures
 from penstock.runtime.peer import Peer, PeerOwner
 from penstock.runtime.reading import Reading
 from penstock.store.api import Store
@@ -69,6 +70,9 @@ class Driver(PeerOwner):
         store_retry_s_max: how long a failed commit is tried again, seconds; 0 = not at all.
         turn_ended: called at the end of each turn.
         clock: the clock with which the engine was started; None for one without an earlier run.
+
+    Attributes:
+        measures: how long commits and turns take.
     """
 
     def __init__(
@@ -98,6 +102,8 @@ class Driver(PeerOwner):
             self._effects.store.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
         self._batch_bytes = 0  # of the commit under way
+        self._sealed_s = 0.0  # when it was sealed
+        self.measures = LoopMeasures()
         self._turn_ended = turn_ended
         self.turns = 0  # that have ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
@@ -118,6 +124,7 @@ class Driver(PeerOwner):
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.effects.batch.next_offset)
         self._log = ClientLog(server)
+        self._tick_due_s = time.monotonic() + _TICK_S
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._store_clock()  # before what this start dates
         self.end_turn_soon()
@@ -258,6 +265,10 @@ class Driver(PeerOwner):
         self._deadlines.forget(peer)
         self._log.left(peer)
 
+    def commit_waits_s(self) -> float:
+        """Return how long the commit under way has taken until now, in seconds; 0 without one."""
+        return 0.0 if self._commit_done is None else time.monotonic() - self._sealed_s
+
     # -- turns -------------------------------------------------------------------------
 
     def end_turn_soon(self) -> None:
@@ -285,11 +296,15 @@ class Driver(PeerOwner):
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
+        has_begun = self._turn_end_scheduled  # else a commit ended, and no input came
         self._turn_end_scheduled = False
         self._effects.turn.now = None
         self.push()
         now_s = time.monotonic()
-        self._effects.turn.work_budget.turn_took(now_s - self._turn_began_s)
+        took_s = now_s - self._turn_began_s
+        self._effects.turn.work_budget.turn_took(took_s)
+        if took_s > SLOW_TURN_S and has_begun:
+            self.measures.turn_was_slow(took_s)
         # a commit may have ended this turn early; its scheduled end comes later
         self._turn_began_s = now_s
         if self._effects.turn.unfinished and not self._turn_begin_scheduled:
@@ -354,6 +369,9 @@ class Driver(PeerOwner):
         assert self._commit_done is None, "one commit is under way at a time"
         self._batch_bytes = self._effects.batch.size_bytes
         commit = self._effects.seal()
+        if commit.writes:
+            self._sealed_s = time.monotonic()
+            self.measures.sealed(commit.appended, self._batch_bytes)
         self._sealed_batch_durable = self._open_batch_durable
         self._open_batch_durable = None
         if self._committer is None or not commit.writes:
@@ -376,6 +394,7 @@ class Driver(PeerOwner):
         if failure is not None:
             self._fail(failure)
             return
+        self.measures.committed(time.monotonic() - self._sealed_s, self._committer.took_s)
         self._release(commit)
         self._end_turn()
 
@@ -392,6 +411,7 @@ class Driver(PeerOwner):
         else:
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
+                self.measures.outages += 1
             effects.store.failed(str(failure))
             logger.error("%s. Until then nothing is acknowledged, QoS 0 goes on", failure)
         self.end_turn_soon()
@@ -435,6 +455,8 @@ class Driver(PeerOwner):
     # -- time --------------------------------------------------------------------------
 
     def _tick(self) -> None:
+        self.measures.loop_lag_s.count(max(0.0, time.monotonic() - self._tick_due_s))
+        self._tick_due_s = time.monotonic() + _TICK_S
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._check_clock()
         now = self.now()

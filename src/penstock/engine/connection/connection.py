@@ -207,18 +207,19 @@ class Connection(Resumable):
         work_budget.spent += self._bytes_work
         self._bytes_work = 0
         spent_max: i64 = self._began_at + work_budget.left()
-        counters = self.link.counters
+        received = self.link.counters.received_by_type
         decoder = self._decoder
         while True:
             ack: i64 = 0
             if self.state == CONNECTED:
                 ack = decoder.plain_ack()
             if ack != 0:
-                counters.packets_received += 1
+                packet_type = ack >> 16
+                received[packet_type] += 1
                 self._keep_alive.heard(now.monotonic_s)
-                if self.refill_due and ack >> 16 == PUBREL:  # which may publish
+                if self.refill_due and packet_type == PUBREL:  # which may publish
                     self._refill(now)
-                self.acknowledged(ack >> 16, ack & 0xFFFF, reasons.SUCCESS, now)
+                self.acknowledged(packet_type, ack & 0xFFFF, reasons.SUCCESS, now)
             else:
                 packet = decoder.next_packet()
                 if packet is None:
@@ -228,7 +229,7 @@ class Connection(Resumable):
                     return
                 if self.expects_more:
                     self.packet_incomplete(0, now)
-                counters.packets_received += 1
+                received[decoder.packet_type] += 1
                 if self.state == CONNECTED:  # before, the connect timeout stands
                     self._keep_alive.heard(now.monotonic_s)
                 if self.refill_due:  # before the packet, which may need the room

@@ -1,7 +1,8 @@
-"""Drops and events: the engine's reports of its work.
+"""Drops, events, histograms: the engine's reports of its work.
 
 Modules::
 
     drop_counts   the closed list of reasons to drop a message, and how often each occurred
     events        what happens to clients and messages, for the stream of events
+    histogram     how many values there were of each size, for metrics
 """

@@ -106,7 +106,7 @@ class PublishHandler(BlockedPublisher):
         topic = packet.topic
         payload = packet.payload
         counters = self.link.counters
-        counters.publish_received += 1
+        counters.received_by_qos[packet.qos] += 1
         counters.publish_bytes_received += len(payload)
         properties = packet.properties
         encoded = b""

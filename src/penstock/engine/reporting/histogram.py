@@ -1,0 +1,38 @@
+"""A histogram with fixed bounds: how many values were at most 1, at most 10, … and their sum.
+
+::
+
+      bounds     0.001   0.01   0.1        counts[i]: above bounds[i - 1], at most bounds[i]
+      counts   3  │  15   │  2   │  0      the last one: above all bounds
+
+To count a value takes a bisection over some ten bounds, and the memory never grows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import final
+
+
+@final
+class Histogram:
+    """Counts values by size.
+
+    Args:
+        bounds: the upper bounds of the buckets, ascending; a value may equal its bound.
+
+    Attributes:
+        counts: values in each bucket, and last those above all bounds.
+        total: the sum of all values.
+    """
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def count(self, value: float) -> None:
+        """Count ``value``."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
