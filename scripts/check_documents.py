@@ -9,6 +9,7 @@ architecture    docs/architecture.md names every package under src/penstock and 
                 the engine, and so does the engine's own list; neither names one that is gone
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
 configuration   docs/configuration.md is what `make docs` writes
+metrics         so is docs/metrics.md
 settings        a setting that a document names in backquotes exists
 proofs          docs/flow_proofs.md names tests that exist
 changelog       CHANGELOG.md has a section for what is not released yet
@@ -27,6 +28,7 @@ from typing import Final
 from penstock.config.describe import as_markdown
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
+from penstock.control import metric_page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
@@ -58,6 +60,7 @@ def main() -> int:
         *check_architecture(),
         *check_dependencies(),
         *check_configuration(),
+        *check_metrics(),
         *check_settings(),
         *check_proofs(),
         *check_changelog(),
@@ -204,6 +207,13 @@ def check_configuration() -> Iterator[str]:
     document = ROOT / "docs/configuration.md"
     if not document.exists() or document.read_text(encoding="utf-8") != as_markdown():
         yield "docs/configuration.md is out of date: run `make docs`."
+
+
+def check_metrics() -> Iterator[str]:
+    """The reference of metrics is generated, and not edited."""
+    document = ROOT / "docs/metrics.md"
+    if not document.exists() or document.read_text(encoding="utf-8") != metric_page.as_markdown():
+        yield "docs/metrics.md is out of date: run `make docs`."
 
 
 def check_settings() -> Iterator[str]:

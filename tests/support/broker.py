@@ -87,6 +87,7 @@ class Broker:
         self.address: Address = ("127.0.0.1", 0)
         self.stream_address: Address = ("127.0.0.1", 0)
         self.urls: list[str] = []  # of all its listeners, as it said them
+        self.admin_url = ""  # of its admin process; empty without one
         self.log_path = log_path or directory / "broker.log"
         self._persistence = persistence
         self.command = tuple(command)
@@ -143,7 +144,10 @@ class Broker:
         self._groups.append(self._process.pid)
         left_behind.watch(self._process.pid)
         words = self._ready_line().split()
-        self.urls = [word for word in words if "://" in word and not word.startswith("grpc")]
+        is_other = ("grpc", "http")
+        self.urls = [word for word in words if "://" in word and not word.startswith(is_other)]
+        if "admin" in words:
+            self.admin_url = words[words.index("admin") + 1]
         self.address = address_of(words[words.index("ready") + 1])
         if "stream" in words:
             self.stream_address = address_of(words[words.index("stream") + 1])

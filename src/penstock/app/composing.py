@@ -6,13 +6,15 @@ A setting that the engine has to know is handed over here, once, by name.
 from __future__ import annotations
 
 import secrets
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 from penstock.auth.external import FirstOf, Method
 from penstock.auth.http_requests import HttpMethod
-from penstock.auth.tokens import read_tokens
+from penstock.auth.tokens import read_bare_tokens, read_tokens
 from penstock.bridge.plan import VERSIONS
+from penstock.config.admin import Admin
 from penstock.config.bridge import Remote
 from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
@@ -31,6 +33,7 @@ from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.tls import read_authorities, read_pair
 
+_ADMIN_PACKAGES: Final = ("starlette", "uvicorn", "prometheus_client")
 _BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE
 
 logger = get_logger(__name__)
@@ -54,6 +57,25 @@ def check_stream_files(stream: Stream) -> None:
         read_authorities(Path(stream.client_ca))
     if stream.token_file:
         read_tokens(Path(stream.token_file))
+
+
+def check_admin(admin: Admin) -> None:
+    """Look for what the admin process needs, and read its files, so that a mistake is reported
+    before it starts.
+
+    Raises:
+        ConfigError: packages are missing, or a file cannot be read or does not fit.
+    """
+    for package in _ADMIN_PACKAGES:
+        if find_spec(package) is None:
+            raise ConfigError(
+                "admin.bind needs Starlette, uvicorn and prometheus-client: install them with"
+                ' `pip install "penstock[admin]"`.'
+            )
+    if admin.certificate:
+        read_pair(Path(admin.certificate), Path(admin.key))
+    if admin.token_file:
+        read_bare_tokens(Path(admin.token_file))
 
 
 def login_method(settings: Settings) -> Method | None:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
-from penstock.app.composing import check_stream_files, engine_limits, server_options
+from penstock.app.composing import check_admin, check_stream_files, engine_limits, server_options
 from penstock.auth.files import load_access
 from penstock.config.available_memory import Available
 from penstock.config.changes import Change, compared
@@ -82,6 +82,7 @@ class Parts:
         stream: the stream service's process; None without.
         leases: the registered readers; None without.
         tables: the tables that report; None without.
+        admin: the admin process; None without.
     """
 
     server: Server
@@ -93,6 +94,7 @@ class Parts:
     stream: ChildProcess | None
     leases: ReaderLeases | None
     tables: LandedTables | None
+    admin: ChildProcess | None
 
 
 @final
@@ -106,6 +108,7 @@ class Reloading:
         use: called with the settings in use from now on, before the parts get them.
         accept: returns the function that a listener calls with each connection.
         stream_arguments: returns the arguments of the stream service.
+        admin_arguments: returns those of the admin process.
     """
 
     def __init__(
@@ -116,6 +119,7 @@ class Reloading:
         use: Callable[[Settings], None],
         accept: Callable[[MainListener | OtherListener], Accept],
         stream_arguments: Callable[[], Arguments],
+        admin_arguments: Callable[[], Arguments],
     ) -> None:
         self._asked = source.asked  # with what was reloaded since
         self._source = source
@@ -124,6 +128,7 @@ class Reloading:
         self._use = use
         self._accept = accept
         self._stream_arguments = stream_arguments
+        self._admin_arguments = admin_arguments
 
     async def answer(self, request: Reload) -> Reloaded:
         """Reload for a request on the control socket."""
@@ -170,10 +175,13 @@ class Reloading:
         ]
         if parts.stream is not None:
             check_stream_files(settings.stream)
+        if parts.admin is not None:
+            check_admin(settings.admin)
         if settings.log != self._asked.log:
             use_log(settings)
         # From here on nothing can fail.
         before = self._stream_arguments()
+        admin_before = self._admin_arguments()
         self._asked = found.used
         self._use(settings)
         for opened, listener, certificates in listeners:
@@ -186,10 +194,13 @@ class Reloading:
         arguments = self._stream_arguments()
         if parts.stream is not None and (arguments != before or settings.stream.files):
             parts.stream.restart(arguments)
+        arguments = self._admin_arguments()
+        if parts.admin is not None and (arguments != admin_before or settings.admin.files):
+            parts.admin.restart(arguments)
         reloaded = Reloaded(
             [_told(change) for change in found.changes if change.counts_now],
             [_told(change) for change in found.changes if change.effect is RESTART],
-            _files_of(settings, parts.stream is not None),
+            _files_of(settings, parts.stream is not None, parts.admin is not None),
         )
         self._report(why, reloaded)
         parts.driver.end_turn_soon()
@@ -255,7 +266,7 @@ def use_log(settings: Settings) -> None:
         ) from error
 
 
-def _files_of(settings: Settings, has_streams: bool) -> list[str]:
+def _files_of(settings: Settings, has_streams: bool, has_admin: bool) -> list[str]:
     """Return which files were read again, in words."""
     found = []
     if settings.access.password_file:
@@ -269,6 +280,8 @@ def _files_of(settings: Settings, has_streams: bool) -> list[str]:
     ]
     if has_streams and settings.stream.files:
         found.append("the files of the stream service")
+    if has_admin and settings.admin.files:
+        found.append("the files of the admin process")
     return found
 
 

@@ -18,7 +18,7 @@ import os
 import secrets
 import signal
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import SystemRandom
 from typing import Final, final
@@ -27,6 +27,7 @@ import uvloop
 
 from penstock.app.composing import (
     bridge_limits,
+    check_admin,
     check_stream_files,
     engine,
     engine_limits,
@@ -44,12 +45,13 @@ from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
 from penstock.control.landed_requests import ForgetTable, Landed, ListTables
+from penstock.control.metric_families import Reading
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.operating.admin_actions import ban_source
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
-from penstock.services import stream_process
+from penstock.services import admin_process, stream_process
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
 from penstock.services.child_process import ChildProcess, reserve_port
@@ -58,6 +60,7 @@ from penstock.services.flow_topics import FlowTopics
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
 from penstock.services.landed_tables import LandedTables
 from penstock.services.limit_warnings import LimitWarnings
+from penstock.services.metrics import MetricSource, MetricsReader
 from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
@@ -120,6 +123,8 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         ("token file", settings.stream.token_file),
         ("token file", settings.http_login.token_file),
         ("key", settings.stream.key),
+        ("token file", settings.admin.token_file),
+        ("key", settings.admin.key),
         *(("key", remote.key) for remote in settings.bridge.remotes),
         *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
     )
@@ -160,7 +165,9 @@ class _Broker:
         self._exit_code = EXIT_OK
         self._listeners: list[OpenListener] = []
         self._stream: ChildProcess | None = None
+        self._admin: ChildProcess | None = None
         self._control: Control | None = None
+        self._metrics: MetricsReader | None = None
         self._authentication: Authentication | None = None
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
@@ -225,10 +232,11 @@ class _Broker:
             if self._sinks is not None:
                 await self._sinks.stop()
             await driver.stop()
+            if self._metrics is not None:
+                self._metrics.stop()
             if self._control is not None:
                 await self._control.close()
-            if self._stream is not None:
-                await self._stream.stop()
+            await asyncio.gather(*(child.stop() for child in self._children()))
             if self._leases is not None:
                 await self._leases.save()
             if self._tables is not None:
@@ -237,6 +245,10 @@ class _Broker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         return self._exit_code
+
+    def _children(self) -> list[ChildProcess]:
+        """Return the processes beside this one."""
+        return [child for child in (self._stream, self._admin) if child is not None]
 
     def _restore_readers_and_tables(self, server: Server, driver: Driver) -> None:
         """Read the stored state of stream readers and of tables.
@@ -348,6 +360,7 @@ class _Broker:
                     " give stream.certificate and stream.key",
                     bind,
                 )
+        admin_address = await self._prepare_admin()
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
             self._sinks = StagedRowsPublisher(
@@ -370,11 +383,13 @@ class _Broker:
                 self._stream,
                 self._leases,
                 self._tables,
+                self._admin,
             ),
             self._manager,
             self._use,
             partial(self._accept, driver),
             self._stream_arguments,
+            self._admin_arguments,
         )
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
@@ -392,14 +407,59 @@ class _Broker:
             if self._sinks is not None:
                 self._control.on(Publish, self._sinks.publish)
                 self._control.on(Abandon, self._sinks.abandon)
+            self._metrics = MetricsReader(
+                server,
+                driver,
+                self._store,
+                [listener.name for listener in self._listeners],
+                self._metric_sources(),
+            )
+            self._metrics.serve_on(self._control)
             await self._control.open()
+        if self._admin is not None:
+            self._admin.start()
         memory_report = statement(settings, available())
         logger.info("%s", Sentence(memory_report.text))
         if memory_report.warning:
             logger.warning("%s", Sentence(memory_report.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         self._manager.ready(f"serving {urls}")
-        print(f"penstock ready {urls}{stream_address}", flush=True)
+        print(f"penstock ready {urls}{stream_address}{admin_address}", flush=True)
+
+    async def _prepare_admin(self) -> str:
+        """Take the port of the admin process; return its address for the line with ``ready``."""
+        settings = self._settings.admin
+        bind = settings.bind
+        if not bind:
+            return ""
+        check_admin(settings)
+        port = await reserve_port(admin_process.NAME, admin_process.OPTION, bind.host, bind.port)
+        self._admin = admin_process.admin_process(
+            self._settings.durability.data_dir, port, self._admin_arguments()
+        )
+        if not (bind.is_loopback or settings.certificate):
+            logger.warning(
+                "admin.bind is %s, and metrics and tokens travel there in the clear: give"
+                " admin.certificate and admin.key",
+                bind,
+            )
+        return f" admin {'https' if settings.certificate else 'http'}://{port}"
+
+    def _metric_sources(self) -> list[MetricSource]:
+        """Return the parts of the broker that have metrics, beside engine, driver and store."""
+        services = (self._authentication, self._leases, self._tables, *self._bridge_list)
+        return [
+            self._own_metrics,
+            *(service.metrics for service in services if service is not None),
+        ]
+
+    def _own_metrics(self) -> Iterable[Reading]:
+        """Yield the values of listeners and of the processes beside this one, for a scrape."""
+        for listener in self._listeners:
+            yield "listener_connections", (listener.name,), listener.connections
+            yield "listener_connections_refused", (listener.name,), listener.refused
+        for child in self._children():
+            yield "child_restarts", (child.name,), child.restarts
 
     async def _open_listeners(self, driver: Driver) -> None:
         """Open all listeners, each with the limits of its zone."""
@@ -431,6 +491,10 @@ class _Broker:
         """Return what the stream service is told of settings that may change."""
         options = (*self._settings.stream.files, *self._own_token())
         return stream_process.changing_arguments(self._publishing_json(), options)
+
+    def _admin_arguments(self) -> Arguments:
+        """Return what the admin process is told of settings that may change."""
+        return admin_process.changing_arguments(self._settings.admin)
 
     def _on_hangup(self) -> None:
         if self._reloading is None:

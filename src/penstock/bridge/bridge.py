@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Iterable
 from random import Random
 from typing import Final, final
 
@@ -32,6 +33,7 @@ from penstock.bridge.plan import (
 )
 from penstock.config.bridge import Remote
 from penstock.config.remote_url import RemoteUrl
+from penstock.control.metric_families import Reading
 from penstock.engine.batch.records import SubscriptionRecord
 from penstock.engine.clock import Now
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
@@ -327,6 +329,27 @@ class Bridge(ClientCallbacks):
         ]
         found.append((f"connection/{self.name}/state", int(self.is_connected)))
         return found
+
+    def metrics(self) -> Iterable[Reading]:
+        """Yield the values of the bridge for a scrape."""
+        session = self._session
+        labels = (self.name,)
+        yield "bridge_connected", labels, self.is_connected
+        yield "bridge_queue_messages", labels, session.queue_length
+        yield "bridge_queue_bytes", labels, session.backlog.queue_bytes
+        yield "bridge_window_messages", labels, session.window_length
+        yield "bridge_sent", labels, self._outgoing.sent
+        yield "bridge_resent", labels, self._outgoing.resent
+        yield "bridge_acknowledged", labels, self._outgoing.acknowledged
+        yield "bridge_received", labels, self.received
+        yield "bridge_looped", labels, self._outgoing.looped + self._incoming.looped
+        lag_s = self._lag.seconds(self._driver.now())
+        if lag_s == UNKNOWN:
+            self._driver.end_turn_soon()  # the next scrape has it
+        else:
+            yield "bridge_lag_seconds", labels, lag_s
+        for reason, count in self._server.drops.of(session.client_id).items():
+            yield "bridge_dropped", (self.name, slug_of(reason)), count
 
     @property
     def is_connected(self) -> bool:

@@ -151,6 +151,10 @@ def serve(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Address for readers of the log; 127.0.0.1:8815."),
     ] = None,
+    admin: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Address for health checks and metrics; none."),
+    ] = None,
     log_level: Annotated[
         str | None, typer.Option(metavar="debug|info|warning|error", help="Least severe log line.")
     ] = None,
@@ -169,6 +173,7 @@ def serve(
             "durability.data_dir": data_dir,
             "durability.persistence": persistence,
             "stream.bind": stream_bind,
+            "admin.bind": admin,
             "log.level": log_level,
         },
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from pydantic import model_validator
 
 from penstock.config.access import Access
+from penstock.config.admin import Admin
 from penstock.config.bridge import Bridge, Remote
 from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
@@ -42,6 +43,7 @@ class Settings(Group):
     access: Access = Access()
     http_login: HttpLogin = HttpLogin()
     jwt_login: JwtLogin = JwtLogin()
+    admin: Admin = Admin()
     log: Log = Log()
 
     @model_validator(mode="after")
@@ -95,6 +97,28 @@ class Settings(Group):
                 raise ValueError(
                     f"with events.enabled the stream {STREAM_NAME!r} is that of the broker's"
                     f" events: give it the topic filter {STREAM_FILTER}, or another name"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _admin_process_can_ask(self) -> Settings:
+        """Refuse an admin process that could not ask the broker, or that takes the port of another
+        listener."""
+        bind = self.admin.bind
+        if not bind:
+            return self
+        if self.durability.persistence != "file":
+            raise ValueError(
+                'admin.bind needs durability.persistence = "file": the admin process asks the'
+                " broker over the control socket in its data directory"
+            )
+        taken = {setting_of(one): one.bind for one in self.listener.open_ones()}
+        if self.stream.enabled:
+            taken["stream.bind"] = self.stream.bind
+        for setting, other in taken.items():
+            if bind.port and bind == other:
+                raise ValueError(
+                    f"admin.bind and {setting} are both {bind}; give each its own port"
                 )
         return self
 

@@ -36,6 +36,10 @@ def _address(value: object) -> object:
     return Address.parse(value) if isinstance(value, str) else value
 
 
+def _address_or_empty(value: object) -> object:
+    return value if value == "" else _address(value)
+
+
 def _place(value: object) -> object:
     return parse_place(value) if isinstance(value, str) else value
 
@@ -174,6 +178,9 @@ def local_directory(value: str) -> str:
 
 
 BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)]
+OptionalBindAddress = Annotated[
+    Address | Literal[""], BeforeValidator(_address_or_empty), PlainSerializer(str)
+]
 Place = Annotated[Address | SocketFile, BeforeValidator(_place), PlainSerializer(str)]
 Network = Annotated[str, AfterValidator(_network)]
 LocalDirectory = Annotated[str, AfterValidator(local_directory)]

@@ -23,6 +23,7 @@ import msgspec
 
 from penstock.control.admin_requests import AdminRequest
 from penstock.control.landed_requests import LandedRequest
+from penstock.control.metric_requests import MetricRequest
 from penstock.control.reader_requests import ReaderRequest
 from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.store.manifest import Manifest
@@ -79,7 +80,7 @@ class Published(msgspec.Struct, frozen=True):
     later: int = 0
 
 
-Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest | AdminRequest
+Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest | AdminRequest | MetricRequest
 """Everything that may be asked."""
 
 

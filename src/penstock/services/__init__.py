@@ -1,6 +1,6 @@
 """The services of a broker beside its engine; ``runtime`` runs the engine itself.
 
 ``authentication`` and ``control`` answer from outside the loop, ``retention`` trims the log,
-``garbage`` bounds garbage collections, ``status`` and ``sys_topics`` report on the broker,
-``child_process`` watches the stream service.
+``garbage`` bounds garbage collections, ``status``, ``sys_topics`` and ``metrics`` report on the
+broker, ``child_process`` watches the stream service and the admin process.
 """

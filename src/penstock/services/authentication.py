@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, final
 
@@ -30,6 +30,7 @@ from penstock.auth.external import Answer, AnswersRules, Method
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
+from penstock.control.metric_families import Reading
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
 from penstock.engine.access.login_queue import LoginQueueOptions
 from penstock.engine.wire.link import Link
@@ -171,15 +172,23 @@ class Authentication(Authenticate):
 
     def status(self) -> list[tuple[str, object]]:
         """Return the values of logins for ``$SYS``."""
+        return [(f"logins/{name}", value) for name, value in self._totals().items()]
+
+    def metrics(self) -> Iterable[Reading]:
+        """Yield the values of logins for a scrape."""
+        for name, value in self._totals().items():
+            yield f"logins_{name}", (), value
+
+    def _totals(self) -> dict[str, int]:
         guards = (self._guard, self._outside_guard)
         waiting = self._checks.waiting + (0 if self._outside is None else self._outside.waiting)
-        return [
-            ("logins/checked", self._checked),
-            ("logins/remembered", self._remembered),
-            ("logins/failed", sum(guard.failed for guard in guards)),
-            ("logins/refused", sum(guard.refused for guard in guards)),
-            ("logins/waiting", waiting),
-        ]
+        return {
+            "checked": self._checked,
+            "remembered": self._remembered,
+            "failed": sum(guard.failed for guard in guards),
+            "refused": sum(guard.refused for guard in guards),
+            "waiting": waiting,
+        }
 
     def close(self) -> None:
         """End the threads; clients that still wait are not answered."""

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, final
 
@@ -40,6 +40,7 @@ from penstock.control.landed_requests import (
     Through,
     check_table,
 )
+from penstock.control.metric_families import Reading
 from penstock.engine.clock import Now
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.services.flow_topics import topic_level
@@ -228,6 +229,18 @@ class LandedTables:
                 (f"{topic}/receipts/refused", state.refused),
             ]
         return found
+
+    def metrics(self) -> Iterable[Reading]:
+        """Yield the values of tables for a scrape; lags are those of the last ``tick``."""
+        for table in self._known.values():
+            state = self._state(table)
+            labels = (table.table,)
+            yield "table_offset", labels, state.offset
+            yield "table_lag_messages", labels, state.lag_messages
+            if state.lag_s is not None:
+                yield "table_lag_seconds", labels, state.lag_s
+            yield "table_receipts", labels, state.receipts
+            yield "table_receipts_refused", labels, state.refused
 
     def _records(self) -> list[LandedTable]:
         return list(self._known.values())

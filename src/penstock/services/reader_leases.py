@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final, final
 
 from penstock.config.stream import Stream
+from penstock.control.metric_families import Reading
 from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.engine.clock import Now
 from penstock.errors import StoreError
@@ -180,6 +181,19 @@ class ReaderLeases:
                 (f"{topic}/lost", state.lost),
             ]
         return found
+
+    def metrics(self) -> Iterable[Reading]:
+        """Yield the values of readers for a scrape; lags are those of the last ``tick``."""
+        now_s = time.monotonic()
+        for reader in self._readers.records():
+            state = self._state(reader, now_s)
+            labels = (reader.group,)
+            yield "reader_offset", labels, state.offset
+            yield "reader_lag_messages", labels, state.lag_messages
+            if state.lag_s is not None:
+                yield "reader_lag_seconds", labels, state.lag_s
+            yield "reader_lease_seconds", labels, state.lease_left_s
+            yield "reader_lost_messages", labels, state.lost
 
     async def _measure(self) -> None:
         try:

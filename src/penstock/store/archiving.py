@@ -214,6 +214,14 @@ class Archives:
         """Return the archives that no stream reads and that take no more messages."""
         return [archive for archive in self._all.values() if not archive.is_open]
 
+    def sizes(self) -> dict[str, tuple[int, int]]:
+        """Return messages and bytes of all archives of each stream, by its name."""
+        found: dict[str, tuple[int, int]] = {}
+        for archive in list(self._all.values()):
+            messages, size_bytes = found.get(archive.stream, (0, 0))
+            found[archive.stream] = messages + archive.messages, size_bytes + archive.size_bytes
+        return found
+
     def begin_removal(self) -> ChunkRemoval:
         """Return an empty removal, to which chunks are added that leave the log."""
         return ChunkRemoval(self._database, self._open)

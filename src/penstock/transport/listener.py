@@ -84,6 +84,11 @@ class OpenListener:
         """Connections that found no place, since the start."""
         return self._admission.refused
 
+    @property
+    def connections(self) -> int:
+        """Connections that are open now."""
+        return self._admission.open
+
     def close(self) -> None:
         """Listen no more; connections that stand are untouched."""
         for acceptor in self._acceptors:

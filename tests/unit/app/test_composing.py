@@ -1,11 +1,17 @@
 """What the composition root hands on: every limit of a zone reaches the engine."""
 
+from pathlib import Path
 from typing import Any
 
-from penstock.app.composing import engine_limits
+import pytest
+
+from penstock.app import composing
+from penstock.app.composing import check_admin, engine_limits
+from penstock.config.admin import Admin
 from penstock.config.limits import BROKER_LIMITS, Limits, Memory
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
+from penstock.errors import ConfigError
 
 OTHER_VALUES: dict[str, Any] = {
     "mqueue_overflow": "spill",
@@ -64,3 +70,20 @@ def test_the_bounds_on_producers_reach_the_engine() -> None:
     limits = engine_limits(settings, settings.listener)
     assert (limits.producers_max, limits.producer_expiry_s) == (7, 8.0)
     assert limits.producers_per_user_max == 9
+
+
+def test_what_the_admin_process_lacks_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(composing, "find_spec", lambda _: None)
+    with pytest.raises(ConfigError, match=r"pip install \"penstock\[admin\]\""):
+        check_admin(Admin())
+    monkeypatch.setattr(composing, "find_spec", lambda _: object())
+    check_admin(Admin())
+    tokens = tmp_path / "tokens"
+    tokens.write_text("too-short\n")
+    with pytest.raises(ConfigError, match="is no token"):
+        check_admin(Admin(token_file=str(tokens)))
+    tokens.write_text("# nothing\n")
+    with pytest.raises(ConfigError, match="has no token in it"):
+        check_admin(Admin(token_file=str(tokens)))

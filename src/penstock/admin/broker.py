@@ -1,0 +1,87 @@
+"""The admin process asks the broker: each question once at a time, each within a time.
+
+Whoever asks while the same question is under way gets its answer, so that any number of scrapes and
+probes costs the broker one of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, NamedTuple, TypeVar, final
+
+from penstock.control.client import ask
+from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
+
+METRICS_S_MAX: Final = 9.0
+"""How long the broker may take for a scrape, seconds; Prometheus gives up after ten."""
+
+T = TypeVar("T")
+
+
+class Answered(NamedTuple, Generic[T]):
+    """An answer of the broker.
+
+    Attributes:
+        answer: the answer.
+        took_s: how long it took, seconds.
+    """
+
+    answer: T
+    took_s: float
+
+
+@final
+class Broker:
+    """The broker that uses a data directory, as the admin process sees it.
+
+    Args:
+        data_dir: the broker's data directory.
+        answer_s_max: how long it may take to say how it is, seconds.
+    """
+
+    def __init__(self, data_dir: Path, answer_s_max: float) -> None:
+        self.data_dir = data_dir
+        self._health: _Question[Health] = _Question(
+            lambda: ask(data_dir, ReadHealth(), Health, answer_s_max)
+        )
+        self._metrics: _Question[Metrics] = _Question(
+            lambda: ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX)
+        )
+
+    async def health(self) -> Answered[Health]:
+        """Return how the broker is.
+
+        Raises:
+            PenstockError: it does not answer in time; one sentence.
+        """
+        return await self._health.answer()
+
+    async def metrics(self) -> Answered[Metrics]:
+        """Return its metrics; errors as of ``health``."""
+        return await self._metrics.answer()
+
+
+@final
+class _Question(Generic[T]):
+    """A question that is asked in a thread, once at a time."""
+
+    def __init__(self, ask_broker: Callable[[], T]) -> None:
+        self._ask = ask_broker
+        self._under_way: asyncio.Task[Answered[T]] | None = None
+
+    async def answer(self) -> Answered[T]:
+        """Return the answer to the question under way, or ask it."""
+        if self._under_way is None:
+            self._under_way = asyncio.create_task(self._ask_once())
+        return await asyncio.shield(self._under_way)  # others may wait for it, too
+
+    async def _ask_once(self) -> Answered[T]:
+        began_s = time.monotonic()
+        try:
+            answer = await asyncio.to_thread(self._ask)
+        finally:
+            self._under_way = None
+        return Answered(answer, time.monotonic() - began_s)

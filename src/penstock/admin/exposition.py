@@ -1,0 +1,124 @@
+"""Metrics as Prometheus reads them: OpenMetrics, or its older text format, as the scraper asks.
+
+The values come from the broker in one answer; those of its process are read from ``/proc``, and
+those of the disk from its file system, which costs the broker nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, cast, final
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeHistogramMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.process_collector import ProcessCollector
+
+from penstock.admin.broker import Answered
+from penstock.admin.health import disk_bytes
+from penstock.control.metric_families import (
+    COUNTER,
+    FAMILIES,
+    GAUGE_HISTOGRAM,
+    HISTOGRAM,
+    INFO,
+    PREFIX,
+    Family,
+)
+from penstock.control.metric_requests import Distribution, Metrics, Sample
+
+_HISTOGRAMS: Final = (HISTOGRAM, GAUGE_HISTOGRAM)
+
+
+@final
+class Exposition:
+    """Writes the metrics of one broker.
+
+    Args:
+        data_dir: the broker's data directory.
+        broker_pid: the broker's process.
+    """
+
+    def __init__(self, data_dir: Path, broker_pid: int) -> None:
+        self._data_dir = data_dir
+        self._processes = (
+            ProcessCollector(pid=lambda: broker_pid, registry=None),
+            ProcessCollector(namespace=f"{PREFIX}admin", registry=None),
+        )
+
+    def text(self, found: Answered[Metrics], accept: str) -> tuple[bytes, str]:
+        """Return all metrics, and the content type, for a scraper's ``Accept`` header."""
+        encode, content_type = choose_encoder(accept)
+        return encode(cast(Any, _Collected(self._families(found)))), content_type
+
+    def _families(self, found: Answered[Metrics]) -> Iterator[Metric]:
+        samples = found.answer.samples | self._own(found)
+        for family in FAMILIES.values():
+            if family.kind in _HISTOGRAMS:
+                distribution = found.answer.distributions.get(family.name)
+                if distribution is not None:
+                    yield _histogram(family, distribution)
+            elif family.name in samples:
+                yield _values(family, samples[family.name])
+        for process in self._processes:
+            yield from process.collect()
+
+    def _own(self, found: Answered[Metrics]) -> dict[str, list[Sample]]:
+        """Return what the broker need not be asked."""
+        own = {"scrape_duration_seconds": found.took_s}
+        try:
+            free_bytes, size_bytes = disk_bytes(self._data_dir)
+        except OSError:
+            pass
+        else:
+            own |= {"disk_free_bytes": free_bytes, "disk_size_bytes": size_bytes}
+        return {name: [Sample((), value)] for name, value in own.items()}
+
+
+@final
+class _Collected:
+    """Families that are collected already: a collector for the encoders of prometheus_client."""
+
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        """Return them."""
+        return self._families
+
+
+def _values(family: Family, samples: list[Sample]) -> Metric:
+    name = PREFIX + family.name
+    if family.kind == INFO:
+        info = InfoMetricFamily(name, family.text)
+        for sample in samples:
+            info.add_metric((), dict(zip(family.labels, sample.labels, strict=True)))
+        return info
+    kind = CounterMetricFamily if family.kind == COUNTER else GaugeMetricFamily
+    made = kind(name, family.text, labels=family.labels, unit=family.unit)
+    for sample in samples:
+        made.add_metric(sample.labels, sample.value)
+    return made
+
+
+def _histogram(family: Family, found: Distribution) -> Metric:
+    name = PREFIX + family.name
+    buckets: list[tuple[str, float]] = []
+    count = 0
+    for bound, values in zip((*found.bounds, float("inf")), found.counts, strict=True):
+        count += values
+        buckets.append(("+Inf" if bound == float("inf") else repr(bound), count))
+    if family.kind == GAUGE_HISTOGRAM:
+        return GaugeHistogramMetricFamily(
+            name, family.text, buckets=buckets, gsum_value=found.total, unit=family.unit
+        )
+    return HistogramMetricFamily(
+        name, family.text, buckets=buckets, sum_value=found.total, unit=family.unit
+    )

@@ -1,0 +1,146 @@
+"""The admin process: HTTP beside the broker, in a process of its own.
+
+    broker ◀─ control socket: health, metrics ─ admin process ◀─ HTTP ─ Prometheus, a kubelet
+
+It never slows the broker: it asks each question once at a time, runs at a lower priority, and when
+it dies the broker starts it again.
+
+Life of the process: it prints `ready http://HOST:PORT` (with TLS `https://`) when it serves, and
+ends with exit code 0 on SIGTERM, on SIGINT, or when its standard input ends, which is when its
+parent is gone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import uvicorn
+
+from penstock.admin.access import Gate
+from penstock.admin.broker import Broker
+from penstock.admin.exposition import Exposition
+from penstock.admin.impatience import ImpatientProtocol
+from penstock.admin.web import web_app
+from penstock.auth.tokens import Tokens, read_bare_tokens
+from penstock.config.address import Address
+from penstock.errors import ConfigError
+from penstock.telemetry.logs import configure_logs, get_logger
+from penstock.telemetry.terminal import guard_terminals
+
+logger = get_logger(__name__)
+
+NICENESS: Final = 5
+CONNECTIONS_MAX: Final = 64
+HEAD_BYTES_MAX: Final = 16_384
+FAREWELL_S: Final = 1
+_BACKLOG: Final = 64
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the process until it is told to stop; return the exit code."""
+    guard_terminals()
+    configure_logs("warning")
+    parser = argparse.ArgumentParser(prog="penstock.admin.service", description="Admin process")
+    parser.add_argument("--data-dir", type=Path, required=True, help="the broker's data directory")
+    parser.add_argument("--bind", default="127.0.0.1:8080", help="HOST:PORT, port 0 for any")
+    parser.add_argument("--certificate", help="PEM file; with it, HTTPS is spoken")
+    parser.add_argument("--key", help="PEM file of the certificate's private key")
+    parser.add_argument("--token-file", type=Path, help="file of the accepted tokens")
+    parser.add_argument("--answer-s-max", type=float, default=2.0, help="of a health check")
+    parser.add_argument("--disk-free-bytes-min", type=int, default=0, help="to be ready")
+    parser.add_argument("--broker-pid", type=int, default=os.getppid(), help="the broker's process")
+    options = parser.parse_args(arguments)
+    try:
+        bind = Address.parse(options.bind)
+        tokens = None if options.token_file is None else read_bare_tokens(options.token_file)
+        listening = _listen(bind)
+    except (ValueError, ConfigError) as error:
+        print(f"penstock: admin process: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"penstock: the admin process cannot listen on {bind}: {error}", file=sys.stderr)
+        return 2
+    os.nice(NICENESS)
+    broker = Broker(options.data_dir, options.answer_s_max)
+    app = web_app(
+        broker,
+        Exposition(options.data_dir, options.broker_pid),
+        Gate(
+            None if tokens is None else Tokens(tokens),
+            f"[{bind.host}]" if ":" in bind.host else bind.host,
+        ),
+        options.disk_free_bytes_min,
+    )
+    config = uvicorn.Config(
+        app,
+        http=ImpatientProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=FAREWELL_S,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+        ssl_certfile=options.certificate,
+        ssl_keyfile=options.key,
+    )
+    scheme = "https" if options.certificate else "http"
+    try:
+        config.load()
+    except (OSError, ValueError) as error:
+        print(f"penstock: admin process: the certificate cannot be used: {error}", file=sys.stderr)
+        return 2
+    return asyncio.run(_serve(uvicorn.Server(config), listening, f"{scheme}://{_shown(listening)}"))
+
+
+async def _serve(server: uvicorn.Server, listening: socket.socket, url: str) -> int:
+    loop = asyncio.get_running_loop()
+    given = sys.stdin.fileno()
+
+    def input_ended() -> None:
+        if not os.read(given, 4096):
+            loop.remove_reader(given)
+            server.should_exit = True
+
+    with contextlib.suppress(OSError, ValueError):  # a file or a terminal that cannot be waited for
+        loop.add_reader(given, input_ended)
+    listening.listen(_BACKLOG)
+    try:
+        print(f"ready {url}", flush=True)
+    except BrokenPipeError:  # the broker was killed while we started
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    await server.serve(sockets=[listening])
+    return 0
+
+
+def _listen(bind: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in bind.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((bind.host, bind.port))
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def _shown(listening: socket.socket) -> Address:
+    host, port = listening.getsockname()[:2]
+    return Address(host, port)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""The admin process: health checks and metrics over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from penstock.config.group import Group
+from penstock.config.values import OptionalBindAddress
+from penstock.engine.change_effects import AT_ONCE, RESTART, changes_count
+
+
+@changes_count(AT_ONCE)
+class Admin(Group):
+    """The admin process: health checks and metrics over HTTP, beside the broker
+    (docs/monitoring.md)."""
+
+    bind: Annotated[OptionalBindAddress, RESTART] = ""
+    """Address of the admin process, HOST:PORT; port 0 takes any free port. Empty: there is none. An
+    address that other machines can reach is refused without a token_file."""
+
+    token_file: str = ""
+    """File of the tokens that may read metrics, one a line (docs/monitoring.md). Empty: everyone
+    who reaches the address may. Health checks need none. Read again at SIGHUP."""
+
+    certificate: str = ""
+    """PEM file of the certificate and those between it and its authority: the process speaks
+    HTTPS. Empty for none. Read again at SIGHUP, as well as the key."""
+
+    key: str = ""
+    """PEM file of the certificate's private key, without a password."""
+
+    answer_s_max: float = Field(default=2.0, ge=0.1, le=60)
+    """Time in seconds within which the broker must answer a health check; after that it counts as
+    stuck. 0.1 to 60."""
+
+    disk_free_bytes_min: int = Field(default=536_870_912, ge=0, le=2**62)
+    """Free bytes on the file system of the data directory below which the broker is not ready. 0 to
+    4611686018427387904."""
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Admin:
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("admin.certificate and admin.key, two PEM files, belong together")
+        if self.bind and not (self.bind.is_loopback or self.token_file):
+            raise ValueError(
+                f"admin.bind is {self.bind}, which other machines can reach, and metrics are for"
+                " everyone there: bind to 127.0.0.1, or ask for a token with admin.token_file"
+            )
+        return self
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The arguments that tell the process of its files."""
+        given: list[str] = []
+        if self.certificate:
+            given += ["--certificate", self.certificate, "--key", self.key]
+        if self.token_file:
+            given += ["--token-file", self.token_file]
+        return tuple(given)

@@ -1,0 +1,77 @@
+"""The document of all metrics, docs/metrics.md, made from ``metric_families``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.control.metric_families import (
+    GAUGE_HISTOGRAM,
+    GROUPS,
+    HISTOGRAM,
+    PREFIX,
+    PROCESS,
+    Family,
+)
+
+_INTRODUCTION: Final = """\
+# Metrics
+
+<!-- Written by `make docs` from src/penstock/control/metric_families.py; change it there. -->
+
+Everything that `/metrics` of the admin process tells ([monitoring.md](monitoring.md)), in
+OpenMetrics or Prometheus' text format, as the scraper asks. Totals count from the start of the
+broker. Names stay as they are from one version to the next; a metric that is not needed any more is
+announced in the changelog first.
+
+A label has a bounded number of values: those of MQTT, of a closed list, or as many as the settings
+name (listeners, streams, bridges, at most stream.readers_max groups and stream.tables_max tables).
+There is none by client or by topic: `penstock clients list` and `penstock flow` answer that
+([sys_topics.md](sys_topics.md#the-flow-of-one-client)).
+
+A *gauge histogram* is a distribution at one moment (how many clients have how full a window now),
+so its buckets go up and down; a *histogram* counts all that ever happened. In Prometheus' text
+format both are histograms, and the sums of the first end in `_gsum` and `_gcount`.
+"""
+
+_KINDS: Final = {GAUGE_HISTOGRAM: "gauge histogram"}
+
+
+def as_markdown() -> str:
+    """Return the whole of docs/metrics.md."""
+    lines = [_INTRODUCTION]
+    for title, families in GROUPS:
+        lines += [f"## {title}", "", "| Metric | Kind | Labels | What it is |", "|---|---|---|---|"]
+        lines += [_row(family) for family in families]
+        lines.append("")
+    lines += [
+        "## Processes",
+        "",
+        "Of the broker's process; of the admin process with `penstock_admin_` in front. On Linux.",
+        "",
+        "| Metric | Kind | What it is |",
+        "|---|---|---|",
+        *(f"| `{name}` | {kind} | {text} |" for name, kind, text in PROCESS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _row(family: Family) -> str:
+    labels = ", ".join(f"`{label}`" for label in family.labels)
+    kind = _KINDS.get(family.kind, family.kind)
+    return f"| `{family.full_name}` | {kind} | {labels} | {family.text} |"
+
+
+def exposed_names(family: Family) -> set[str]:
+    """Return the names of the values that a scrape has of ``family``."""
+    name = family.full_name
+    if family.kind == HISTOGRAM:
+        return {f"{name}_bucket", f"{name}_count", f"{name}_sum"}
+    if family.kind == GAUGE_HISTOGRAM:
+        return {f"{name}_bucket", f"{name}_gcount", f"{name}_gsum"}
+    return {name}
+
+
+def process_names() -> set[str]:
+    """Return the names of the metrics of both processes."""
+    names = [name for name, _, _ in PROCESS]
+    return {*names, *(f"{PREFIX}admin_{name}" for name in names)}

@@ -1,0 +1,43 @@
+"""The admin process as a child process of the broker, and the arguments that it is started with.
+
+It answers HTTP in its own process, and asks the broker over the control socket, so nothing it does
+can hold up the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from penstock.config.admin import Admin
+from penstock.services.child_process import ChildProcess
+from penstock.transport.reserved_port import ReservedPort
+
+NAME: Final = "admin process"
+OPTION: Final = "--admin"
+_MODULE: Final = "penstock.admin.service"
+
+
+def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) -> ChildProcess:
+    """Return the admin process of a broker, to be started.
+
+    Args:
+        data_dir: the broker's data directory.
+        port: the port on which it listens.
+        arguments: its arguments that a reload may change; see ``changing_arguments``.
+    """
+    broker = ("--data-dir", str(data_dir), "--bind", str(port), "--broker-pid", str(os.getpid()))
+    return ChildProcess(NAME, _MODULE, port, broker, arguments)
+
+
+def changing_arguments(settings: Admin) -> tuple[str, ...]:
+    """Return the arguments that a reload may change."""
+    return (
+        "--answer-s-max",
+        str(settings.answer_s_max),
+        "--disk-free-bytes-min",
+        str(settings.disk_free_bytes_min),
+        *settings.files,
+    )

@@ -1,0 +1,237 @@
+"""The broker's end of health checks and metrics: their values, read at once when somebody asks.
+
+::
+
+      admin process ─ metrics ─▶ MetricsReader ─┬─ engine: counters, drops, memory, bans
+                                                ├─ driver: commits, turns, lag of the loop
+                                                ├─ store: extent of the log, archives
+                                                ├─ sources: listeners, logins, readers, …
+                                                ╰─ survey of the clients (``client_survey``)
+
+What each value means is in ``control.metric_families``. Reading them takes a fraction of a
+millisecond, however many clients there are; only the survey looks at clients, in small portions.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, final
+
+from penstock.control.metric_families import FAMILIES, Reading
+from penstock.control.metric_requests import (
+    Distribution,
+    Health,
+    Metrics,
+    ReadHealth,
+    ReadMetrics,
+    Sample,
+)
+from penstock.engine.memory.limit_usage import LIMITS
+from penstock.engine.reporting.drop_counts import REASONS, slug_of
+from penstock.engine.reporting.histogram import Histogram
+from penstock.engine.server.server import Server
+from penstock.protocol.kinds import AUTH, V5, V31, V311, packet_name
+from penstock.runtime.driver import Driver
+from penstock.services.client_survey import ClientSurvey, Survey
+from penstock.services.control import Control
+from penstock.store.rocks import RocksStore
+from penstock.version import __version__
+
+MetricSource = Callable[[], Iterable[Reading]]
+"""Returns the values of one part of the broker."""
+
+_VERSIONS: Final = {V31: "3.1", V311: "3.1.1", V5: "5"}
+_QOS: Final = ("0", "1", "2")
+
+
+@final
+class MetricsReader:
+    """Answers the admin process.
+
+    Args:
+        server: the broker.
+        driver: runs it.
+        store: the store with its log.
+        listeners: names of the listeners.
+        sources: further parts of the broker.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        driver: Driver,
+        store: RocksStore,
+        listeners: Sequence[str],
+        sources: Sequence[MetricSource],
+    ) -> None:
+        self._server = server
+        self._driver = driver
+        self._store = store
+        self._listeners = listeners
+        self._sources = sources
+        self._survey = ClientSurvey(server, driver)
+        self._started_s = time.monotonic()
+        self._build = (__version__, _build_kind(), platform.python_version())
+
+    def serve_on(self, control: Control) -> None:
+        """Answer requests on ``control``."""
+        control.on(ReadHealth, self.health)
+        control.on(ReadMetrics, self.read)
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self._survey.stop()
+
+    async def health(self, request: ReadHealth) -> Health:
+        """Return how the broker is."""
+        del request
+        server = self._server
+        return Health(
+            server.effects.store.failure if server.effects.store.fails else "",
+            self._driver.commit_waits_s(),
+            server.draining is not None,
+            server.shutting_down,
+        )
+
+    async def read(self, request: ReadMetrics) -> Metrics:
+        """Return all metrics."""
+        del request
+        survey = await self._survey.recent()
+        samples: dict[str, list[Sample]] = {}
+        for name, labels, value in self._readings(survey):
+            assert len(FAMILIES[name].labels) == len(labels), "each label has a value"
+            samples.setdefault(name, []).append(Sample(labels, float(value)))
+        return Metrics(samples, self._distributions(survey))
+
+    def _distributions(self, survey: Survey | None) -> dict[str, Distribution]:
+        measures = self._driver.measures
+        found = {
+            "commit_duration_seconds": measures.commit_s,
+            "store_write_duration_seconds": measures.write_s,
+            "commit_messages": measures.commit_messages,
+            "commit_size_bytes": measures.commit_bytes,
+            "loop_lag_seconds": measures.loop_lag_s,
+        }
+        if survey is not None:
+            found["client_window_messages"] = survey.window
+            found["client_queue_messages"] = survey.queue
+        return {name: _distribution(histogram) for name, histogram in found.items()}
+
+    def _readings(self, survey: Survey | None) -> Iterable[Reading]:
+        yield from self._broker()
+        yield from self._clients()
+        yield from self._traffic()
+        yield from self._memory()
+        yield from self._stored()
+        if survey is not None:
+            yield from self._surveyed(survey)
+        for source in self._sources:
+            yield from source()
+
+    def _broker(self) -> Iterable[Reading]:
+        server = self._server
+        measures = self._driver.measures
+        yield "build", self._build, 1
+        yield "log_epoch", (server.epoch, server.acknowledged_when), 1
+        yield "uptime_seconds", (), time.monotonic() - self._started_s
+        yield "draining", (), server.draining is not None
+        yield "slow_turns", (), measures.slow_turns
+        yield "slow_turns_seconds", (), measures.slow_turns_s
+
+    def _clients(self) -> Iterable[Reading]:
+        server = self._server
+        counters = server.effects.turn.counters
+        router = server.router
+        yield "clients_connected", (), len(server.connections)
+        yield "clients_connected_maximum", (), server.clients_max
+        yield "sessions", (), len(server.registry.sessions)
+        yield "sessions_expired", (), counters.sessions_expired
+        yield "subscriptions", (), router.subscription_count
+        yield "shared_subscriptions", (), router.shared_subscription_count
+        yield "shared_subscription_messages", (), router.sharing.waiting_count
+        yield "accounts", (), server.effects.accounts.count
+        yield "connections_opened", (), counters.sockets_accepted
+        yield "connections_accepted", (), counters.connections_accepted
+        yield "bans", (), len(server.bans)
+        yield "bans_made", (), server.bans.made
+        yield "bans_refused", (), server.bans.refused
+
+    def _traffic(self) -> Iterable[Reading]:
+        server = self._server
+        counters = server.effects.turn.counters
+        yield "received_bytes", (), counters.bytes_received
+        yield "sent_bytes", (), counters.bytes_sent
+        sent = counters.sent_by_type()
+        for kind in range(1, AUTH + 1):
+            yield "packets_received", (packet_name(kind),), counters.received_by_type[kind]
+            yield "packets_sent", (packet_name(kind),), sent[kind]
+        for qos, label in enumerate(_QOS):
+            yield "messages_received", (label,), counters.received_by_qos[qos]
+            yield "messages_sent", (label,), counters.sent_by_qos[qos]
+        yield "payload_received_bytes", (), counters.publish_bytes_received
+        yield "payload_sent_bytes", (), counters.publish_bytes_sent
+        for reason in range(len(REASONS)):
+            yield "messages_dropped", (slug_of(reason),), server.drops.counts[reason]
+        yield "rate_limit_pauses", (), counters.rate_pauses
+        yield "retained_messages", (), len(server.router.retained)
+        events = server.effects.events
+        log = server.event_log
+        yield "events_written", (), 0 if log is None else log.written
+        yield "events_lost", (), 0 if events is None else events.lost
+
+    def _memory(self) -> Iterable[Reading]:
+        server = self._server
+        budget = server.effects.budget
+        turn = server.effects.turn
+        limits = server.limits
+        budgets = (
+            ("sessions", budget.sessions_bytes, limits.sessions_bytes_max),
+            ("retained", server.router.retained.size_bytes, limits.retained_bytes_max),
+            ("qos0", budget.qos0_bytes, limits.qos0_bytes_max),
+            ("packed", budget.packed_bytes, limits.spilled_bytes_max),
+            ("waiting", budget.waiting_bytes + budget.blocked_bytes, limits.waiting_bytes_max),
+            ("unreleased", budget.unreleased_bytes, limits.unreleased_bytes_max),
+            ("unsent", turn.unsent_bytes + turn.buffered_bytes, limits.unsent_bytes_max),
+            ("half_received", server.partial_packets.size_bytes, limits.half_received_bytes_max),
+        )
+        for name, used_bytes, limit_bytes in budgets:
+            yield "memory_bytes", (name,), used_bytes
+            yield "memory_limit_bytes", (name,), limit_bytes
+        yield "sessions_refused", (), budget.sessions_refused
+        yield "half_received_closed", (), server.partial_packets.closed
+
+    def _stored(self) -> Iterable[Reading]:
+        effects = self._server.effects
+        log = self._store.log_extent()
+        yield "commits", (), effects.turn.counters.commits
+        yield "commit_waits_seconds", (), self._driver.commit_waits_s()
+        yield "store_works", (), not effects.store.fails
+        yield "store_outages", (), self._driver.measures.outages
+        yield "log_earliest_offset", (), log.earliest
+        yield "log_end_offset", (), log.end
+        yield "log_bytes", (), log.size_bytes
+        for stream, (messages, size_bytes) in self._store.archive_sizes().items():
+            yield "archive_messages", (stream,), messages
+            yield "archive_bytes", (stream,), size_bytes
+
+    def _surveyed(self, survey: Survey) -> Iterable[Reading]:
+        yield "clients_survey_age_seconds", (), time.monotonic() - survey.at_s
+        for version, label in _VERSIONS.items():
+            yield "clients_by_version", (label,), survey.by_version.get(version, 0)
+        for listener in self._listeners:
+            yield "listener_clients", (listener,), survey.by_listener.get(listener, 0)
+        for limit, name in enumerate(LIMITS):
+            yield "clients_at_limit", (name,), survey.at_limit[limit]
+
+
+def _build_kind() -> str:
+    """Return "compiled" if the engine was loaded from machine code, else "interpreted"."""
+    source = sys.modules[Server.__module__].__file__ or ""
+    return "interpreted" if source.endswith(".py") else "compiled"
+
+
+def _distribution(histogram: Histogram) -> Distribution:
+    return Distribution(tuple(histogram.bounds), tuple(histogram.counts), histogram.total)

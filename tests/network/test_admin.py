@@ -1,0 +1,420 @@
+"""The admin process of a real broker: what it says, and what becomes of both when one dies."""
+
+import http.client
+import json
+import os
+import resource
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import trustme
+
+from penstock.control.admin_requests import Drain, DrainState, EndDrain
+from penstock.control.client import ask
+from penstock.control.landed_requests import Landed, Through
+from penstock.control.metric_families import FAMILIES
+from penstock.control.metric_page import exposed_names, process_names
+from penstock.control.reader_requests import Granted, Lease
+from penstock.protocol.packets import Publish
+from tests.support.bridged import with_bridges
+from tests.support.broker import Broker, environment
+from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.fixtures import Clients, running_broker
+
+pytest.importorskip("starlette", reason="the extra admin is not installed")
+pytest.importorskip("uvicorn", reason="the extra admin is not installed")
+pytest.importorskip("prometheus_client", reason="the extra admin is not installed")
+
+import prometheus_client.openmetrics.parser
+import prometheus_client.parser
+
+parse_openmetrics: Any = prometheus_client.openmetrics.parser.text_string_to_metric_families
+parse_text: Any = prometheus_client.parser.text_string_to_metric_families
+
+OPENMETRICS = "application/openmetrics-text; version=1.0.0"
+TOKEN = "viewer-0123456789abcdef"
+SETTINGS: dict[str, object] = {"admin.bind": "127.0.0.1:0"}
+
+
+class Answer:
+    """An answer over HTTP."""
+
+    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    @property
+    def checks(self) -> dict[str, bool]:
+        return {one["check"]: one["passes"] for one in json.loads(self.body)["checks"]}
+
+    def why(self, check: str) -> str:
+        found = json.loads(self.body)["checks"]
+        return next(str(one["why"]) for one in found if one["check"] == check)
+
+
+def get(broker: Broker, path: str, method: str = "GET", **headers: str) -> Answer:
+    """Ask the admin process, as soon as it serves."""
+    url = urlsplit(broker.admin_url)
+    ends_s = time.monotonic() + DEADLINE_S
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    while True:
+        if url.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                url.hostname or "", url.port, timeout=DEADLINE_S, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(
+                url.hostname or "", url.port, timeout=DEADLINE_S
+            )
+        try:
+            connection.request(method, path, headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            named = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(answer.status, named, body)
+        except (ConnectionError, http.client.BadStatusLine):  # it is starting
+            assert time.monotonic() < ends_s, "the admin process does not serve"
+        finally:
+            connection.close()
+
+
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scrape(broker: Broker) -> Values:
+    """Every value of a scrape, by its name and labels."""
+    answer = get(broker, "/metrics", Accept=OPENMETRICS)
+    assert answer.status == 200, answer.body
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in parse_openmetrics(answer.body.decode())
+        for sample in family.samples
+    }
+
+
+def value(values: Values, name: str, **labels: str) -> float:
+    return values[f"penstock_{name}", frozenset(labels.items())]
+
+
+def admin_processes(broker: Broker) -> list[int]:
+    """The processes of the broker's family that are its admin process."""
+    found = []
+    for pid in broker.family():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"penstock.admin.service" in command:
+            found.append(pid)
+    return found
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with an admin process, and with one of everything that has metrics."""
+    nowhere = {"name": "away", "addresses": ["mqtt://127.0.0.1:9"]}
+    outgoing = {"forwards": [{"topic_filters": ["out/#"], "direction": "out"}]}
+    settings = with_bridges(nowhere | outgoing, **SETTINGS) | {
+        "stream.streams": json.dumps(
+            [{"name": "messages", "topic_filters": ["#"], "retention_s": 100_000}]
+        ),
+        "limits.max_inflight": 10,
+    }
+    with running_broker(tmp_path_factory.mktemp("watched"), settings, stream=True) as broker:
+        epoch = next(
+            dict(labels)["epoch"]
+            for name, labels in scrape(broker)
+            if name == "penstock_log_epoch_info"
+        )
+        ask(broker.data_dir, Lease("etl", "messages", (), epoch, 0, 60.0, about="a test"), Granted)
+        ask(broker.data_dir, Landed("readings", "messages", (), epoch, 0, 0), Through)
+        yield broker
+
+
+@pytest.fixture
+def admin_broker(tmp_path: Path) -> Iterator[Broker]:
+    with running_broker(tmp_path, SETTINGS) as broker:
+        yield broker
+
+
+# -- metrics ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accept", ["text/plain", OPENMETRICS])
+def test_what_is_documented_is_told_and_nothing_else(watched: Broker, accept: str) -> None:
+    documented = process_names()
+    for family in FAMILIES.values():
+        documented |= exposed_names(family)
+    parse = parse_openmetrics if accept == OPENMETRICS else parse_text
+
+    def told() -> set[str]:
+        answer = get(watched, "/metrics", Accept=accept)
+        assert answer.headers["content-type"].startswith(accept.partition(";")[0])
+        return {sample.name for one in parse(answer.body.decode()) for sample in one.samples}
+
+    # Nothing was dropped for a bridge here; lags are measured in the background.
+    wait_for("every metric", lambda: documented - told() == {"penstock_bridge_dropped_total"})
+    assert told() <= documented
+
+
+def test_counters_move_by_what_a_client_did(watched: Broker, clients: Clients, name: str) -> None:
+    before = scrape(watched)
+    client = clients.join(watched, name)
+    client.subscribe(f"{name}/#", qos=2)
+    client.publish(f"{name}/0", b"none", qos=0)
+    client.publish(f"{name}/1", b"one", qos=1)
+    client.publish(f"{name}/2", b"two", qos=2)
+    assert sorted(client.take_payloads(3)) == [b"none", b"one", b"two"]
+    after = scrape(watched)
+
+    def moved(of: str, **labels: str) -> float:
+        return value(after, of, **labels) - value(before, of, **labels)
+
+    assert moved("connections_accepted_total") == 1
+    assert moved("clients_connected") == 1
+    assert moved("sessions") == 1
+    assert moved("subscriptions") == 1
+    for qos in ("0", "1", "2"):
+        assert moved("messages_received_total", qos=qos) == 1
+        assert moved("messages_sent_total", qos=qos) == 1
+    assert moved("payload_received_bytes_total") == 10
+    assert moved("payload_sent_bytes_total") == 10
+    received = {"CONNECT": 1, "SUBSCRIBE": 1, "PUBLISH": 3, "PUBACK": 1, "PUBREC": 1, "PUBREL": 1}
+    sent = {"CONNACK": 1, "SUBACK": 1, "PUBLISH": 3, "PUBACK": 1, "PUBREC": 1, "PUBCOMP": 1}
+    for kind, count in received.items():
+        assert moved("packets_received_total", type=kind) == count, kind
+    for kind, count in sent.items():
+        assert moved("packets_sent_total", type=kind) == count, kind
+    assert moved("log_end_offset") == 3
+    commits = moved("commits_total")
+    assert commits > 0
+    assert moved("commit_duration_seconds_count") == commits
+    assert moved("store_write_duration_seconds_count") == commits
+    assert moved("commit_messages_sum") == 3
+    assert moved("messages_dropped_total", reason="queue_full") == 0
+
+
+def test_windows_and_queues_are_told_as_distributions(
+    watched: Broker, clients: Clients, name: str
+) -> None:
+    reader = clients.join(watched, name, 4)
+    reader.subscribe(f"{name}/#", qos=1)
+    publisher = clients.join(watched, f"{name}p")
+    for number in range(15):  # the window has ten places
+        publisher.publish(f"{name}/a", b"%d" % number, qos=1)
+
+    def has_it() -> bool:
+        values = scrape(watched)
+        at_most_5 = value(values, "client_window_messages_bucket", le="5.0")
+        window = value(values, "client_window_messages_gcount") - at_most_5
+        held = value(values, "clients_at_limit", limit="window")
+        versions = value(values, "clients_by_version", version="3.1.1")
+        return (window, held, versions) == (1, 1, 1)
+
+    wait_for("the full window", has_it)
+    values = scrape(watched)
+    assert value(values, "client_queue_messages_gsum") >= 5
+    assert value(values, "listener_connections", listener="main") >= 2
+
+
+def test_a_bridge_is_told_by_its_name(watched: Broker, clients: Clients, name: str) -> None:
+    before = value(scrape(watched), "bridge_queue_messages", bridge="away")
+    clients.join(watched, name).publish("out/1", b"x", qos=1)
+    after = scrape(watched)
+    assert value(after, "bridge_queue_messages", bridge="away") == before + 1
+    assert value(after, "bridge_connected", bridge="away") == 0
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_promtool_finds_nothing_to_complain_about(watched: Broker) -> None:
+    done = subprocess.run(
+        ["promtool", "check", "metrics"],
+        input=get(watched, "/metrics").body,
+        capture_output=True,
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert (done.returncode, done.stderr + done.stdout) == (0, b"")
+
+
+# -- health ----------------------------------------------------------------------------------
+
+
+def test_a_broker_that_works_is_alive_and_ready(watched: Broker) -> None:
+    assert get(watched, "/healthz").checks == {"loop": True}
+    answer = get(watched, "/readyz")
+    assert answer.status == 200
+    assert answer.checks == dict.fromkeys(("loop", "store", "disk", "accepting"), True)
+    assert get(watched, "/readyz", "HEAD").status == 200
+
+
+def test_a_broker_that_is_emptied_is_not_ready(admin_broker: Broker) -> None:
+    assert get(admin_broker, "/readyz").status == 200
+    ask(admin_broker.data_dir, Drain(), DrainState)
+    answer = get(admin_broker, "/readyz")
+    assert answer.status == 503
+    assert [check for check, passes in answer.checks.items() if not passes] == ["accepting"]
+    assert get(admin_broker, "/healthz").status == 200
+    assert value(scrape(admin_broker), "draining") == 1
+    ask(admin_broker.data_dir, EndDrain(), bool)
+    assert get(admin_broker, "/readyz").status == 200
+
+
+def test_a_broker_whose_store_cannot_write_is_alive_and_not_ready(
+    admin_broker: Broker, clients: Clients
+) -> None:
+    away = clients.join(admin_broker, "away", expiry_s=1000)
+    away.subscribe("t", qos=1)  # else there is nothing to be stored
+    away.drop()
+    publisher = clients.join(admin_broker, "p")
+    _, hard = resource.prlimit(admin_broker.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(admin_broker.process.pid, resource.RLIMIT_FSIZE, (1_000_000, hard))
+    body = os.urandom(400_000)  # nothing that could be compressed
+    for number in range(1, 6):
+        publisher.send(Publish("t", body, 1, packet_id=number))
+    wait_for("the store to fail", lambda: get(admin_broker, "/readyz").status == 503)
+    answer = get(admin_broker, "/readyz")
+    assert not answer.checks["store"]
+    assert "File too large" in answer.why("store")
+    assert get(admin_broker, "/healthz").status == 200
+    values = scrape(admin_broker)
+    assert value(values, "store_works") == 0
+    assert value(values, "store_outages_total") == 1
+    resource.prlimit(admin_broker.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
+    wait_for("the store to work", lambda: get(admin_broker, "/readyz").status == 200)
+
+
+def test_too_little_room_on_the_disk(tmp_path: Path) -> None:
+    with running_broker(tmp_path, SETTINGS | {"admin.disk_free_bytes_min": 2**62}) as broker:
+        answer = get(broker, "/readyz")
+        assert answer.status == 503
+        assert not answer.checks["disk"]
+        assert "admin.disk_free_bytes_min" in answer.why("disk")
+
+
+def test_a_broker_that_stands_still_is_not_alive_and_that_is_said_in_time(
+    tmp_path: Path,
+) -> None:
+    with running_broker(tmp_path, SETTINGS | {"admin.answer_s_max": 0.3}) as broker:
+        assert get(broker, "/healthz").status == 200
+        broker.process.send_signal(signal.SIGSTOP)
+        try:
+            began_s = time.monotonic()
+            answer = get(broker, "/healthz")
+            took_s = time.monotonic() - began_s
+            assert answer.status == 503
+            assert answer.why("loop") == "the broker did not answer for 0.3 s"
+            assert took_s < 5
+            assert get(broker, "/readyz").status == 503
+        finally:
+            broker.process.send_signal(signal.SIGCONT)
+        wait_for("the broker to go on", lambda: get(broker, "/healthz").status == 200)
+
+
+# -- processes -------------------------------------------------------------------------------
+
+
+def test_a_killed_admin_process_is_started_again_and_the_broker_goes_on(
+    admin_broker: Broker, clients: Clients
+) -> None:
+    client = clients.join(admin_broker, "c")
+    get(admin_broker, "/healthz")
+    (pid,) = admin_processes(admin_broker)
+    os.kill(pid, signal.SIGKILL)
+    client.publish("t", b"x", qos=1)
+
+    def is_another() -> bool:
+        return admin_processes(admin_broker) not in ([], [pid])
+
+    wait_for("another one", is_another)
+    assert get(admin_broker, "/healthz").status == 200  # at the same address
+    restarts = value(scrape(admin_broker), "child_restarts_total", process="admin process")
+    assert restarts == 1
+    assert admin_broker.stop() == 0
+    assert admin_broker.family() == []
+
+
+def test_it_ends_with_a_broker_that_is_killed(admin_broker: Broker) -> None:
+    get(admin_broker, "/healthz")
+    admin_broker.kill()
+    wait_for("nothing to be left", lambda: admin_broker.family() == [])
+
+
+# -- who may ask -----------------------------------------------------------------------------
+
+
+def test_metrics_ask_for_the_token_and_checks_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text(f"# Prometheus\nprometheus:{TOKEN}\n")
+    file.chmod(0o600)
+    with running_broker(tmp_path, SETTINGS | {"admin.token_file": file}) as broker:
+        refused = get(broker, "/metrics")
+        assert refused.status == 401
+        assert refused.headers["www-authenticate"].startswith("Bearer")
+        assert get(broker, "/metrics", Authorization="Bearer viewer-0123456789abcdeX").status == 401
+        assert get(broker, "/metrics", Authorization=f"Basic {TOKEN}").status == 401
+        assert get(broker, "/metrics", Authorization=f"Bearer {TOKEN}").status == 200
+        open_to_all = get(broker, "/readyz")
+        assert open_to_all.status == 200
+        assert "why" not in open_to_all.body.decode()
+        assert "why" in get(broker, "/readyz", Authorization=f"Bearer {TOKEN}").body.decode()
+        other = "viewer-fedcba9876543210"
+        file.write_text(f"{other}\n")
+        broker.process.send_signal(signal.SIGHUP)
+        wait_for(
+            "the new token",
+            lambda: get(broker, "/metrics", Authorization=f"Bearer {other}").status == 200,
+        )
+        assert get(broker, "/metrics", Authorization=f"Bearer {TOKEN}").status == 401
+
+
+def test_an_address_for_others_is_refused_without_a_token(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "penstock", "serve"),
+            *("--admin", "0.0.0.0:0", "--data-dir", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=False,
+        timeout=DEADLINE_S,
+    )
+    assert done.returncode == 2
+    assert "metrics are for everyone there" in done.stderr
+    assert "admin.token_file" in done.stderr
+
+
+def test_answers_have_strict_headers_and_other_names_are_misdirected(watched: Broker) -> None:
+    for path in ("/healthz", "/metrics", "/nothing"):
+        answer = get(watched, path)
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "server" not in answer.headers
+    assert get(watched, "/nothing").status == 404
+    assert get(watched, "/metrics", "POST").status == 405
+    assert get(watched, "/metrics", Host="rebound.example").status == 421
+    assert get(watched, "/metrics", Host="localhost:1").status == 200
+
+
+def test_https(tmp_path: Path) -> None:
+    certificate = trustme.CA().issue_cert("127.0.0.1")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    (tmp_path / "key.pem").chmod(0o600)
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "cert.pem")
+    files = {"admin.certificate": tmp_path / "cert.pem", "admin.key": tmp_path / "key.pem"}
+    with running_broker(tmp_path, SETTINGS | files) as broker:
+        assert broker.admin_url.startswith("https://")
+        assert get(broker, "/healthz").status == 200

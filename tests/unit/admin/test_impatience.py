@@ -1,0 +1,87 @@
+"""HTTP connections that never finish a request end; those that ask again and again go on."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra admin is not installed")
+pytest.importorskip("uvicorn", reason="the extra admin is not installed")
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from penstock.admin import impatience
+
+HEAD_S = 0.2
+
+
+async def app(_scope: Any, _receive: Any, send: Any) -> None:
+    headers = [(b"content-length", b"2")]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.fixture
+async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
+    """The port of a server that waits a fifth of a second for a request."""
+    monkeypatch.setattr(impatience, "HEAD_S", HEAD_S)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=impatience.ImpatientProtocol,
+        lifespan="off",
+        log_config=None,
+        ws="none",
+        timeout_graceful_shutdown=1,
+    )
+    config.load()
+    loop = asyncio.get_running_loop()
+    state = ServerState()
+    server = await loop.create_server(
+        lambda: impatience.ImpatientProtocol(config=config, server_state=state, app_state={}),
+        "127.0.0.1",
+        0,
+    )
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+    for connection in list(state.connections):
+        connection.transport.abort()
+    for _ in range(3):  # turns of the loop in which they end
+        await asyncio.sleep(0)
+    assert not state.connections
+
+
+async def test_a_request_that_never_ends_is_given_up(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n")
+
+    async def drip() -> None:  # a byte now and then does not help
+        while True:
+            writer.write(b"x")
+            await asyncio.sleep(HEAD_S / 4)
+
+    dripping = asyncio.create_task(drip())
+    try:
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+    finally:
+        dripping.cancel()
+        writer.close()
+
+
+async def test_a_connection_that_asks_again_goes_on(port: int) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    loop = asyncio.get_running_loop()
+    ends_s = loop.time() + 4 * HEAD_S
+    asked = 0
+    while loop.time() < ends_s:
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        asked += 1
+    assert asked > 1
+    writer.close()
+    await writer.wait_closed()
