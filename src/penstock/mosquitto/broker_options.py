@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
+from penstock.config.limits import Limits
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.toml_file import Table
 from penstock.mosquitto.values import number_of, seconds_of, truth_of
@@ -246,6 +247,28 @@ class BrokerOptions:
                 "Penstock keeps sessions, retained messages and queues on disk, its own default;"
                 ' durability.persistence = "memory" forgets them at each start.',
             )
+
+    def make_room_for(self, longest: int, largest_bytes: int) -> None:
+        """Raise the limits of the queue where one that comes over is longer or larger.
+
+        Mosquitto's limit does not count what is in flight; here all of it may wait in the queue,
+        and what is above the limit would be dropped when its client connects.
+        """
+        for name, have, unit in (
+            ("max_mqueue_len", longest, "messages"),
+            ("max_mqueue_bytes", largest_bytes, "bytes"),
+        ):
+            given = self.limits.get(name)
+            limit = given if isinstance(given, int) else getattr(Limits(), name)
+            if 0 < limit < have:
+                self.limits.set(name, have, f"{have} {unit} wait for a client in the database")
+                self._findings.note(
+                    DIFFERS,
+                    "",
+                    f"{have:,} {unit} wait for one client",
+                    f"limits.{name} = {have} instead of {limit}, or the oldest would be dropped"
+                    " when the client connects; lower it when the queue is empty.",
+                )
 
     # -- limits ------------------------------------------------------------------------
 

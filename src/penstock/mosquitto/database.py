@@ -31,10 +31,12 @@ from typing import Final, final
 
 from penstock.errors import ConfigError, RemoteProtocolError
 from penstock.protocol.kinds import PUBLISH
-from penstock.protocol.properties import Properties, decode_properties
+from penstock.protocol.properties import Properties, decode_properties, encode_properties
 
 FORMATS: Final = (5, 6)
 FILE_BYTES_MAX: Final = 16 * 1024**3
+
+_OVERHEAD_BYTES: Final = 70  # of a message in a queue, with its message expiry interval
 
 _MAGIC: Final = b"\x00\xb5\x00mosquitto db"
 _HEAD: Final = struct.Struct(">15sII")
@@ -87,6 +89,11 @@ class StoredMessage:
     retain: bool
     client_id: str
     properties: Properties | None
+
+    def size_bytes(self) -> int:
+        """Return what it takes in a queue, in bytes, or a little more."""
+        size = len(self.topic.encode()) + len(self.payload) + _OVERHEAD_BYTES
+        return size + (len(encode_properties(self.properties)) if self.properties else 0)
 
 
 @final
@@ -170,6 +177,18 @@ class Snapshot:
     messages: dict[int, StoredMessage] = field(default_factory=dict)
     clients: dict[str, StoredClient] = field(default_factory=dict)
     retained: list[int] = field(default_factory=list)
+
+    def largest_queue(self) -> tuple[int, int]:
+        """Return the most messages that wait for one client, QoS 0 apart, and the most bytes of
+        such."""
+        longest = largest_bytes = 0
+        for client in self.clients.values():
+            waiting = [entry for entry in client.outgoing if entry.qos > 0]
+            found = [self.messages.get(entry.number) for entry in waiting]
+            size_bytes = sum(one.size_bytes() for one in found if one)
+            longest = max(longest, len(waiting))
+            largest_bytes = max(largest_bytes, size_bytes)
+        return longest, largest_bytes
 
 
 def read_database(path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:

@@ -98,6 +98,8 @@ def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
     client_ids = frozenset() if snapshot is None else frozenset(snapshot.clients)
     translation = Translation(configuration, client_ids, directory)
     translation.set_data_dir(str(data_dir), "where the store is")
+    if snapshot is not None:
+        translation.make_room_for(*snapshot.largest_queue())
     _note_database(kept_in if database is None else database, snapshot, translation.findings)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

@@ -89,6 +89,10 @@ class Translation:
             for bridge in self._bridges
         }
 
+    def make_room_for(self, longest: int, largest_bytes: int) -> None:
+        """See ``BrokerOptions.make_room_for``."""
+        self._options.make_room_for(longest, largest_bytes)
+
     def set_data_dir(self, data_dir: str, why: str) -> None:
         """Say where the broker keeps its data."""
         self._options.durability.set("data_dir", data_dir, why)

@@ -9,6 +9,7 @@ from typing import Final
 
 import pytest
 
+from penstock.config.load import load_settings
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import MICROSECONDS
 from penstock.errors import ConfigError, StoreFailed
@@ -185,6 +186,13 @@ def test_settings_that_the_broker_would_refuse_are_not_written(
     with pytest.raises(ConfigError, match="persistence false"):
         import_mosquitto(given, print)
     assert not wanted.directory.exists()
+
+
+def test_limits_have_room_for_the_queues_that_come_over(wanted: Wanted) -> None:
+    run(wanted)  # one message in the queue and two in flight, of max_queued_messages 1
+    settings = load_settings(wanted.directory / "penstock.toml", environ={})
+    assert settings.limits.max_mqueue_len == 4  # one that had expired is counted
+    assert settings.limits.max_mqueue_bytes == 0
 
 
 def test_a_database_saved_while_mosquitto_ran_is_told(wanted: Wanted, tmp_path: Path) -> None:
