@@ -68,6 +68,10 @@ _NOTES: Final[dict[str, tuple[str, str]]] = {
             " events.enabled = true."
         ),
     ),
+    "dhparamfile": (
+        SAME,
+        "OpenSSL chooses the parameters of Diffie-Hellman, in Mosquitto 2.1, too.",
+    ),
     "enable_control_api": (
         DIFFERS,
         (

@@ -13,7 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, final
 
-from penstock.auth.acl import AccessList, Rule
+from penstock.auth.acl import DENY, AccessList, Rule
 from penstock.auth.acl_file import take_line
 from penstock.auth.passwords import mistake_in, name_mistake
 from penstock.errors import ConfigError
@@ -205,6 +205,13 @@ class AccessSettings:
                     place,
                     text,
                     "A tab separates words here; Mosquitto takes it as part of the filter.",
+                )
+            if word == "pattern" and rest.split()[:1] == [DENY]:
+                self._findings.note(
+                    DIFFERS,
+                    place,
+                    text,
+                    "It goes before every grant, in Mosquitto only before those of other patterns.",
                 )
             kept.append(f"{word} {rest.strip()}")
             count += not is_user

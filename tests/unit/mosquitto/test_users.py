@@ -10,7 +10,7 @@ from argon2 import PasswordHasher
 
 from penstock.auth.passwords import verify
 from penstock.mosquitto.configuration import read_configuration
-from penstock.mosquitto.findings import MISSING
+from penstock.mosquitto.findings import DIFFERS, MISSING
 from penstock.mosquitto.translation import Translation
 
 
@@ -48,6 +48,7 @@ def test_the_access_list_comes_over_line_by_line(tmp_path: Path) -> None:
         "# everyone\ntopic read public/#\n\nuser alice smith\ntopic  readwrite  a b/#\n"
         "topic deny a b/secret\nuser \nuser bad:name\ntopic write dropped/#\n"
         "user bob\ntopic deny\tsecret/#\ntopic x/%c\npattern write dev/%c/#\n"
+        "pattern deny dev/%c/secret\n"
     )
     found = translate(tmp_path, "listener 1883\nacl_file DIR/acl\nallow_anonymous true\n")
     assert found.access.rules is not None
@@ -59,9 +60,12 @@ def test_the_access_list_comes_over_line_by_line(tmp_path: Path) -> None:
         "user bob",
         "topic deny\tsecret/#",  # as it was meant
         "pattern write dev/%c/#",
+        "pattern deny dev/%c/secret",
     ]
     left = [one.place.rpartition(":")[2] for one in found.findings.all if one.kind == MISSING]
     assert left == ["7", "8", "9", "12"]
+    differs = [one for one in found.findings.all if one.kind == DIFFERS]
+    assert [one.place.rpartition(":")[2] for one in differs if "acl:" in one.place] == ["11", "14"]
 
 
 def test_nobody_is_let_in_who_was_not(tmp_path: Path) -> None:
