@@ -68,7 +68,7 @@ _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One factor of the sum.
+    """One term of the sum.
 
     Attributes:
         name: the use of the memory.
@@ -160,8 +160,8 @@ def commitment(settings: Settings) -> Commitment:
 
 
 def _part(settings: Settings, name: str, setting: str, over_bytes: int) -> Part:
-    """Return a limit of ``[memory]`` and one message more: the last message admitted may exceed the
-    limit."""
+    """Return the term of a limit of ``[memory]``, and the ``over_bytes`` by which the last message
+    admitted may exceed it."""
     bound_bytes = getattr(settings.memory, setting)
     return Part(name, bound_bytes + over_bytes if bound_bytes else UNBOUNDED, f"memory.{setting}")
 

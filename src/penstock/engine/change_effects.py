@@ -43,7 +43,7 @@ TABLE_JOBS: Final = ChangeEffect("job")
 """The broker does not use it: `penstock tables run` reads it when it starts."""
 
 BY_PART: Final = ChangeEffect("by part")
-"""A table of settings, each of which says it for itself."""
+"""A table of settings; each of them has an effect of its own."""
 
 
 def changes_count(effect: ChangeEffect) -> Callable[[Kind], Kind]:

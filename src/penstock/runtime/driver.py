@@ -407,13 +407,20 @@ class Driver(PeerOwner):
             effects.store_recovered()
             for peer in self._peers.values():
                 effects.turn.resume_later(peer.connection)
-            logger.warning("the store can write again, after %.1f s; nothing was lost", outage_s)
+            logger.warning(
+                "the store can write again, after %.1f s: no acknowledged message was lost",
+                outage_s,
+            )
         else:
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
                 self.measures.outages += 1
             effects.store.failed(str(failure))
-            logger.error("%s. Until then nothing is acknowledged, QoS 0 goes on", failure)
+            logger.error(
+                "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and what the log"
+                " has no memory for is missing in streams",
+                failure,
+            )
         self.end_turn_soon()
 
     def _release(self, commit: Commit) -> None:

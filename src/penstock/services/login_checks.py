@@ -72,7 +72,7 @@ class Checks:
         threads_max: number of threads in the pool.
         niceness: niceness of the threads, above the loop's.
         concluded: called with each check that is over, and its answer.
-        given_up: called with each check that had no turn in time.
+        timed_out: called with each check that had no turn in time.
     """
 
     def __init__(

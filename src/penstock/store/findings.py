@@ -92,5 +92,5 @@ class Examination:
 
     @property
     def same_until(self) -> int:
-        """The offset up to which the log is what it was, but for what had been given up before."""
+        """The offset before which the log lost nothing but what earlier repairs gave up."""
         return min(self.end, self.lost[0][0]) if self.lost else self.end

@@ -112,7 +112,7 @@ def refuse_format(kept: bytes) -> None:
     """Refuse a store of a format that this version does not know, of a newer Penstock.
 
     Raises:
-        StoreFormatError: ``kept`` is such a one.
+        StoreFormatError: this version cannot read ``kept``, the format of the store.
     """
     if kept not in FORMATS_READ:
         raise StoreFormatError(

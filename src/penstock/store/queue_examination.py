@@ -55,11 +55,11 @@ class QueueExaminer:
         self._lost: set[int] = set()  # those of which there are only pages
         self._heads: dict[_Lane, int] = {}
         self._next: dict[_Lane, int] = {}
-        # of a client and a place: messages that are not in the log, the first offset, and the last
+        # by client and place: count, first and last offset of messages missing in the log
         self._missing: dict[tuple[str, str], tuple[int, int, int]] = {}
-        # where progress is behind its queue, the first and the end of that; where it is behind its
-        # window, the end of what is in flight
+        # by lane, where the stored progress is older than the queue: its first and end sequence
         self._stored: dict[_Lane, tuple[int, int]] = {}
+        # by lane, where it is older than the window: the sequence after the last in flight
         self._sent: dict[_Lane, int] = {}
 
     def examine(self) -> None:

@@ -1,7 +1,8 @@
 """Engine records ↔ bytes: the values of the store's column families, as MessagePack.
 
 Each value is an array whose first element is left for the version of its layout, so
-that a later Penstock can tell them apart without touching the others.
+that a later Penstock can tell them apart without touching the others. A field that a store of an
+older Penstock lacks stands at the end, and has a default.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ _Shared1: TypeAlias = tuple[int, str, int, bool]
 
 
 class _SessionRow(msgspec.Struct, array_like=True):
-    """A field that a store of an older Penstock lacks has a default, and stands at the end."""
+    """The stored form of a session, by its client identifier."""
 
     layout: int
     number: int
@@ -118,7 +119,7 @@ _producer = msgspec.msgpack.Decoder(tuple[int, int, int])
 
 
 class _MessageValue(msgspec.Struct, array_like=True):
-    """A field that a store of an older Penstock lacks has a default, and stands at the end."""
+    """The stored form of a retained message, by its topic."""
 
     layout: int
     message: _MessageRow
@@ -130,7 +131,7 @@ _clock = msgspec.msgpack.Decoder(tuple[int, int, int, int, str, list[tuple[int, 
 
 
 class _WillRow(msgspec.Struct, array_like=True):
-    """A field that a store of an older Penstock lacks has a default, and stands at the end."""
+    """The stored form of a will, by the client identifier of its session."""
 
     layout: int
     message: _MessageRow

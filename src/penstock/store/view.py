@@ -96,7 +96,7 @@ class View:
                 yield from self._fill(family, found)
 
     def _fill(self, family: str, gap: Gap) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what can be found in a ``gap`` without the table that tears it."""
+        """Yield entries of a ``gap``, from a database rebuilt without the damaged table."""
         table = damaged_table(gap.reason)
         smallest, largest, level = self._tables.get(table, (b"", b"", 0))
         if family == "log" and gap.after is not None and (level > 0 or gap.after >= smallest):
@@ -187,7 +187,7 @@ def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Itera
 
 @final
 class _Opening:
-    """The way to a view, from what is best to what is left."""
+    """The ways to open a damaged database, tried in turn: the most complete first."""
 
     def __init__(self, view: View, store: Path, scratch: Path, claimed: Committed | None) -> None:
         self._view = view
@@ -197,14 +197,14 @@ class _Opening:
 
     def find(self) -> None:
         """Let the view use what can be read."""
-        if self._has_opened(self._store):
+        if self._try_to_open(self._store):
             return
         source = self._store
         for manifest in sorted(self._store.glob("MANIFEST-*"), key=number_of, reverse=True):
             if _current(self._store) == manifest.name:
                 continue  # that was tried
             linked = self._link(manifest)
-            if self._has_opened(linked):
+            if self._try_to_open(linked):
                 return
             source = linked if source == self._store else source
         view = self._view
@@ -226,8 +226,8 @@ class _Opening:
         self._view.removed_may_be_back = True
         self._view.use(rebuilt.database)
 
-    def _has_opened(self, store: Path) -> bool:
-        """Read a database that opens; where its write-ahead log is damaged, behind the damage too.
+    def _try_to_open(self, store: Path) -> bool:
+        """Open a database, also behind the damage of its write-ahead log; return whether it opened.
 
         A MANIFEST may have lost its end, and with it the names of tables.
         """

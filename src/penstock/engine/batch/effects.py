@@ -63,7 +63,7 @@ class MemberConnections:
 
 @final
 class Effects:
-    """The four parts that one broker's connections and sessions act on.
+    """The parts of one broker that its connections and sessions act on.
 
     ``turn`` has the links with bytes to send, and the work left for later turns; ``batch`` what the
     next commit writes; ``store`` whether the store works, and what is durable; the rest are memory

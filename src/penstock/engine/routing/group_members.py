@@ -63,9 +63,9 @@ class Member(GroupMember):
         self.session = session
         self.entry = entry
         self.order = order
-        self.limits = session.limits  # that count in the group's bounds
-        self.stored_qos = -1  # that counts among the members
-        self.room = NO_ROOM  # while it looks for what it may take
+        self.limits = session.limits  # as they are counted in the bounds of the group's queue
+        self.stored_qos = -1  # as it is counted in ``GroupMembers``; -1 = its session is not stored
+        self.room = NO_ROOM  # what it has room for, while the queue is searched for it
         self._members = members
 
     def qos_of(self, qos: int) -> int:
@@ -88,7 +88,7 @@ class Member(GroupMember):
         return not self._members.may_be_received(label.topic)
 
     def is_home(self, slot: int) -> bool:
-        """Return whether more than the head of this slot's lanes may be for this member."""
+        """Return whether to search this slot's lanes beyond their heads for this member."""
         return slot in (0, FRONT) or slot == self._members.slot_of(self)
 
 
@@ -177,7 +177,7 @@ class GroupMembers:
     def first_asked(self) -> int:
         """Return the position, among the connected members, of the one that is asked first.
 
-        It is their number where all that follow are away; then the one at 0 is next.
+        It may be ``len(self.connected)``: then asking begins at 0.
         """
         order = self._next
         if self.strategy == RANDOM and self.connected:
@@ -199,7 +199,7 @@ class GroupMembers:
         return 1 + self._hash(label) % len(self._all) % HOMES if self.by_hash else 0
 
     def slot_of(self, member: Member) -> int:
-        """Return the slot of what ``member`` is the home of."""
+        """Return the hash slot that is assigned to ``member``; 0 without hashing."""
         return 1 + _position(self._all, member.order) % HOMES if self.by_hash else 0
 
     def home_of(self, label: Label) -> Member | None:

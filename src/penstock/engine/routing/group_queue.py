@@ -251,7 +251,7 @@ class GroupQueue(StoredState):
         return len(self._queue) > before
 
     def put_back(self, delivery: Delivery, priority: int) -> None:
-        """Let what a member had in flight wait before all others, whatever the bounds."""
+        """Put a delivery that a member did not acknowledge at the front; ignore the limits."""
         message = delivery.message
         if message is not None and self.backlog.stored and delivery.qos > 0 and delivery.offset < 0:
             if message.offset >= 0:
@@ -263,7 +263,8 @@ class GroupQueue(StoredState):
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
-        """Take over what an earlier store has at a member, whatever the bounds."""
+        """Append a delivery that a store of an older format has in a member's queue; ignore the
+        limits."""
         self._append(delivery, priority)
 
     def find(self, taker: GroupMember) -> Delivery | None:

@@ -88,7 +88,7 @@ class PublishHandler(BlockedPublisher):
         self._effects = server.effects
         self._blocked_publishers = self._effects.blocked_publishers
         self._blocked_message: Message | None = (
-            None  # the message that is blocked; None: by the store
+            None  # the message that a full queue blocks; None: none, or the store blocks it
         )
         self._publisher: Session | None = None  # of the blocked message
         self._is_still_blocked = False  # whether ``try_again`` was refused again

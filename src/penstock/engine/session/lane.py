@@ -34,7 +34,7 @@ class Lane:
         number: its priority, 0 for topics without one, else 1..255, and its slot (``queue``).
         rank: lanes with a greater rank are emptied first.
         account: the account of its user's queues.
-        wakes: its client is connected.
+        is_connected: whether its client is.
     """
 
     def __init__(self, number: int, rank: int, account: Account, is_connected: bool = True) -> None:

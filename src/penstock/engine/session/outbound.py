@@ -298,7 +298,7 @@ class Outbound:
     def _send_qos0_past_window(self, link: Link, now: Now) -> bool:
         """Send the QoS 0 messages that wait behind a full window; return whether none is left.
 
-        The window limits QoS 1 and 2 only (seed 000), and messages keep their order for each QoS
+        The window limits QoS 1 and 2 only [MQTT 5 §4.9], and messages keep their order for each QoS
         by itself [MQTT-4.6.0-5].
         """
         queue = self._queue
