@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
@@ -443,22 +442,13 @@ class BrokerOptions:
             self._findings.add(MISSING, line, "Mosquitto knows no such destination, either.")
 
     def _log_file(self, line: Line, path: Path) -> None:
-        file = path.parent / "penstock.log"
-        if os.access(path.parent, os.W_OK):
-            self.log.set("file", str(file), line)
-            self._findings.add(
-                DIFFERS,
-                line,
-                f"log.file = {str(file)!r}, beside Mosquitto's; it is renamed at 10 MiB"
-                " (log.file_bytes_max).",
-            )
-        else:
-            self._findings.add(
-                MISSING,
-                line,
-                f"{path.parent} cannot be written by this user, so log lines go to standard error;"
-                f" set log.file = {str(file)!r} where the broker's user may write there.",
-            )
+        file = str(path.parent / "penstock.log")
+        self._findings.add(
+            DIFFERS,
+            line,
+            "Log lines go to standard error, which a service manager takes to its journal. For a"
+            f" file set log.file = {file!r}, or any other that the broker's user may write.",
+        )
 
 
 def is_of_plugins(option: str) -> bool:

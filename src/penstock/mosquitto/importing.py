@@ -13,6 +13,7 @@ them is named ``.importing-…`` and may be removed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -245,11 +246,19 @@ def _write(path: Path, text: str) -> None:
 
 
 def _publish(stage: Path, directory: Path) -> list[Path]:
-    """Rename the files of the stage into ``directory``, the settings last; return them."""
+    """Rename the files of the stage into ``directory``, the settings last; return them.
+
+    In a directory of another group, which is the broker's user's, that group may read them.
+    """
     directory.mkdir(mode=0o700, exist_ok=True)
+    group = directory.stat().st_gid
     names = sorted(path.name for path in stage.iterdir())
     names.sort(key=lambda name: name == SETTINGS_FILE)
     for name in names:
+        if group != os.getegid():
+            with contextlib.suppress(PermissionError):  # who is not of that group may not
+                os.chown(stage / name, -1, group)
+                (stage / name).chmod(0o640)
         (stage / name).replace(directory / name)
     return [directory / name for name in names]
 
@@ -282,6 +291,7 @@ def _make_store(
             lambda done, total: progress("making the store", done, total),
         )
         if data_dir.exists():
+            _hand_over(made, data_dir.stat())
             data_dir.rmdir()  # an empty one
         made.rename(data_dir)
         _sync(data_dir.parent)
@@ -293,6 +303,17 @@ def _make_store(
     for what, count in played.left.items():
         if count:
             findings.note(MISSING, "", f"{what}: {count:,}", "They are not in the store.")
+
+
+def _hand_over(made: Path, before: os.stat_result) -> None:
+    """Give the store to the owner of the empty directory in its place: the broker's user."""
+    if before.st_uid == os.geteuid():
+        return
+    with contextlib.suppress(PermissionError):  # only root may
+        for directory, names, files in os.walk(made):
+            os.chown(directory, before.st_uid, before.st_gid)
+            for name in (*names, *files):
+                os.chown(Path(directory) / name, before.st_uid, before.st_gid)
 
 
 def _sync(directory: Path) -> None:

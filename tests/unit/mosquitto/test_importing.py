@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import time
 from pathlib import Path
@@ -186,6 +187,22 @@ def test_settings_that_the_broker_would_refuse_are_not_written(
     with pytest.raises(ConfigError, match="persistence false"):
         import_mosquitto(given, print)
     assert not wanted.directory.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
+def test_the_user_of_the_broker_whose_directories_are_there_may_read_all(
+    wanted: Wanted, tmp_path: Path
+) -> None:
+    for name, owner in (("broker", 1234), ("to", 0)):
+        (tmp_path / name).mkdir()
+        os.chown(tmp_path / name, owner, 1234)
+    imported = run(Wanted(wanted.configuration, wanted.directory, tmp_path / "broker"))
+    made = imported.data_dir
+    assert made is not None
+    assert {path.stat().st_uid for path in (made, *made.rglob("*"))} == {1234}
+    for file in imported.files:
+        found = file.stat()
+        assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 1234, 0o640)
 
 
 def test_limits_have_room_for_the_queues_that_come_over(wanted: Wanted) -> None:
