@@ -322,6 +322,17 @@ def test_a_broker_that_stands_still_is_not_alive_and_that_is_said_in_time(
         wait_for("the broker to go on", lambda: get(broker, "/healthz").status == 200)
 
 
+def test_a_broker_that_stood_still_says_so_in_its_log(admin_broker: Broker) -> None:
+    admin_broker.process.send_signal(signal.SIGSTOP)
+    time.sleep(1.0)  # not for a condition: it is the time for which it stands
+    admin_broker.process.send_signal(signal.SIGCONT)
+    said = "of that time only; other programs had it, or the machine swaps or was stopped"
+    wait_for("the line", lambda: said in admin_broker.log())
+    values = scrape(admin_broker)
+    at_most = value(values, "loop_lag_seconds_bucket", le="0.5")
+    assert value(values, "loop_lag_seconds_count") > at_most
+
+
 # -- processes -------------------------------------------------------------------------------
 
 

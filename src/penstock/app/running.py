@@ -66,6 +66,7 @@ from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
 from penstock.services.retention import LogBounds, retain_forever, retain_needed
 from penstock.services.service_manager import ServiceManager
+from penstock.services.slowness_warnings import SlownessWarnings
 from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.services.status import StatusReports
 from penstock.services.sys_topics import SysTopics
@@ -299,6 +300,7 @@ class _Broker:
             ),
             FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
             LimitWarnings(server.effects, status.limit_warning_s),
+            SlownessWarnings(driver, status.loop_warning_s, status.commit_warning_s),
         )
 
     def _further_status(self) -> list[tuple[str, object]]:

@@ -23,6 +23,14 @@ class Status(Group):
     read, its inbound quota used up) before the log warns of it, in seconds. 0 to 86400; 0 is no
     warning."""
 
+    loop_warning_s: float = Field(default=0.5, ge=0, le=86_400)
+    """How late the event loop may run, so that all clients wait, before the log warns of it and
+    names the likeliest cause, in seconds. 0 to 86400; 0 is no warning."""
+
+    commit_warning_s: float = Field(default=1.0, ge=0, le=86_400)
+    """How long a commit may take, for which acknowledgements wait, before the log warns of it and
+    names the likeliest cause, in seconds. 0 to 86400; 0 is no warning."""
+
 
 @changes_count(AT_ONCE)
 class Log(Group):

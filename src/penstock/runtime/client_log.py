@@ -16,7 +16,7 @@ from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.protocol import reasons
 from penstock.runtime.peer import Peer
-from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, short, warn_limited
 
 logger = get_logger("penstock.runtime.driver")
 
@@ -55,6 +55,14 @@ class ClientLog:
                 _expiry_text(granted.expiry_s),
                 "yes" if granted.present else "no",
             )
+
+    def name_of(self, peer: Peer) -> str:
+        """Return the name of a client, and where it is, for a line about it."""
+        connection = peer.connection
+        if not isinstance(connection, ServerConnection):
+            return f"the bridge to {peer.wire.peer}"
+        name = short(connection.client_id) if connection.client_id else "a client without a name"
+        return f"{name} at {peer.wire.peer}"
 
     def closed(self, peer: Peer) -> None:
         """Log one line for a connection that we end; for clients never accepted, few lines a

@@ -104,6 +104,8 @@ class Driver(PeerOwner):
         self._batch_bytes = 0  # of the commit under way
         self._sealed_s = 0.0  # when it was sealed
         self.measures = LoopMeasures()
+        self._read_peer: Peer | None = None  # read last in this turn
+        self._read_since_s = 0.0
         self._turn_ended = turn_ended
         self.turns = 0  # that have ended
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
@@ -125,6 +127,7 @@ class Driver(PeerOwner):
         self._clock = clock or MachineClock(None, server.effects.batch.next_offset)
         self._log = ClientLog(server)
         self._tick_due_s = time.monotonic() + _TICK_S
+        self._tick_cpu_s = time.thread_time()
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._store_clock()  # before what this start dates
         self.end_turn_soon()
@@ -188,12 +191,25 @@ class Driver(PeerOwner):
         connection = peer.connection
         was = connection.state
         now = self.now()
+        if self._read_peer is not None:
+            self._measure_read(now.monotonic_s)
+        self._read_peer = peer
+        self._read_since_s = now.monotonic_s
         self.end_turn_soon()
         connection.receive(data, now)
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
             self._log.connected(peer)
         self._reading.update(peer)
+
+    def _measure_read(self, now_s: float) -> None:
+        """Note a client whose bytes took long: those of the read before, as long as nothing else
+        was done."""
+        peer = self._read_peer
+        self._read_peer = None
+        took_s = now_s - self._read_since_s
+        if peer is not None and took_s > SLOW_TURN_S:
+            self.measures.read_was_slow(self._log.name_of(peer), took_s)
 
     def congested(self, peer: Peer) -> None:
         """Measure from now on the unsent bytes of a client: its socket did not take all at once."""
@@ -265,6 +281,11 @@ class Driver(PeerOwner):
         self._deadlines.forget(peer)
         self._log.left(peer)
 
+    @property
+    def store_fails(self) -> bool:
+        """Return whether the store cannot write, and is tried again."""
+        return self._effects.store.fails
+
     def commit_waits_s(self) -> float:
         """Return how long the commit under way has taken until now, in seconds; 0 without one."""
         return 0.0 if self._commit_done is None else time.monotonic() - self._sealed_s
@@ -299,6 +320,8 @@ class Driver(PeerOwner):
         has_begun = self._turn_end_scheduled  # else a commit ended, and no input came
         self._turn_end_scheduled = False
         self._effects.turn.now = None
+        if self._read_peer is not None:
+            self._measure_read(time.monotonic())
         self.push()
         now_s = time.monotonic()
         took_s = now_s - self._turn_began_s
@@ -381,6 +404,9 @@ class Driver(PeerOwner):
         else:
             self._commit_done = self._loop.create_future()
             self._committer.submit(commit)
+            took_s = time.monotonic() - self._sealed_s
+            if took_s > SLOW_TURN_S:
+                self.measures.encoding_was_slow(took_s)
 
     def _committed(self, commit: Commit, failure: StoreFailed | None) -> None:
         under_way = self._commit_done
@@ -462,8 +488,11 @@ class Driver(PeerOwner):
     # -- time --------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        self.measures.loop_lag_s.count(max(0.0, time.monotonic() - self._tick_due_s))
-        self._tick_due_s = time.monotonic() + _TICK_S
+        now_s = time.monotonic()
+        cpu_s = time.thread_time()
+        self.measures.ticked(max(0.0, now_s - self._tick_due_s), cpu_s - self._tick_cpu_s)
+        self._tick_due_s = now_s + _TICK_S
+        self._tick_cpu_s = cpu_s
         self._ticker = self._loop.call_later(_TICK_S, self._tick)
         self._check_clock()
         now = self.now()

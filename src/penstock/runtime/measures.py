@@ -7,7 +7,8 @@
       tick due ──▶ tick runs                        loop_lag_s: four times a second
       first input ──▶ end of turn                   slow_turns: longer than ``SLOW_TURN_S``
 
-A commit is counted once, a turn costs one comparison.
+A commit is counted once, a turn costs one comparison. The worst of each is kept with its cause
+until somebody takes it (``take_worst``), for a warning.
 """
 
 from __future__ import annotations
@@ -40,6 +41,36 @@ BYTES: Final = (256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_57
 
 
 @final
+class Worst:
+    """The worst that happened since somebody took it last.
+
+    Attributes:
+        lag_s: seconds by which the timer ran late; 0 if it never did.
+        lag_cpu_s: seconds of the processor that the loop's thread had from one timer to that one.
+        read_s: seconds of handling what one socket had; 0 if none took ``SLOW_TURN_S``.
+        read_client: the name of the client that sent it.
+        encoding_s: seconds of encoding a commit on the loop; 0 if none took ``SLOW_TURN_S``.
+        encoding_messages: messages in that commit.
+        commit_s: seconds from sealing a batch until it was durable.
+        commit_write_s: seconds of that which the synced write took.
+        commit_messages: messages in it.
+        commit_bytes: its size, about.
+    """
+
+    def __init__(self) -> None:
+        self.lag_s = 0.0
+        self.lag_cpu_s = 0.0
+        self.read_s = 0.0
+        self.read_client = ""
+        self.encoding_s = 0.0
+        self.encoding_messages = 0
+        self.commit_s = 0.0
+        self.commit_write_s = 0.0
+        self.commit_messages = 0
+        self.commit_bytes = 0
+
+
+@final
 class LoopMeasures:
     """The measurements of one driver since the broker started.
 
@@ -63,16 +94,59 @@ class LoopMeasures:
         self.slow_turns = 0
         self.slow_turns_s = 0.0
         self.outages = 0
+        self._worst = Worst()
+        self._sealed_messages = 0
+        self._sealed_bytes = 0
+        self._sealed_outages = 0
+
+    def take_worst(self) -> Worst:
+        """Return the worst since the last call."""
+        worst = self._worst
+        self._worst = Worst()
+        return worst
+
+    def ticked(self, lag_s: float, cpu_s: float) -> None:
+        """Count a run of the timer.
+
+        Args:
+            lag_s: how late it was, seconds.
+            cpu_s: seconds of the processor that the loop's thread had since the run before.
+        """
+        self.loop_lag_s.count(lag_s)
+        if lag_s > self._worst.lag_s:
+            self._worst.lag_s = lag_s
+            self._worst.lag_cpu_s = cpu_s
+
+    def read_was_slow(self, client: str, took_s: float) -> None:
+        """Note that handling what ``client`` had sent took longer than ``SLOW_TURN_S``."""
+        if took_s > self._worst.read_s:
+            self._worst.read_s = took_s
+            self._worst.read_client = client
+
+    def encoding_was_slow(self, took_s: float) -> None:
+        """Note that encoding the batch sealed last took longer than ``SLOW_TURN_S``."""
+        if took_s > self._worst.encoding_s:
+            self._worst.encoding_s = took_s
+            self._worst.encoding_messages = self._sealed_messages
 
     def sealed(self, messages: int, size_bytes: int) -> None:
         """Count a batch that is to be written."""
         self.commit_messages.count(messages)
         self.commit_bytes.count(size_bytes)
+        self._sealed_messages = messages
+        self._sealed_bytes = size_bytes
+        self._sealed_outages = self.outages
 
     def committed(self, took_s: float, write_s: float) -> None:
         """Count a commit that is durable, ``took_s`` after it was sealed."""
         self.commit_s.count(took_s)
         self.write_s.count(write_s)
+        worst = self._worst
+        if took_s > worst.commit_s and self.outages == self._sealed_outages:  # else it was logged
+            worst.commit_s = took_s
+            worst.commit_write_s = write_s
+            worst.commit_messages = self._sealed_messages
+            worst.commit_bytes = self._sealed_bytes
 
     def turn_was_slow(self, took_s: float) -> None:
         """Count a turn longer than ``SLOW_TURN_S``."""

@@ -9,6 +9,7 @@ from penstock.config.status import Status
 from penstock.runtime.driver import Driver
 from penstock.services.flow_topics import FlowTopics
 from penstock.services.limit_warnings import LimitWarnings
+from penstock.services.slowness_warnings import SlownessWarnings
 from penstock.services.sys_topics import SysTopics
 
 TICK_S: Final = 0.25
@@ -23,6 +24,7 @@ class StatusReports:
         sys_topics: the topics under ``$SYS``.
         flow_topics: the flow of each client.
         warnings: logs the clients that stay at a limit.
+        slowness: logs what holds up all clients.
     """
 
     def __init__(
@@ -31,11 +33,13 @@ class StatusReports:
         sys_topics: SysTopics,
         flow_topics: FlowTopics,
         warnings: LimitWarnings,
+        slowness: SlownessWarnings,
     ) -> None:
         self._driver = driver
         self._sys_topics = sys_topics
         self._flow_topics = flow_topics
         self._warnings = warnings
+        self._slowness = slowness
 
     async def run(self) -> None:
         """Publish and log what is due until cancelled."""
@@ -46,6 +50,7 @@ class StatusReports:
             if self._flow_topics.tick(now) or changed:
                 driver.end_turn_soon()
             self._warnings.tick(now)
+            self._slowness.tick(now)
             await asyncio.sleep(TICK_S)
 
     def use(self, settings: Status) -> None:
@@ -53,3 +58,5 @@ class StatusReports:
         self._sys_topics.update_every(settings.sys_interval_s, self._driver.now())
         self._flow_topics.interval_s = settings.sys_interval_s
         self._warnings.warning_s = settings.limit_warning_s
+        self._slowness.loop_s = settings.loop_warning_s
+        self._slowness.commit_s = settings.commit_warning_s

@@ -35,6 +35,7 @@ from penstock.protocol.packets import (
     Subscription,
 )
 from penstock.runtime.driver import Driver
+from penstock.runtime.measures import SLOW_TURN_S
 from penstock.runtime.peer import Peer
 from penstock.store.memory import MemoryStore
 from penstock.transport.api import ClientCertificate
@@ -477,4 +478,51 @@ async def test_who_has_not_connected_yet_is_not_served_after_the_store_failed() 
     send(peer, Connect("c", 4, True, 0))
     assert wire.closed
     assert not wire.written
+    await rig.driver.stop()
+
+
+@final
+class Sleepy(Authenticate):
+    """Takes long to answer for one client, on the loop, which no real one may."""
+
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+        del link
+        if credentials.client_id == "slow":
+            time.sleep(2 * SLOW_TURN_S)
+        return AuthResult(reasons.SUCCESS)
+
+
+async def test_a_client_whose_packets_take_long_is_the_worst_that_was_measured() -> None:
+    rig = Rig()
+    rig.server.authenticate = Sleepy()
+    quick, _ = rig.connect("quick")
+    await until(lambda: len(rig.server.connections) == 1)
+    rig.driver.measures.take_worst()
+    rig.connect("slow")
+    send(quick, Pingreq())
+    await asyncio.sleep(0)
+    worst = rig.driver.measures.take_worst()
+    assert worst.read_client == "slow at test"
+    assert worst.read_s >= 2 * SLOW_TURN_S
+    assert rig.driver.measures.slow_turns == 1
+    send(quick, Pingreq())
+    await asyncio.sleep(0)
+    assert rig.driver.measures.take_worst().read_s == 0
+    await rig.driver.stop()
+
+
+async def test_how_long_a_commit_took_is_measured_with_its_size() -> None:
+    rig = Rig()
+    publisher, _ = rig.connect("p")
+    await until(lambda: rig.store.attempts)
+    await until(lambda: rig.driver.commit_waits_s() == 0)
+    rig.driver.measures.take_worst()
+    rig.store.may_commit.clear()
+    send(publisher, Publish("t", b"x", 1, packet_id=1))
+    await until(lambda: rig.driver.commit_waits_s() > 0.05)
+    rig.store.may_commit.set()
+    await until(lambda: rig.driver.commit_waits_s() == 0)
+    worst = rig.driver.measures.take_worst()
+    assert worst.commit_messages == 1
+    assert 0.05 < worst.commit_write_s <= worst.commit_s
     await rig.driver.stop()

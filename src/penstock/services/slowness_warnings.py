@@ -1,0 +1,122 @@
+"""Logs a warning when the event loop runs late or a commit takes long, with the likeliest cause.
+
+::
+
+      the loop is late ─┬─ one client's packets took most of it ─▶ its name
+                        ├─ encoding a commit did ───────────────▶ how many messages it had
+                        ├─ the thread had no processor ─────────▶ other programs, swapping
+                        ╰─ none of these ───────────────────────▶ many small things
+
+      a commit is slow ─┬─ its synced write was ────────────────▶ the disk
+                        ╰─ it was not ──────────────────────────▶ the processor
+
+Both hold up everybody, so one of them is worth a line, and many of them are worth no more: there is
+at most one line of each kind in ten seconds, which says how many there were. A store that fails is
+logged by the driver.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.runtime.driver import Driver
+from penstock.runtime.measures import Worst
+from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
+
+logger = get_logger(__name__)
+
+_MOST: Final = 0.5  # of the time: what took at least so much is the cause
+
+
+@final
+class SlownessWarnings:
+    """Warns of a slow loop and of slow commits.
+
+    Args:
+        driver: the driver, which measures them.
+        loop_s: lag of the loop from which on it is logged; 0 = never.
+        commit_s: duration of a commit from which on it is logged; 0 = never.
+    """
+
+    def __init__(self, driver: Driver, loop_s: float, commit_s: float) -> None:
+        self.loop_s = loop_s
+        self.commit_s = commit_s
+        self._driver = driver
+        self._limiter = RepeatLimiter()
+
+    def tick(self, now: Now) -> None:
+        """Look at what was measured since the last call."""
+        worst = self._driver.measures.take_worst()
+        now_s = now.monotonic_s
+        if 0 < self.loop_s <= worst.lag_s:
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                "loop",
+                "all clients waited: the event loop ran %.1f s late: %s",
+                worst.lag_s,
+                Sentence(cause_of_lag(worst)),
+            )
+        if self.commit_s <= 0:
+            return
+        waits_s = self._driver.commit_waits_s()
+        if waits_s >= self.commit_s and not self._driver.store_fails:
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                "commit under way",
+                "a commit has taken %.1f s until now, and acknowledgements wait for it: the disk"
+                " has not answered yet",
+                waits_s,
+            )
+        elif worst.commit_s >= self.commit_s:
+            warn_limited(
+                logger,
+                self._limiter,
+                now_s,
+                "commit",
+                "acknowledgements waited %.1f s for a commit of %d messages, %d bytes: %s",
+                worst.commit_s,
+                worst.commit_messages,
+                worst.commit_bytes,
+                Sentence(cause_of_commit(worst)),
+            )
+
+
+def cause_of_lag(worst: Worst) -> str:
+    """Return the likeliest cause of a late loop, and what to do."""
+    if worst.read_s >= worst.lag_s * _MOST:
+        return (
+            f"what client {worst.read_client} sent kept it busy for {worst.read_s:.1f} s; a"
+            " message for very many subscribers may"
+        )
+    if worst.encoding_s >= worst.lag_s * _MOST:
+        return (
+            f"encoding a commit of {worst.encoding_messages} messages took"
+            f" {worst.encoding_s:.1f} s; durability.commit_bytes_max bounds its size"
+        )
+    if worst.lag_cpu_s < worst.lag_s * _MOST:
+        return (
+            f"it had the processor for {worst.lag_cpu_s:.1f} s of that time only; other programs"
+            " had it, or the machine swaps or was stopped"
+        )
+    return (
+        f"it was busy for {worst.lag_cpu_s:.1f} s with nothing that stands out; the processor is"
+        " too slow for the load"
+    )
+
+
+def cause_of_commit(worst: Worst) -> str:
+    """Return the likeliest cause of a slow commit, and what to do."""
+    if worst.commit_write_s >= worst.commit_s * _MOST:
+        return (
+            f"writing and syncing took {worst.commit_write_s:.1f} s of it; look at the disk, and at"
+            " what else writes there"
+        )
+    return (
+        f"writing and syncing took only {worst.commit_write_s:.1f} s of it; the processor was busy,"
+        " with this broker or with other programs"
+    )
