@@ -126,6 +126,28 @@ class Bridge:
 
     def _translate(self) -> None:
         opening = self._section.opening
+        findings = self._findings
+        self._findings = Findings()
+        self._take_lines()
+        for finding in self._findings.all:
+            if self.left_out and finding.kind != MISSING:
+                findings.note(MISSING, finding.place, finding.text, "Its bridge is left out.")
+            else:
+                findings.all.append(finding)
+        self._findings = findings
+        if self.left_out:
+            findings.add(MISSING, opening, f"The bridge is left out: {self.left_out}")
+            return
+        if self.table.get("version") is None:
+            self.table.set("version", "3.1.1", "Mosquitto's default")
+        self._add_client_id()
+        self._add_status()
+        changed = "" if self.name == self.mosquitto_name else ", a name of the allowed characters"
+        findings.add(
+            TAKEN, opening, f'a bridge [[bridge.remotes]] with name = "{self.name}"{changed}.'
+        )
+
+    def _take_lines(self) -> None:
         self.table.set("name", self.name, "")
         for line in self._section.lines:
             handler = self._handlers.get(line.option)
@@ -140,17 +162,6 @@ class Bridge:
             self.left_out = self.left_out or "it has no address that can be dialled."
         elif not self.forwards:
             self.left_out = self.left_out or "none of its topic lines could be taken over."
-        if self.left_out:
-            self._findings.add(MISSING, opening, f"The bridge is left out: {self.left_out}")
-            return
-        if self.table.get("version") is None:
-            self.table.set("version", "3.1.1", "Mosquitto's default")
-        self._add_client_id()
-        self._add_status()
-        changed = "" if self.name == self.mosquitto_name else ", a name of the allowed characters"
-        self._findings.add(
-            TAKEN, opening, f'a bridge [[bridge.remotes]] with name = "{self.name}"{changed}.'
-        )
 
     @property
     def local_client_id(self) -> str:

@@ -104,6 +104,16 @@ class Configuration:
     is_per_listener: bool = False
     files: list[Path] = field(default_factory=list)
 
+    def lines(self) -> list[Line]:
+        """Return all lines, each once."""
+        found = list(self.general)
+        sections: list[ListenerSection | BridgeSection] = [*self.listeners, *self.bridges]
+        for section in sections:
+            if section.opening is not None:
+                found.append(section.opening)
+            found += section.lines
+        return found
+
     def last(self, option: str) -> Line | None:
         """Return the last general line with this option."""
         found = [line for line in self.general if line.option == option]
@@ -119,7 +129,11 @@ def read_configuration(path: Path) -> Configuration:
     found = Configuration(path)
     _Reader(found).read(path, may_include=True)
     if not found.listeners:
-        found.listeners.append(ListenerSection(None, host="127.0.0.1", is_local=True))
+        found.listeners.append(ListenerSection(None))
+    if all(section.opening is None for section in found.listeners):
+        for section in found.listeners:  # Mosquitto 2: nothing says that it is open
+            section.host = "127.0.0.1"
+            section.is_local = True
     return found
 
 
@@ -240,6 +254,8 @@ class _Reader:
         if self._default is None:
             self._default = ListenerSection(line)
             self._found.listeners.append(self._default)
+        elif self._default.opening is None:
+            self._default.opening = line
         elif line is not None:
             self._default.lines.append(line)
         if line is not None and line.option == "port":

@@ -222,6 +222,7 @@ class _OneListener:
             kind = "wss" if is_tls else "ws"
         elif protocol is not None and protocol.value.split()[:1] == ["http_api"]:
             self.left_out = "Mosquitto's HTTP API is asked otherwise here: see docs/control.md."
+            self._findings.add(MISSING, protocol, "There is no such API.")
         bind = section.socket or self._address()
         why: Line | str = opening or "Mosquitto without a listener: this machine only"
         if kind != "tcp":

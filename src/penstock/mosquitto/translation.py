@@ -52,6 +52,15 @@ class Translation:
         self.bundles = dict(self._listeners.bundles)  # further files: name to text
         self._bridges = self._translated_bridges(client_ids)
         self._options.add_defaults()
+        self._account_for_all()
+
+    def _account_for_all(self) -> None:
+        """Note each line that has no finding yet: nothing is left out silently."""
+        told = {finding.place for finding in self.findings.all}
+        for line in self._configuration.lines():
+            if line.place not in told:
+                says = "Nothing was made of it: a later line says it again, or what it is about"
+                self.findings.add(MISSING, line, f"{says} is left out.")
 
     def _take(self, line: Line) -> None:
         if line.option in ACCESS_OPTIONS:

@@ -189,6 +189,20 @@ def test_settings_that_the_broker_would_refuse_are_not_written(
     assert not wanted.directory.exists()
 
 
+def test_a_large_message_comes_over_whole(wanted: Wanted, tmp_path: Path) -> None:
+    large = bytes(range(256)) * 12_000  # parts of 1 MiB in the store
+    chunks = (
+        message(1, "plant/large", large, 1, retain=True),
+        client("alice", NEVER),
+        client_message("alice", 1, 0, 1, QUEUED),
+        retained(1),
+    )
+    (tmp_path / "mosquitto.db").write_bytes(database(6, *chunks))
+    found, bodies = recovered(run(wanted))
+    assert list(bodies.values()) == [large]
+    assert [one.payload for one in found.retained] == [large]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
 def test_the_user_of_the_broker_whose_directories_are_there_may_read_all(
     wanted: Wanted, tmp_path: Path

@@ -195,6 +195,33 @@ def test_a_listener_with_less_protection_than_before_is_left_out(tmp_path: Path)
         assert finding(found, line).says.startswith("It is not opened: ")
 
 
+def test_without_a_line_that_opens_one_the_listener_is_for_this_machine_only(
+    tmp_path: Path,
+) -> None:
+    _, settings = translate(tmp_path, "max_connections 50\nprotocol websockets\n")
+    assert str(settings.listener.bind) == "127.0.0.1:1883"
+    assert settings.listener.allow_anonymous
+    _, settings = translate(tmp_path, "max_connections 50\nport 1884\nallow_anonymous true\n")
+    assert str(settings.listener.bind) == "0.0.0.0:1884"
+    assert settings.listener.max_connections == 50
+
+
+def test_each_line_has_a_finding_however_odd_the_file_is(tmp_path: Path) -> None:
+    text = (
+        "per_listener_settings true\nport 1883\nport 1884\nbind_address 127.0.0.1\n"
+        "listener 0 DIR/socket\nsocket_domain ipv4\nallow_anonymous true\nallow_anonymous false\n"
+        "listener 1885\nprotocol http_api\nallow_anonymous true\npassword_file DIR/pw\n"
+        "connection lost\nkeepalive_interval 7\naddress a\naddress b\nbridge_psk x\ntopic # out\n"
+        "max_inflight_messages 1\nmax_inflight_messages 2\nuser\n"
+    )
+    found, settings = translate(tmp_path, text, pw=f"alice:{HASH}\n")
+    places = {one.place.rpartition(":")[2] for one in found}
+    assert {str(number) for number in range(1, text.count("\n") + 1)} <= places
+    assert settings.bridge.remotes == ()
+    assert finding(found, 14).says == "Its bridge is left out."
+    assert settings.limits.max_inflight == 2
+
+
 def test_authorities_of_a_directory_are_joined(tmp_path: Path) -> None:
     (tmp_path / "ca").mkdir()
     for name in ("a", "b"):
