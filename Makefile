@@ -18,7 +18,7 @@ IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder
 # How long each part of `make torture` runs, and each target of `make fuzz`: 60 is the hourly size
 # of torture, 600 the nightly one.
 SECONDS ?= 60
-CHECKED := $(wildcard src tests examples benchmarks scripts)
+CHECKED := $(wildcard src tests examples benchmarks scripts packaging/container/health.py)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests start hundreds of Pythons: without bytecode each would compile all that it imports.

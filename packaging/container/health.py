@@ -1,0 +1,54 @@
+"""Ask the broker in this container how it is: exit code 0, or 1 and a sentence.
+
+    python -I -S health.py            does it answer? The answer comes from its event loop
+    python -I -S health.py --ready    and does it let clients in? One that is drained does not
+
+It asks over the control socket in the data directory, as `penstock clients` does, and needs nothing
+but Python's own modules: a probe every few seconds must cost next to nothing.
+"""
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+DATA_DIR = "PENSTOCK_DURABILITY__DATA_DIR"
+ANSWER_S_MAX = 4.0
+
+
+def main() -> str:
+    """Return what is wrong; empty if nothing is."""
+    data_dir = os.environ.get(DATA_DIR)
+    if data_dir is None:
+        return f"{DATA_DIR} is not set"
+    try:
+        answer = asked(Path(data_dir), {"do": "drain_state"})
+    except (OSError, ValueError) as error:
+        return f"the broker in {data_dir} does not answer: {error}"
+    if "done" not in answer:
+        return str(answer.get("error"))
+    if "--ready" in sys.argv[1:] and answer["done"]["draining"]:
+        return "the broker is being drained"
+    return ""
+
+
+def asked(data_dir: Path, request: dict[str, str]) -> dict[str, dict[str, object]]:
+    """Return the broker's answer; OSError or ValueError where there is none."""
+    directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.settimeout(ANSWER_S_MAX)
+            connection.connect(f"/proc/self/fd/{directory}/control")  # however long its path is
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            answer: dict[str, dict[str, object]] = json.loads(connection.makefile("rb").readline())
+            return answer
+    finally:
+        os.close(directory)
+
+
+if __name__ == "__main__":
+    wrong = main()
+    if wrong:
+        print(wrong, file=sys.stderr)
+    sys.exit(1 if wrong else 0)
