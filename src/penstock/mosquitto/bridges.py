@@ -8,19 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
-from penstock.engine.topics import is_topic_filter
-from penstock.mosquitto.configuration import BridgeSection
+from penstock.mosquitto.bridge_topics import common_level, mistake_in_rule, topic_words
+from penstock.mosquitto.configuration import BridgeSection, names
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.toml_file import Table
 from penstock.mosquitto.values import number_of, refuse, truth_of
 
 _VERSIONS: Final = {"mqttv31": "3.1", "mqttv311": "3.1.1", "mqttv50": "5"}
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
-_DIRECTIONS: Final = ("out", "in", "both")
 _PORT: Final = "1883"
-_TLS_OPTIONS: Final = frozenset(
-    ("bridge_cafile bridge_capath bridge_certfile bridge_keyfile bridge_tls_use_os_certs").split()  # noqa: SIM905
+_TLS_OPTIONS: Final = names(
+    "bridge_cafile bridge_capath bridge_certfile bridge_keyfile bridge_tls_use_os_certs"
 )
 
 _NOTES: Final[dict[str, tuple[str, str]]] = {
@@ -400,13 +398,13 @@ class Bridge:
             self._findings.add(TAKEN, line, f"retain = {str(value).lower()} of what goes out.")
 
     def _topic(self, line: Line) -> None:
-        words = _topic_words(line.value)
+        words = topic_words(line.value)
         if words is None:
             refuse(line, self._findings)
             return
         pattern, direction, qos, local, remote = words
         if not pattern:
-            whole = _common_level(local, remote)
+            whole = common_level(local, remote)
             if whole is None:
                 self._findings.add(
                     MISSING,
@@ -416,7 +414,7 @@ class Bridge:
                 )
                 return
             local, remote, pattern = whole
-        mistake = _mistake(pattern, direction, local, remote)
+        mistake = mistake_in_rule(pattern, direction, local, remote)
         if mistake:
             self._findings.add(MISSING, line, mistake)
             return
@@ -441,59 +439,6 @@ class Bridge:
         self._findings.add(
             TAKEN, line, f"[[bridge.remotes.forwards]] {pattern!r} {direction}, qos_max = {qos}."
         )
-
-
-def _topic_words(value: str) -> tuple[str, str, int, str, str] | None:
-    """Return filter, direction, QoS, local and remote prefix of a `topic` line; None where it is
-    none."""
-    rest = value.strip()
-    if rest.startswith('"') and not rest.startswith('""'):
-        pattern, quote, rest = rest[1:].partition('"')
-        if not quote:
-            return None
-        words = rest.split()
-    else:
-        pattern, *words = rest.split() or [""]
-    pattern = "" if pattern == '""' else pattern
-    for at, word in enumerate(words):
-        if word.startswith("#"):
-            words = words[:at]
-            break
-    direction = words[0].lower() if words else "out"
-    qos = words[1] if len(words) > 1 else "0"
-    prefixes = ["" if word == '""' else word for word in words[2:4]] + ["", ""]
-    if direction not in _DIRECTIONS or qos not in ("0", "1", "2") or len(words) > 4:
-        return None
-    return pattern, direction, int(qos), prefixes[0], prefixes[1]
-
-
-def _common_level(local: str, remote: str) -> tuple[str, str, str] | None:
-    """Return both prefixes and the level that two names of one topic end with; None if they do
-    not."""
-    if not local or not remote:
-        return None
-    above_local, _, last = local.rpartition("/")
-    above_remote, _, last_remote = remote.rpartition("/")
-    if last != last_remote or not last:
-        return None
-    return (
-        f"{above_local}/" if "/" in local else "",
-        f"{above_remote}/" if "/" in remote else "",
-        last,
-    )
-
-
-def _mistake(pattern: str, direction: str, local: str, remote: str) -> str:
-    for prefix in (local, remote):
-        if prefix and ("+" in prefix or "#" in prefix):
-            return f"The prefix {prefix!r} has a wildcard."
-        if not is_topic_filter(prefix + pattern, TOPIC_LEVELS_MAX):
-            return f"{prefix + pattern!r} is not an MQTT topic filter."
-    if not is_topic_filter(pattern, TOPIC_LEVELS_MAX):
-        return f"{pattern!r} is not an MQTT topic filter."
-    if direction != "out" and (local + pattern).startswith("$"):
-        return f"{local + pattern!r} would come in below $, which is the broker's own."
-    return ""
 
 
 def _name_of(mosquitto_name: str) -> str:

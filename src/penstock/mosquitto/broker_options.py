@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.config.limits import Limits
+from penstock.mosquitto.broker_notes import NOTES
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.toml_file import Table
 from penstock.mosquitto.values import number_of, seconds_of, truth_of
@@ -18,123 +19,6 @@ NEVER_S: Final = 4_294_967_295
 
 DEFAULT_PACKET_BYTES: Final = 2_000_000  # of Mosquitto 2.1; 2.0 has no limit
 DEFAULT_WINDOW: Final = 20
-
-_NOTES: Final[dict[str, tuple[str, str]]] = {
-    "allow_duplicate_messages": (
-        DIFFERS,
-        (
-            "A client whose subscriptions overlap gets a message once, with the highest QoS of them"
-            " and the identifiers of all, as with `allow_duplicate_messages false`."
-        ),
-    ),
-    "allow_zero_length_clientid": (
-        DIFFERS,
-        (
-            "Clients without a client identifier always get one from the broker"
-            " (listener.auto_id_prefix); there is no setting that refuses them."
-        ),
-    ),
-    "autosave_interval": (
-        SAME,
-        "What is acknowledged is on disk at once; nothing is saved at intervals.",
-    ),
-    "autosave_on_changes": (
-        SAME,
-        "What is acknowledged is on disk at once; nothing is saved at intervals.",
-    ),
-    "auth_plugin_deny_special_chars": (
-        MISSING,
-        (
-            "It belongs to a plugin, and plugins cannot be loaded; a pattern of the access list"
-            " never grants anything to a name with + # or / in it."
-        ),
-    ),
-    "check_retain_source": (
-        DIFFERS,
-        (
-            "Retained messages are delivered to whoever may read their topic, whatever became of"
-            " the right to write of who published them: `penstock retained clear` removes them."
-        ),
-    ),
-    "clientid_prefixes": (
-        MISSING,
-        "Mosquitto has given it up, too: name client identifiers in the access list (`client ID`).",
-    ),
-    "connection_messages": (
-        DIFFERS,
-        (
-            "Connections are logged at the level info (log.level), and are events with"
-            " events.enabled = true."
-        ),
-    ),
-    "dhparamfile": (
-        SAME,
-        "OpenSSL chooses the parameters of Diffie-Hellman, in Mosquitto 2.1, too.",
-    ),
-    "enable_control_api": (
-        DIFFERS,
-        (
-            "The broker is operated over the control socket in its data directory, by `penstock"
-            " clients`, `sessions`, `retained` and `bans` (docs/control.md)."
-        ),
-    ),
-    "global_max_connections": (
-        MISSING,
-        "Connections are bounded by listener: set listener.max_connections of each.",
-    ),
-    "include_dir": (SAME, "The files that it names were read, in the order of their names."),
-    "log_facility": (
-        MISSING,
-        "Log lines go to standard error, which a service manager hands on, or to log.file.",
-    ),
-    "log_timestamp": (SAME, "Every log line has its time, in UTC."),
-    "log_timestamp_format": (
-        DIFFERS,
-        'Times are in the form of ISO 8601; log.format = "json" has them in a field.',
-    ),
-    "max_inflight_bytes": (
-        MISSING,
-        (
-            "The window is bounded in messages (limits.max_inflight); bytes that are not sent are"
-            " bounded by listener.write_buffer_bytes_max."
-        ),
-    ),
-    "memory_limit": (
-        MISSING,
-        (
-            "memory.budget_bytes bounds what all clients together may take; it is compared with the"
-            " worst case at the start, so choose it by docs/flow.md#memory."
-        ),
-    ),
-    "packet_buffer_size": (SAME, "Reads are as large as what has come; there is nothing to set."),
-    "pid_file": (SAME, "A service manager knows the process; no file is written."),
-    "psk_file": (
-        MISSING,
-        (
-            "TLS with pre-shared keys is not spoken: give these clients certificates"
-            " (listener.client_ca) or passwords."
-        ),
-    ),
-    "retain_expiry_interval": (
-        MISSING,
-        (
-            "Retained messages stay until they are replaced, cleared or their message expiry"
-            " interval has passed; `penstock retained clear --older-than` clears old ones."
-        ),
-    ),
-    "retry_interval": (SAME, "Mosquitto has given it up, too."),
-    "set_tcp_nodelay": (SAME, "Small packets are never delayed (TCP_NODELAY)."),
-    "upgrade_outgoing_qos": (
-        MISSING,
-        (
-            "A message is delivered with the lower of its QoS and that of the subscription, as with"
-            " `upgrade_outgoing_qos false`."
-        ),
-    ),
-    "user": (SAME, "The service that starts the broker says which user it runs as."),
-    "websockets_headers_size": (SAME, "The header of a WebSocket request has its own bound."),
-    "websockets_log_level": (SAME, "WebSocket has no log of its own; see log.level."),
-}
 
 _PLUGIN: Final = (
     "Plugins cannot be loaded. Users: `penstock passwd`, an HTTP service (http_login.url) or tokens"
@@ -204,8 +88,8 @@ class BrokerOptions:
         handler = self._handlers.get(line.option)
         if handler is not None:
             handler(line)
-        elif line.option in _NOTES:
-            kind, says = _NOTES[line.option]
+        elif line.option in NOTES:
+            kind, says = NOTES[line.option]
             self._findings.add(kind, line, says)
         elif is_of_plugins(line.option):
             self._findings.add(MISSING, line, _PLUGIN)
@@ -460,6 +344,6 @@ _READ_ELSEWHERE: Final = frozenset(
     ("acl_file", "allow_anonymous", "password_file", "persistence_file", "persistence_location")
 )
 GENERAL_OPTIONS: Final = frozenset(
-    (*_NOTES, *_PLUGIN_OPTIONS, *BrokerOptions(Findings()).handled, *_READ_ELSEWHERE)
+    (*NOTES, *_PLUGIN_OPTIONS, *BrokerOptions(Findings()).handled, *_READ_ELSEWHERE)
 )
 """The names of all options that are of no listener and no bridge."""
