@@ -6,13 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 app = typer.Typer(no_args_is_help=True, help="Come from another broker.")
 
-_LISTED_MAX = 2000
+_LISTED_MAX: Final = 2000  # lines of the report on the terminal
+_STEPS: Final = 200  # of a bar
 
 
 @app.callback()
@@ -83,9 +84,13 @@ def _progress_shown() -> Iterator[Callable[[str, int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Screen(stderr=True), transient=True) as display:
         task = display.add_task("", total=None)
+        shown = 0
 
         def show(what: str, done: int, total: int) -> None:
-            display.update(task, description=what, completed=done, total=total)
+            nonlocal shown
+            if done == total or done < shown or done - shown >= total // _STEPS:
+                shown = done  # not for each of a million chunks: that would take longer than they
+                display.update(task, description=what, completed=done, total=total)
 
         yield show
 
