@@ -1,5 +1,6 @@
 """Starting and ending: signals, child processes, and mistakes of the one who starts it."""
 
+import os
 import signal
 import socket
 import subprocess
@@ -61,6 +62,27 @@ def test_sighup_with_nothing_to_read_again_says_so(tmp_path: Path, clients: Clie
         broker.process.send_signal(signal.SIGHUP)
         wait_for("the answer", lambda: "wait for a restart; read again: no files" in broker.log())
         clients.join(broker, "c").publish("t", b"x", 1)
+
+
+def test_a_start_can_be_stopped(tmp_path: Path) -> None:
+    """Also where the broker is process 1, which ignores a signal that it has no handler for."""
+    users = tmp_path / "users"
+    os.mkfifo(users)  # nobody writes to it: the start stands still
+    options = ["--bind", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    command = [*SERVE, *options, "--password-file", str(users)]
+    with subprocess.Popen(command, env=environment({"stream.enabled": "false"})) as starting:
+        status = Path(f"/proc/{starting.pid}/status")
+        caught = 1 << (signal.SIGTERM - 1)
+
+        def has_a_handler() -> bool:
+            return bool(int(status.read_text().partition("SigCgt:")[2].split()[0], 16) & caught)
+
+        try:
+            wait_for("the handler", has_a_handler)
+            starting.terminate()
+            assert starting.wait(DEADLINE_S) == 0
+        finally:
+            starting.kill()
 
 
 # -- mistakes: one sentence on standard error, exit code 2 -----------------------------

@@ -21,7 +21,8 @@ import ssl
 from collections.abc import Callable, Iterable
 from functools import partial
 from random import SystemRandom
-from typing import Final, final
+from types import FrameType
+from typing import Final, NoReturn, final
 
 import uvloop
 
@@ -108,6 +109,7 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         StoreFailed: the disk is full, or fails.
         StoreDamaged: the store holds less than was acknowledged.
     """
+    signal.signal(signal.SIGTERM, _stop_while_starting)
     there_is = available()
     settings = fitted(asked, there_is)
     use_log(settings)
@@ -140,6 +142,15 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         return uvloop.run(_Broker(settings, store, access, contexts, source, manager).run())
     finally:
         store.close()
+
+
+def _stop_while_starting(number: int, frame: FrameType | None) -> NoReturn:
+    """End a start, until the event loop runs and takes signals itself.
+
+    Process 1 of a container ignores a signal that it has no handler for.
+    """
+    del number, frame
+    raise SystemExit(EXIT_OK)
 
 
 @final

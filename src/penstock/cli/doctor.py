@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import shutil
 import socket
 import sys
@@ -30,9 +31,10 @@ from penstock.config.memory import excess, fitted, readable, statement
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
-from penstock.runtime.machine_clock import is_unset
+from penstock.runtime.machine_clock import is_kept_right, is_unset
 from penstock.spark.java import JavaNotFound, find_java
 from penstock.store.faults import with_remedy
+from penstock.transport.descriptors import connections_within
 from penstock.transport.tls import Certificates
 
 PYTHON_MIN: Final = (3, 11)
@@ -85,7 +87,8 @@ def examine(settings: Settings) -> list[Finding]:
         java(),
         tool("mosquitto_pub", "mosquitto-clients"),
         tool("strace", "strace"),
-        wall_clock(time.time_ns() // 1000),
+        wall_clock(time.time_ns() // 1000, is_kept_right()),
+        open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
     findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
@@ -94,6 +97,7 @@ def examine(settings: Settings) -> list[Finding]:
     findings.append(memory(settings))
     if settings.durability.persistence == "file":
         findings.append(data_directory(settings.durability.data_dir))
+        findings.append(disk(settings.durability.data_dir, settings.durability.retention_bytes_max))
     return findings
 
 
@@ -134,14 +138,37 @@ def memory(settings: Settings) -> Finding:
     )
 
 
-def wall_clock(wall_us: int) -> Finding:
-    """Check that the wall clock, which shows ``wall_us``, was ever set; messages are dated by
-    it."""
+def wall_clock(wall_us: int, kept_right: bool = True) -> Finding:
+    """Check that the wall clock, which shows ``wall_us``, was ever set, and whether the system says
+    that it is kept right; messages are dated by it."""
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
     if is_unset(wall_us):
         remedy = "set it, or let the system do so (NTP): messages are dated by it."
         return Finding("clock", Verdict.ABSENT, f"it is not set: it says {shown}", remedy)
+    if not kept_right:
+        remedy = (
+            "let NTP keep it: after a reboot a broker can only then tell for how long it was off,"
+            " and else lets sessions and messages live longer (docs/durability.md)."
+        )
+        return Finding("clock", Verdict.ABSENT, f"{shown}, and nothing keeps it right", remedy)
     return Finding("clock", Verdict.OK, shown)
+
+
+def open_files(settings: Settings, limit: int) -> Finding:
+    """Compare the number of files that a process may have open, ``limit``, with the connections
+    that the listeners allow."""
+    wanted = sum(listener.max_connections for listener in settings.listener.open_ones())
+    if limit == resource.RLIM_INFINITY:
+        return Finding("open files", Verdict.OK, f"no limit, for {wanted:,} connections")
+    room = connections_within(limit)
+    detail = f"{limit:,}, of which {room:,} for connections; max_connections allows {wanted:,}"
+    if room >= wanted:
+        return Finding("open files", Verdict.OK, detail)
+    remedy = (
+        "raise the limit (ulimit -Hn, LimitNOFILE in a systemd unit, --ulimit nofile of a"
+        " container) or lower max_connections; further connections are closed."
+    )
+    return Finding("open files", Verdict.ABSENT, detail, remedy)
 
 
 def users(settings: Settings) -> Finding:
@@ -280,10 +307,8 @@ def listening(listener: MainListener | OtherListener) -> Finding:
 
 
 def data_directory(path: Path) -> Finding:
-    """Check that the data directory, existing or not, takes files and has room."""
-    place = path
-    while not place.exists() and place != place.parent:
-        place = place.parent
+    """Check that the data directory, existing or not, takes files, has room, and is this user's."""
+    place = _existing(path)
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
@@ -293,4 +318,41 @@ def data_directory(path: Path) -> Finding:
         detail = f"{path}: {with_remedy(error.strerror or error, path)}"
         return Finding("data directory", Verdict.MISSING, detail, remedy)
     made = "" if path.exists() else ", will be made"
-    return Finding("data directory", Verdict.OK, f"{path.absolute()}{made}, {free} free")
+    detail = f"{path.absolute()}{made}, {free} free"
+    owner = path.stat().st_uid if path.exists() else os.geteuid()
+    if owner != os.geteuid():
+        remedy = f"run the broker, and this, as its owner: sudo -u '#{owner}' penstock doctor …"
+        detail += f"; it is of user {owner}, and this is user {os.geteuid()}"
+        return Finding("data directory", Verdict.ABSENT, detail, remedy)
+    return Finding("data directory", Verdict.OK, detail)
+
+
+def disk(path: Path, retention_bytes_max: int) -> Finding:
+    """Check that the file system of the data directory has room for a log as large as it may
+    become."""
+    if retention_bytes_max == 0:
+        remedy = "without durability.retention_bytes_max only age bounds the log: watch the disk."
+        return Finding("disk", Verdict.ABSENT, "the log has no limit by size", remedy)
+    try:
+        free_bytes = shutil.disk_usage(_existing(path)).free
+        has_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    except OSError as error:
+        return Finding("disk", Verdict.ABSENT, f"{path}: {error.strerror or error}")
+    detail = (
+        f"the log may take {readable(retention_bytes_max)}; {path.absolute()} has"
+        f" {readable(has_bytes)}, and {readable(free_bytes)} are free"
+    )
+    if has_bytes + free_bytes >= retention_bytes_max:
+        return Finding("disk", Verdict.OK, detail)
+    remedy = (
+        "lower durability.retention_bytes_max, or give it a larger disk: one that is full stops"
+        " acknowledgements (docs/store.md)."
+    )
+    return Finding("disk", Verdict.ABSENT, detail, remedy)
+
+
+def _existing(path: Path) -> Path:
+    """Return ``path``, or the closest directory above it that exists."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path

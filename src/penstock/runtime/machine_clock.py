@@ -33,7 +33,7 @@ class MachineClock:
 
     def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
         self._boot_id = _boot_id()
-        reading = self._read(_is_set())
+        reading = self._read(is_kept_right())
         self._steady = SteadyClock(record, reading, next_offset)
         self._recorded_s = time.monotonic()
         if is_unset(reading.wall_us):
@@ -108,7 +108,7 @@ def _boot_id() -> str:
         return ""
 
 
-def _is_set() -> bool:
+def is_kept_right() -> bool:
     """Return whether the system says that the wall clock is kept right."""
     try:
         state = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))

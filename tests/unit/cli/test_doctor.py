@@ -45,6 +45,46 @@ def test_a_data_directory_without_room_blocks(monkeypatch: pytest.MonkeyPatch) -
     assert "File too large: raise the limit" in found.detail
 
 
+def test_a_data_directory_of_another_user_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Root may write there; the broker would leave files that its own user cannot read."""
+    assert doctor.data_directory(tmp_path).verdict is Verdict.OK
+    own = tmp_path.stat().st_uid
+    monkeypatch.setattr("os.geteuid", lambda: own + 1)
+    found = doctor.data_directory(tmp_path)
+    assert found.verdict is Verdict.ABSENT
+    assert f"it is of user {own}" in found.detail
+    assert doctor.data_directory(tmp_path / "to be made").verdict is Verdict.OK
+
+
+def test_a_disk_that_the_log_may_fill_is_told(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(bytes(5000))
+    assert doctor.disk(tmp_path, 4096).verdict is Verdict.OK  # there already
+    assert doctor.disk(tmp_path / "to be made", 4096).verdict is Verdict.OK
+    full = doctor.disk(tmp_path, 2**60)
+    assert full.verdict is Verdict.ABSENT
+    assert "the log may take 1 EiB" in full.detail
+    assert doctor.disk(tmp_path, 0).verdict is Verdict.ABSENT
+
+
+def test_open_files_are_compared_with_connections() -> None:
+    settings = load_settings(None, {"listener.max_connections": 5000}, {})
+    assert doctor.open_files(settings, 10_000).verdict is Verdict.OK
+    few = doctor.open_files(settings, 1024)
+    assert few.verdict is Verdict.ABSENT
+    assert few.detail.startswith("1,024, of which 922 for connections")
+    assert "LimitNOFILE" in few.remedy
+    assert doctor.open_files(settings, -1).verdict is Verdict.OK  # RLIM_INFINITY
+
+
+def test_a_clock_that_nothing_keeps_right_is_told() -> None:
+    assert doctor.wall_clock(1_795_000_000_000_000).verdict is Verdict.OK
+    found = doctor.wall_clock(1_795_000_000_000_000, kept_right=False)
+    assert found.verdict is Verdict.ABSENT
+    assert "NTP" in found.remedy
+
+
 def test_a_required_package_blocks_and_an_optional_one_does_not() -> None:
     assert doctor.package("pyarrow", "the log", required=True).verdict is Verdict.OK
     assert doctor.package("no-such-package", "the log", required=True).is_blocking
