@@ -16,7 +16,7 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, mosquitto, mosquitto_program, penstock
 from benchmarks.publish import Measured, publish
-from penstock.cli.version import build_kind
+from penstock.version import build_kind
 
 Start = Callable[[], contextlib.AbstractContextManager[Broker]]
 

@@ -23,9 +23,9 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
 from benchmarks.client_programs import LIBRARIES, PAYLOAD, TOPIC
-from penstock.cli.version import build_kind
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connect, Disconnect, Publish
+from penstock.version import build_kind
 
 _OURS: Final = "penstock"
 _VERSION: Final = 4

@@ -35,9 +35,9 @@ from rich.table import Table
 from benchmarks.blocking_client import Client
 from benchmarks.broker import Broker, penstock, penstock_in
 from benchmarks.publish import publish, publish_so_many
-from penstock.cli.version import build_kind
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Puback, Publish
+from penstock.version import build_kind
 
 _VERSION: Final = 5
 _TIMEOUT_S: Final = 120.0

@@ -23,7 +23,6 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.version import build_kind
 from penstock.engine.limits import EngineLimits
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
@@ -36,6 +35,7 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
+from penstock.version import build_kind
 from tests.unit.engine.bench import Bench, Line
 
 SUBSCRIBERS: Final = (0, 1, 10)

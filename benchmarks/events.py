@@ -23,10 +23,10 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
 from benchmarks.publish import WINDOW, publish_so_many
-from penstock.cli.version import build_kind
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connect, Puback, Publish, Suback, Subscribe, Subscription
+from penstock.version import build_kind
 
 _VERSION: Final = 4
 _ALL_WAIT: Final = {"limits.max_mqueue_len": "0", "limits.max_mqueue_bytes": "0"}

@@ -44,8 +44,8 @@ from benchmarks.pages import PLOTS, write_part
 from benchmarks.publish import publish
 from benchmarks.scenarios import Scenario
 from benchmarks.side_by_side import measure
-from penstock.cli.version import build_kind
 from penstock.services.garbage import collect_in_portions
+from penstock.version import build_kind
 
 mpl.use("svg")
 

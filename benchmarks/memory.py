@@ -25,9 +25,9 @@ from rich.table import Table
 
 from benchmarks.blocking_client import Client
 from benchmarks.broker import Broker, penstock
-from penstock.cli.version import build_kind
 from penstock.protocol.kinds import DISCONNECT
 from penstock.protocol.packets import Puback, Publish
+from penstock.version import build_kind
 
 _OURS: Final = 200  # files of this process beside its connections
 _PARTS: Final = 8

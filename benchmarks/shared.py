@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.subscriptions import VERSION, Engine
-from penstock.cli.version import build_kind
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
@@ -23,6 +22,7 @@ from penstock.engine.message import Message
 from penstock.engine.server.server import Server
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Puback, Subscribe, Subscription
+from penstock.version import build_kind
 
 GROUP: Final = "$share/g/t"
 WINDOW: Final = 32

@@ -10,7 +10,7 @@ import matplotlib as mpl
 from benchmarks.machine import machine
 from benchmarks.pages import PLOTS, write_part
 from benchmarks.scenarios import MOSQUITTO, OURS, SCENARIOS, Medians, Run, Scenario
-from penstock.cli.version import build_kind
+from penstock.version import build_kind
 
 mpl.use("svg")
 

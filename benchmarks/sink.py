@@ -20,10 +20,10 @@ from rich.table import Table
 from benchmarks.blocking_client import Client
 from benchmarks.broker import penstock_in
 from benchmarks.durability import p99
-from penstock.cli.version import build_kind
 from penstock.stream.client import StreamClient
 from penstock.stream.requests import PutRequest, SetRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
+from penstock.version import build_kind
 
 ROWS_OF_A_FILE = 65_536
 

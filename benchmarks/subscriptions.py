@@ -26,7 +26,6 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.version import build_kind
 from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -42,6 +41,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from penstock.services.garbage import collect_if_due, collect_in_portions
+from penstock.version import build_kind
 
 FILTERS_AT_ONCE: Final = 1000  # in one SUBSCRIBE
 FILTERS_OF_ONE: Final = 10_000  # subscriptions of one client

@@ -20,7 +20,6 @@ from typing import Final, final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.cli.version import build_kind
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
@@ -42,6 +41,7 @@ from penstock.protocol.packets import (
 from penstock.protocol.properties import Properties
 from penstock.services.garbage import collect_and_freeze, collect_if_due, collect_in_portions
 from penstock.store.rocks import RocksStore
+from penstock.version import build_kind
 
 WINDOWS: Final = (32, 1000, 10_000)
 AT_ONCE: Final = (1, 16)

@@ -44,8 +44,15 @@ PACKAGING = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 COMPILED = ("src/penstock/protocol", "src/penstock/engine")
 COMPILER = {  # mypyc with what it needs, and the typed packages that compiled modules lead to
     *("ast-serialize", "librt", "mypy", "mypy-extensions", "pathspec", "typing-extensions"),
-    *("annotated-types", "h11", "msgspec", "pydantic", "pydantic-core", "typing-inspection"),
-    *("markdown-it-py", "mdurl", "pygments", "rich", "wsproto"),
+    *(
+        "annotated-types",
+        "h11",
+        "msgspec",
+        "pydantic",
+        "pydantic-core",
+        "typing-inspection",
+        "wsproto",
+    ),
 }
 TEST_TOOLS = {
     "faketime": "faketime",

@@ -19,8 +19,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 import penstock
-from penstock.cli.version import build_kind
 from penstock.config.settings import Settings
+from penstock.version import build_kind
 from tests.support.budget import budget
 from tests.support.fixtures import clients, name, own_broker, shared_broker
 

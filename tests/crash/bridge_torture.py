@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from penstock.cli.version import build_kind
+from penstock.version import build_kind
 from tests.support.bridge_storm import play
 from tests.support.namespaces import Namespaces, Proxied, obstacle
 

@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from penstock.cli.version import build_kind
 from penstock.spark.session import local_spark
+from penstock.version import build_kind
 from tests.support.fixtures import running_broker
 from tests.support.pipeline_storm import KINDS, Verdict, play, prepared
 from tests.support.pipelines import PIPELINES, LogToTable

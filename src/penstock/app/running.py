@@ -83,6 +83,7 @@ from penstock.transport.api import Accept, Wire
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import OpenListener, open_listener
 from penstock.transport.tls import identity
+from penstock.version import __version__, build_kind
 
 logger = get_logger(__name__)
 
@@ -431,6 +432,14 @@ class _Broker:
             await self._control.open()
         if self._admin is not None:
             self._admin.start()
+        if build_kind() == "compiled":
+            logger.info("Penstock %s, compiled", __version__)
+        else:
+            logger.warning(
+                "Penstock %s runs interpreted, several times slower than compiled: install a"
+                " compiled wheel, or gcc and Python's headers before building it",
+                __version__,
+            )
         memory_report = statement(settings, available())
         logger.info("%s", Sentence(memory_report.text))
         if memory_report.warning:

@@ -23,7 +23,7 @@ from typing import Final
 
 from penstock.app.composing import check_stream_files, login_method
 from penstock.auth.files import load_access
-from penstock.cli.version import build_kind, package_version
+from penstock.cli.version import package_version
 from penstock.config.address import Address
 from penstock.config.available_memory import available
 from penstock.config.listener import MainListener, OtherListener, setting_of
@@ -36,6 +36,7 @@ from penstock.spark.java import JavaNotFound, find_java
 from penstock.store.faults import with_remedy
 from penstock.transport.descriptors import connections_within
 from penstock.transport.tls import Certificates
+from penstock.version import build_kind
 
 PYTHON_MIN: Final = (3, 11)
 

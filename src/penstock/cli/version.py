@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import platform
 from importlib import metadata
 from typing import Final
 
-from penstock.version import __version__
+from penstock.version import __version__, build_kind
 
-COMPILED_MODULES: Final = ("penstock.protocol.decode", "penstock.engine.session.session")
 SHOWN_PACKAGES: Final = ("rocksdict", "uvloop", "pyarrow", "pyspark", "deltalake")
-
-
-def build_kind() -> str:
-    """Return "compiled" if protocol and engine run as machine code, else "interpreted".
-
-    A compiled module was loaded from a shared library, an interpreted one from its source.
-    """
-    sources = [importlib.import_module(name).__file__ or "" for name in COMPILED_MODULES]
-    return "interpreted" if any(source.endswith(".py") for source in sources) else "compiled"
 
 
 def package_version(name: str) -> str | None:

@@ -11,10 +11,10 @@ import pytest
 
 from penstock import __version__
 from penstock.cli.exit_codes import exit_code
-from penstock.cli.version import build_kind
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError, PenstockError, StoreFailed, StoreLocked
+from penstock.version import build_kind
 
 
 def run(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
