@@ -32,6 +32,7 @@ from typing import Final, final
 from penstock.engine.access.access import Authorize, Permissions
 from penstock.engine.routing.filter_set import FilterSet
 from penstock.engine.topic_cache import TopicCache
+from penstock.engine.topics import topic_matches
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -48,10 +49,14 @@ _NOT_IN_A_NAME: Final = frozenset("/+#")
 @final
 @dataclass(frozen=True)
 class Rule:
-    """One line: one of ``ACCESS_WORDS``, and a topic filter (with %c and %u in a pattern)."""
+    """One line: one of ``ACCESS_WORDS``, and a topic filter (with %c and %u in a pattern).
+
+    ``place`` says where it stands, file and line.
+    """
 
     access: str
     topic_filter: str
+    place: str = field(default="", compare=False)
 
 
 @final
@@ -104,6 +109,7 @@ class CompiledRules:
     """Rules, as sets of filters."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
+        self.rules = rules
         self.read = FilterSet(_filters(rules, READ, READWRITE))
         self.write = FilterSet(_filters(rules, WRITE, READWRITE))
         self.denied = FilterSet(_filters(rules, DENY))
@@ -149,6 +155,17 @@ class ListedPermissions(Permissions):
             known = self._answer(self._receives, granted, topic)
         return known == 1
 
+    def explain(self, topic: str, is_published: bool) -> str:
+        """Return which line decides: the first that denies ``topic``, else one that grants it."""
+        granting = (WRITE, READWRITE) if is_published else (READ, READWRITE)
+        applied = [rule for compiled in self._compiled() for rule in compiled.rules]
+        for accesses, verb in ((DENY,), "is denied by"), (granting, "is granted by"):
+            for rule in applied:
+                if rule.access in accesses and topic_matches(rule.topic_filter, topic):
+                    place = f" ({rule.place})" if rule.place else ""
+                    return f"{verb} '{rule.access} {rule.topic_filter}'{place}"
+        return "no line of the access list grants it"
+
     def clear_cache(self) -> None:
         """Drop the cached answers: the client is away."""
         self._publishes.clear()
@@ -193,7 +210,7 @@ def _applied(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:
     becomes_system = topic_filter.startswith("$") and not pattern.topic_filter.startswith("$")
     if becomes_system and pattern.access != DENY:
         return []
-    return [Rule(pattern.access, topic_filter)]
+    return [Rule(pattern.access, topic_filter, pattern.place)]
 
 
 def _is_harmless(name: str) -> bool:

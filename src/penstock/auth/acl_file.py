@@ -126,7 +126,7 @@ def _rule(place: str, text: str) -> Rule:
             f"{place}: a rule for a topic holds for shared subscriptions too; deny"
             f" {unshared(topic_filter)!r}, without {SHARE_PREFIX} and the group."
         )
-    return Rule(access, topic_filter)
+    return Rule(access, topic_filter, place)
 
 
 def _refuse_unseen(place: str, text: str) -> None:

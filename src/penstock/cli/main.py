@@ -34,6 +34,7 @@ from penstock.cli import (
     sub,
     table,
     tables,
+    why,
 )
 from penstock.cli.broker_options import HELP_ONLY_LONG
 from penstock.cli.exit_codes import EXIT_FAILED, exit_code
@@ -210,6 +211,7 @@ for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
 app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
+app.command()(why.why)
 app.command()(audit.audit)
 app.command(name="reload")(reload_settings)
 app.add_typer(clients.app, name="clients")

@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.control.admin_requests import AdminRequest
+from penstock.control.explanation import Explain
 from penstock.control.landed_requests import LandedRequest
 from penstock.control.metric_requests import MetricRequest
 from penstock.control.reader_requests import ReaderRequest
@@ -80,7 +81,16 @@ class Published(msgspec.Struct, frozen=True):
     later: int = 0
 
 
-Request = Backup | Publish | Abandon | ReaderRequest | LandedRequest | AdminRequest | MetricRequest
+Request = (
+    Backup
+    | Publish
+    | Abandon
+    | ReaderRequest
+    | LandedRequest
+    | AdminRequest
+    | MetricRequest
+    | Explain
+)
 """Everything that may be asked."""
 
 

@@ -36,9 +36,11 @@ from penstock.control.admin_requests import (
     ShowSession,
     Which,
 )
+from penstock.control.explanation import OFFSETS_MAX, Explain
 from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
 from penstock.engine.operating.admin_actions import ban, clear, drain, end_drain, kick, lift, remove
+from penstock.engine.operating.explaining import MatchWalk, explain
 from penstock.engine.operating.listing import (
     JsonObject,
     SessionWalk,
@@ -52,7 +54,7 @@ from penstock.engine.server.draining import Draining
 from penstock.engine.server.server import Server
 from penstock.engine.session.retained import RetainedWalk
 from penstock.engine.session.session import Session
-from penstock.engine.topics import is_topic_filter
+from penstock.engine.topics import is_topic_filter, is_topic_name
 from penstock.errors import ConfigError, StoreError
 from penstock.protocol import reasons
 from penstock.runtime.driver import Driver
@@ -93,6 +95,7 @@ class Administration:
         """Answer requests on ``control``."""
         control.on(ListSessions, self.list_sessions)
         control.on(ShowSession, self.show_session)
+        control.on(Explain, self.explain)
         control.on(Kick, self.kick)
         control.on(RemoveSessions, self.remove)
         control.on(ListRetained, self.list_retained)
@@ -130,6 +133,26 @@ class Administration:
         if session is None:
             return None
         return session_details(self._server, session)
+
+    async def explain(self, request: Explain) -> JsonObject:
+        """Return all facts about one client and a topic."""
+        if len(request.offsets) > OFFSETS_MAX:
+            raise ConfigError(f"at most {OFFSETS_MAX} offsets may be asked about at once")
+        if request.topic and not is_topic_name(request.topic, LEVELS_MAX):
+            raise ConfigError(f"{request.topic!r} is no topic name")
+        session = self._server.registry.sessions.get(request.client_id)
+        walk = MatchWalk(session, request.topic)
+
+        def step() -> bool:
+            if not walk.finished:
+                walk.step(VISITS)
+            return walk.finished
+
+        await in_portions(self._driver, step)
+        offsets = list(request.offsets)
+        return explain(
+            self._server, request.client_id, request.topic, offsets, walk.found, self._driver.now()
+        )
 
     async def kick(self, request: Kick) -> Count:
         """End the connections of the selected sessions; return how many."""

@@ -152,6 +152,14 @@ class Permissions:
         del topic
         return True
 
+    def explain(self, topic: str, is_published: bool) -> str:
+        """Return which rule decides whether this client may publish to ``topic``, or receive it.
+
+        One clause for an operator; empty where there are no rules to be named.
+        """
+        del topic, is_published
+        return ""
+
     def clear_cache(self) -> None:
         """Release cached answers: the client is disconnected."""
 

@@ -56,6 +56,8 @@ REASONS: Final = (
 )
 
 _RECENT_MAX: Final = 100
+LAST_MAX: Final = 8  # the latest drops that are known of one session,
+_SESSIONS_WITH_LAST_MAX: Final = 10_000  # of so many sessions
 
 
 def slug_of(reason: int) -> str:
@@ -87,6 +89,16 @@ class Dropped:
 
 
 @final
+class LastDrop:
+    """One of the latest messages dropped for a session; the offset is -1 where it has none."""
+
+    def __init__(self, reason: int, topic: str, offset: int) -> None:
+        self.reason = reason
+        self.topic = topic
+        self.offset = offset
+
+
+@final
 class Drops:
     """Counters by reason, and the latest drops by reason and client."""
 
@@ -96,6 +108,7 @@ class Drops:
             str, object
         ] = {}  # clients with a session: only they have counts of their own
         self._by_client: dict[str, dict[int, int]] = {}
+        self._last: dict[str, list[LastDrop]] = {}  # of each session with counts, oldest first
         self.drop_handler: DropHandler | None = None
         self.events: Events | None = None
         self._recent: dict[tuple[int, str], Dropped] = {}
@@ -110,6 +123,7 @@ class Drops:
         """Count a dropped delivery that ``drop_handler`` is not to get."""
         topic = "" if delivery.message is None else delivery.message.topic
         self._count(reason, client_id, topic, 1)
+        self._remember(reason, client_id, topic, delivery.offset)
         if self.events is not None:
             self.events.dropped(slug_of(reason), client_id, delivery)
 
@@ -118,6 +132,7 @@ class Drops:
         if messages <= 0:
             return
         self._count(reason, client_id, topic, messages)
+        self._remember(reason, client_id, topic, -1)
         if self.events is not None:
             self.events.dropped_some(slug_of(reason), client_id, topic, messages)
 
@@ -129,6 +144,9 @@ class Drops:
         if messages <= 0:
             return
         self._count(reason, client_id, "", messages)
+        for delivery in known[-LAST_MAX:]:
+            topic = "" if delivery.message is None else delivery.message.topic
+            self._remember(reason, client_id, topic, delivery.offset)
         events = self.events
         if events is None:
             return
@@ -152,6 +170,22 @@ class Drops:
         elif len(self._recent) < _RECENT_MAX:
             self._recent[reason, client_id] = Dropped(reason, client_id, topic, messages)
 
+    def _remember(self, reason: int, client_id: str, topic: str, offset: int) -> None:
+        if client_id in self.clients:
+            last = self._last.get(client_id)
+            if last is None:
+                if len(self._last) >= _SESSIONS_WITH_LAST_MAX:
+                    del self._last[next(iter(self._last))]
+                last = self._last[client_id] = []
+            last.append(LastDrop(reason, topic, offset))
+            if len(last) > LAST_MAX:
+                del last[0]
+
+    def last_of(self, client_id: str) -> list[LastDrop]:
+        """Return the latest messages dropped for one session, oldest first, at most
+        ``LAST_MAX``."""
+        return list(self._last.get(client_id, []))
+
     def of(self, client_id: str) -> dict[int, int]:
         """Return how many messages were dropped for one session, by reason; a copy."""
         counts = self._by_client.get(client_id)
@@ -160,6 +194,7 @@ class Drops:
     def forget(self, client_id: str) -> None:
         """Forget the counts of ``client_id``, whose session ended; the totals stay."""
         self._by_client.pop(client_id, None)
+        self._last.pop(client_id, None)
 
     def take_recent(self) -> list[Dropped]:
         """Return the drops since the last call, for at most 100 pairs of reason and client.

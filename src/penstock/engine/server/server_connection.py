@@ -346,6 +346,7 @@ class ServerConnection(OpeningConnection):
             del server.connections[self.client_id]
         if self.inbound_limit is not None:
             self.inbound_limit.leave(now.monotonic_s)
+        session.disconnected_because = self.close_reason
         if server.effects.events is not None:
             self._note_disconnected(server.effects.events, session)
         server.partial_packets.give_back(self)

@@ -96,6 +96,7 @@ class Session(StoredState):
         self.owned = False  # whether ``username`` is known; if not, the next user becomes the owner
         self.identified = False  # whether ``permissions`` were set since the broker started
         self.disconnected_at_us = 0
+        self.disconnected_because = ""  # why its last connection ended; empty after a start
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._effects = effects
         self._drops = drops

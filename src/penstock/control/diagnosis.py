@@ -1,0 +1,342 @@
+"""The likeliest reason why a client does not get what it should, from the facts.
+
+::
+
+      facts of the broker (Explanation) ─╮
+      last messages in the log ──────────┴▶ CAUSES, one after the other ─▶ the first that holds
+
+The order is that in which a message meets the obstacles: is there such a client, does it ask for
+the topic, may it have it, is anything published there, does it take what it is sent. A cause is
+a function from the facts to a ``Diagnosis``, or None where it does not hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.control.explanation import Explanation
+
+IN_FLIGHT: Final = "in_flight"
+WAITING: Final = "waiting"
+IN_GROUP: Final = "in_group"
+DROPPED: Final = "dropped:"
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedMessage:
+    """A message of the topic as the log has it.
+
+    Attributes:
+        offset: its place in the log.
+        received_at_us: when the broker received it, µs since the Unix epoch.
+        client_id: its publisher.
+        qos: with which QoS.
+    """
+
+    offset: int
+    received_at_us: int
+    client_id: str
+    qos: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The likeliest reason, and what to do about it; each one sentence."""
+
+    reason: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The facts about one client and topic, and what the log has.
+
+    Attributes:
+        facts: of the broker.
+        messages: the last of the topic, the newest first; None: the log was not asked.
+    """
+
+    facts: Explanation
+    messages: Sequence[LoggedMessage] | None = None
+
+    @property
+    def client(self) -> str:
+        """The client's name, as sentences have it."""
+        return repr(self.facts.client_id)
+
+    @property
+    def topic(self) -> str:
+        """The topic, as sentences have it."""
+        return repr(self.facts.topic)
+
+    def is_connected(self) -> bool:
+        """Return whether the client is connected."""
+        return self.facts.session is not None and bool(self.facts.session["connected"])
+
+    def limit_s(self, limit: str) -> float | None:
+        """Return how long the client has been at a limit; None: it is not."""
+        for reached in self.facts.limits:
+            if reached.limit == limit:
+                return reached.lasts_s
+        return None
+
+    def state_of(self, message: LoggedMessage) -> str:
+        """Return where a message of the log is for this client; empty: nowhere any more."""
+        return self.facts.states.get(str(message.offset), "")
+
+
+def diagnose(case: Case) -> Diagnosis:
+    """Return the first cause that holds."""
+    for cause in CAUSES:
+        found = cause(case)
+        if found is not None:
+            return found
+    return Diagnosis(
+        f"nothing stands between {case.client} and its messages",
+        f"publish a message, and look again: `penstock why {case.facts.client_id} TOPIC`",
+    )
+
+
+# -- the client ------------------------------------------------------------------------------
+
+
+def _banned(case: Case) -> Diagnosis | None:
+    if case.facts.banned_because is None or case.is_connected():
+        return None
+    return Diagnosis(
+        f"{case.client} is banned ({case.facts.banned_because})",
+        "lift the ban: `penstock bans lift KIND VALUE`",
+    )
+
+
+def _unknown(case: Case) -> Diagnosis | None:
+    if case.facts.session is not None:
+        return None
+    return Diagnosis(
+        f"the broker has no session of {case.client}: it is not connected, and left none",
+        "compare the client identifier with `penstock sessions list`, and look in the broker's log"
+        " for a refused login; where it should keep its subscriptions while it is away, let it"
+        " connect with a session (clean start off, an expiry interval)",
+    )
+
+
+def _store_fails(case: Case) -> Diagnosis | None:
+    if not case.facts.store_fails:
+        return None
+    return Diagnosis(
+        "the broker cannot write to its disk, so nothing of QoS 1 and 2 is acknowledged or sent",
+        "look at the disk and at the broker's log: it goes on by itself once it can write",
+    )
+
+
+# -- the topic -------------------------------------------------------------------------------
+
+
+def _not_subscribed(case: Case) -> Diagnosis | None:
+    facts = case.facts
+    if not facts.topic or facts.subscriptions:
+        return None
+    if not facts.filters:
+        return Diagnosis(
+            f"{case.client} has no subscription at all",
+            "let it subscribe; a clean start forgets the subscriptions of the session before",
+        )
+    near = _near(facts.topic, facts.filters)
+    hint = f"; the nearest is {near!r}" if near else ""
+    return Diagnosis(
+        f"none of its {len(facts.filters)} subscriptions matches {case.topic}{hint}",
+        "correct the filter: levels and capitals count, `+` is one level, `#` stands last, and"
+        " wildcards do not match topics that begin with `$`",
+    )
+
+
+def _not_permitted(case: Case) -> Diagnosis | None:
+    facts = case.facts
+    if not facts.topic or facts.may_receive:
+        return None
+    rule = f": {facts.receive_rule}" if facts.receive_rule else ""
+    return Diagnosis(
+        f"{case.client} may not receive {case.topic}{rule}",
+        "change the access list and reload it (SIGHUP), or subscribe as another user",
+    )
+
+
+def _own_messages(case: Case) -> Diagnosis | None:
+    subscriptions, messages = case.facts.subscriptions, case.messages
+    if not subscriptions or not messages or not all(one.no_local for one in subscriptions):
+        return None
+    if any(message.client_id != case.facts.client_id for message in messages):
+        return None
+    return Diagnosis(
+        f"all recent messages of {case.topic} came from {case.client} itself, which subscribed"
+        " with 'no local'",
+        "subscribe without 'no local' where it is to get its own messages",
+    )
+
+
+def _nothing_published(case: Case) -> Diagnosis | None:
+    if not case.facts.topic or case.messages is None or case.messages:
+        return None
+    may_publish = "" if case.facts.may_publish else f" ({case.client} may not publish there itself)"
+    return Diagnosis(
+        f"the log has no message of {case.topic} that was published lately{may_publish}",
+        "look at the publisher: its topic, its errors, and whether its access list lets it publish"
+        " (`penstock why PUBLISHER TOPIC`)",
+    )
+
+
+# -- the way to the client ---------------------------------------------------------------------
+
+
+def _taken_by_others(case: Case) -> Diagnosis | None:
+    facts = case.facts
+    for group in facts.groups:
+        others = [name for name in group.connected_members if name != facts.client_id]
+        only_shared = len(facts.groups) == len(facts.subscriptions)
+        if only_shared and others and not _any_state(case):
+            return Diagnosis(
+                f"it shares {group.filter!r} with {group.members - 1} others, of which"
+                f" {len(others)} are connected ({', '.join(others[:3])}): each message goes to"
+                " one of them",
+                "subscribe without $share where every client is to get every message",
+            )
+    return None
+
+
+def _disconnected(case: Case) -> Diagnosis | None:
+    session = case.facts.session
+    if session is None or session["connected"]:
+        return None
+    because = case.facts.disconnected_because
+    because = f" ({because})" if because else ""
+    waits = f"; {session['queue']:,} messages wait for it" if session["queue"] else ""
+    return Diagnosis(
+        f"{case.client} is not connected{because}{waits}",
+        "find out on the device why it does not come back; QoS 0 is not kept for a client that is"
+        " away unless `limits.mqueue_store_qos0` says so",
+    )
+
+
+def _window_full(case: Case) -> Diagnosis | None:
+    lasts_s = case.limit_s("window")
+    session = case.facts.session
+    if lasts_s is None or session is None:
+        return None
+    return Diagnosis(
+        f"its in-flight window is full ({session['window']} of {session['window_size']}) for"
+        f" {lasts_s:,.1f} s: it does not acknowledge what it was sent, and {session['queue']:,}"
+        " messages wait",
+        "look at the client: its handler blocks, or acknowledgements are manual and missing; a"
+        " larger Receive Maximum helps only where it is merely slow",
+    )
+
+
+def _does_not_read(case: Case) -> Diagnosis | None:
+    lasts_s = case.limit_s("write_buffer")
+    if lasts_s is None and case.facts.reads is not False:
+        return None
+    since = "" if lasts_s is None else f" for {lasts_s:,.1f} s"
+    return Diagnosis(
+        f"{case.client} has not read from its connection{since}: what it is sent stays in buffers",
+        "look at the network and at the client's loop; QoS 0 is dropped meanwhile (slow consumer)",
+    )
+
+
+def _dropped(case: Case) -> Diagnosis | None:
+    facts = case.facts
+    lost = [state for state in facts.states.values() if state.startswith(DROPPED)]
+    if facts.topic and not lost:
+        return None
+    if not facts.drops:
+        return None
+    reason = (
+        lost[-1].removeprefix(DROPPED) if lost else max(facts.drops, key=facts.drops.__getitem__)
+    )
+    offsets = [drop["offset"] for drop in facts.last_drops if drop["reason"] == reason]
+    known = [f"{offset:,}" for offset in offsets if offset >= 0]
+    where = f", the last at offset {known[-1]}" if known else ""
+    return Diagnosis(
+        f"{facts.drops.get(reason, len(lost)):,} messages for it were dropped:"
+        f" {reason.replace('_', ' ')}{where}",
+        REMEDIES.get(reason, "docs/sys_topics.md explains the reason"),
+    )
+
+
+def _waits(case: Case) -> Diagnosis | None:
+    session = case.facts.session
+    if session is None or WAITING not in case.facts.states.values():
+        return None
+    return Diagnosis(
+        f"messages of {case.topic} wait in its queue, behind {session['queue']:,} in all",
+        "look at how fast the client acknowledges: `penstock flow`",
+    )
+
+
+def _delivered(case: Case) -> Diagnosis | None:
+    if not case.messages:
+        return None
+    in_flight = [one for one in case.messages if case.state_of(one) == IN_FLIGHT]
+    if in_flight:
+        return Diagnosis(
+            f"the message at offset {in_flight[0].offset:,} was sent, and {case.client} has not"
+            " acknowledged it yet",
+            "look at the client's handler of messages",
+        )
+    return Diagnosis(
+        f"the last {len(case.messages)} messages of {case.topic} left for {case.client} if it was"
+        " subscribed when they came: none waits, none was dropped",
+        "look into the client (does its callback run?), or whether it subscribed later than offset"
+        f" {case.messages[0].offset:,}",
+    )
+
+
+REMEDIES: Final = {
+    "queue_full": "let the client read faster, share the subscription among several, or raise"
+    " `limits.max_mqueue_len`; `limits.mqueue_overflow` says what is dropped",
+    "qos_0_while_offline": "publish and subscribe with QoS 1, or set `limits.mqueue_store_qos0`",
+    "expired": "raise the message expiry interval of the publisher, or let the client come earlier",
+    "packet_too_large_for_the_receiver": "raise the Maximum Packet Size that the client announces",
+    "no_permission": "change the access list",
+    "retention": "keep the log longer (`durability.retention_s`), or let the client come earlier",
+    "session_ended": "raise the client's session expiry interval",
+    "qos_0_for_a_slow_consumer": "let the client read faster, or subscribe with QoS 1",
+    "memory_full": "let the client read faster, or raise `memory.budget_bytes`",
+}
+
+
+def _any_state(case: Case) -> bool:
+    return any(state in (IN_FLIGHT, WAITING) for state in case.facts.states.values())
+
+
+def _near(topic: str, filters: Sequence[str]) -> str:
+    """Return the filter that shares most levels with ``topic``, whatever its capitals."""
+    levels = topic.lower().split("/")
+
+    def alike(topic_filter: str) -> int:
+        wanted = topic_filter.lower().split("/")
+        return sum(
+            one in ("+", "#") or one == two for one, two in zip(wanted, levels, strict=False)
+        )
+
+    best = max(filters, key=alike)
+    return best if alike(best) > 0 else ""
+
+
+CAUSES: Final[Sequence[Callable[[Case], Diagnosis | None]]] = (
+    _banned,
+    _unknown,
+    _store_fails,
+    _not_subscribed,
+    _not_permitted,
+    _own_messages,
+    _disconnected,
+    _does_not_read,
+    _window_full,
+    _dropped,
+    _nothing_published,
+    _taken_by_others,
+    _waits,
+    _delivered,
+)

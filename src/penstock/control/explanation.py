@@ -1,0 +1,94 @@
+"""The request for all facts about one client and a topic, and its answer.
+
+What follows from the facts is in ``diagnosis``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+OFFSETS_MAX: Final = 100
+"""Messages of one request."""
+
+
+class Explain(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="explain", tag_field="do"
+):
+    """Tell all facts about one client and a topic; ``done`` is an ``Explanation``.
+
+    Attributes:
+        client_id: the client identifier; it need not be known.
+        topic: a topic name, or empty: only the client.
+        offsets: messages of that topic, of which is told where they are for this client.
+    """
+
+    client_id: str
+    topic: str = ""
+    offsets: tuple[int, ...] = ()
+
+
+class ReachedLimit(msgspec.Struct, frozen=True):
+    """A limit that the client is at: ``window``, ``write_buffer``, ``queue`` or ``inbound``."""
+
+    limit: str
+    lasts_s: float
+    times: int
+
+
+class MatchingSubscription(msgspec.Struct, frozen=True):
+    """A subscription of the client that matches the topic."""
+
+    filter: str
+    qos: int
+    no_local: bool
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A shared subscription of the client that matches the topic, and who takes part in it."""
+
+    filter: str
+    members: int
+    connected: int
+    connected_members: list[str]
+    queue: int
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The facts (``engine.operating.explaining``); the latter half only of a known client.
+
+    Attributes:
+        banned_because: the ban that keeps this client out, with its reason; None: there is none.
+        session: as in the list of sessions; None: the broker has no session of this client.
+        reads: whether its socket takes more bytes; None: it is not connected.
+        drops: how many messages were dropped for it, by reason; last_drops: the latest.
+        in_flight, waiting: the first of them.
+        filters: its subscriptions, the first hundred.
+        may_receive, may_publish: what its permissions say of the topic, and by which line.
+        states: by offset: ``in_flight``, ``waiting``, ``in_group`` or ``dropped:`` and a reason.
+    """
+
+    client_id: str
+    banned_because: str | None
+    store_fails: bool
+    draining: bool
+    topic: str
+    session: dict[str, Any] | None = None
+    disconnected_because: str = ""
+    limits: list[ReachedLimit] = []
+    reads: bool | None = None
+    max_packet_size: int = 0
+    drops: dict[str, int] = {}
+    last_drops: list[dict[str, Any]] = []
+    in_flight: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    filters: list[str] = []
+    subscriptions: list[MatchingSubscription] = []
+    groups: list[Group] = []
+    may_receive: bool = True
+    may_publish: bool = True
+    receive_rule: str = ""
+    publish_rule: str = ""
+    retained: dict[str, Any] | None = None
+    states: dict[str, str] = {}

@@ -1,0 +1,207 @@
+"""All that the broker knows of why one client gets a topic's messages, or does not, as values.
+
+It is read when it is asked for, and costs nothing before: subscriptions, permissions, limits, the
+window, the queue and the latest drops are state that is there anyway. Nothing is concluded here
+(``penstock.control.diagnosis``). Each description is a dict of JSON values (docs/why.md).
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.memory.limit_usage import LIMITS
+from penstock.engine.message import Delivery
+from penstock.engine.operating.flow import FlowSnapshot
+from penstock.engine.operating.listing import (
+    JsonObject,
+    connection_of,
+    retained_summary,
+    session_summary,
+)
+from penstock.engine.reporting.drop_counts import slug_of
+from penstock.engine.routing.shared_group import SharedGroup
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session, SessionSubscription
+from penstock.engine.topics import is_shared, topic_matches, unshared
+
+FILTERS_LISTED_MAX: Final = 100
+DELIVERIES_LISTED_MAX: Final = 20
+WAITING_SEARCHED_MAX: Final = 1000
+MEMBERS_LISTED_MAX: Final = 10
+
+IN_FLIGHT: Final = "in_flight"
+WAITING: Final = "waiting"
+IN_GROUP: Final = "in_group"
+DROPPED: Final = "dropped"
+
+
+@final
+class MatchWalk:
+    """A walk over the subscriptions of one client, for those that match a topic.
+
+    Args:
+        session: the session of the client; None = it has none.
+        topic: a topic name, or empty: none matches.
+    """
+
+    def __init__(self, session: Session | None, topic: str) -> None:
+        self.found: list[SessionSubscription] = []
+        self.finished = session is None or not topic
+        self._session = session
+        self._topic = topic
+        self._filters = [] if session is None else list(session.subscriptions)
+        self._seen = 0
+
+    def step(self, visits: int) -> None:
+        """Look at the next ``visits`` subscriptions."""
+        assert self._session is not None
+        for topic_filter in self._filters[self._seen : self._seen + visits]:
+            entry = self._session.subscriptions.get(topic_filter)
+            if entry is not None and topic_matches(unshared(topic_filter), self._topic):
+                self.found.append(entry)
+        self._seen += visits
+        self.finished = self._seen >= len(self._filters)
+
+
+def explain(
+    server: Server,
+    client_id: str,
+    topic: str,
+    offsets: list[int],
+    matching: list[SessionSubscription],
+    now: Now,
+) -> JsonObject:
+    """Return the facts about one client, and about ``topic`` for it.
+
+    Args:
+        server: the broker.
+        client_id: the client identifier; it need not be known.
+        topic: a topic name, or empty: only the client.
+        offsets: messages of that topic, of which is told where they are for this client.
+        matching: its subscriptions that match the topic (``MatchWalk``).
+        now: the moment.
+    """
+    session = server.registry.sessions.get(client_id)
+    facts: JsonObject = {
+        "client_id": client_id,
+        "banned_because": _ban(server, client_id, session, now),
+        "store_fails": server.effects.store.fails,
+        "draining": server.draining is not None,
+        "topic": topic,
+    }
+    if session is None:
+        return facts
+    connection = connection_of(server, session)
+    facts["session"] = session_summary(server, session)
+    facts["disconnected_because"] = session.disconnected_because
+    flow = FlowSnapshot(session, connection, server.drops.of(client_id), now)
+    facts["limits"] = [
+        {"limit": LIMITS[number], "lasts_s": round(used.lasts_s, 3), "times": used.times}
+        for number, used in enumerate(flow.limits)
+        if used.reached
+    ]
+    if session.link is not None:
+        facts["reads"] = session.link.has_room()
+        facts["max_packet_size"] = session.link.max_packet_size_bytes
+    facts["drops"] = {
+        slug_of(reason): number for reason, number in server.drops.of(client_id).items()
+    }
+    facts["last_drops"] = [
+        {"reason": slug_of(drop.reason), "topic": drop.topic, "offset": drop.offset}
+        for drop in server.drops.last_of(client_id)
+    ]
+    entries = session.transmission.window.entries()
+    facts["in_flight"] = [_delivery(entry) for entry in entries[:DELIVERIES_LISTED_MAX]]
+    waiting = session.backlog.queue.waiting(WAITING_SEARCHED_MAX)
+    facts["waiting"] = [_delivery(entry) for entry in waiting[:DELIVERIES_LISTED_MAX]]
+    facts["filters"] = list(session.subscriptions)[:FILTERS_LISTED_MAX]
+    if not topic:
+        return facts
+    facts["subscriptions"] = [_subscription(entry) for entry in matching]
+    facts["groups"] = _groups(server, matching)
+    permissions = session.permissions
+    facts["may_receive"] = permissions is None or permissions.may_receive(topic)
+    facts["may_publish"] = permissions is None or permissions.may_publish(topic)
+    if permissions is not None:
+        facts["receive_rule"] = permissions.explain(topic, False)
+        facts["publish_rule"] = permissions.explain(topic, True)
+    retained = server.router.retained.get(topic)
+    facts["retained"] = None if retained is None else retained_summary(retained)
+    facts["states"] = _states(server, client_id, matching, offsets, entries, waiting)
+    return facts
+
+
+def _ban(server: Server, client_id: str, session: Session | None, now: Now) -> str | None:
+    connection = None if session is None else connection_of(server, session)
+    address = "" if connection is None else connection.address
+    username = None if session is None else session.username
+    ban = server.bans.banned(address, username, client_id, now.monotonic_s)
+    return None if ban is None else f"{ban.kind} {ban.value}: {ban.reason}"
+
+
+def _delivery(entry: Delivery) -> JsonObject:
+    return {
+        "offset": entry.offset,
+        "topic": "" if entry.message is None else entry.message.topic,
+        "qos": entry.qos,
+        "packet_id": entry.packet_id,
+        "sent": entry.sent,
+    }
+
+
+def _subscription(entry: SessionSubscription) -> JsonObject:
+    asked = entry.subscription
+    return {"filter": asked.topic_filter, "qos": asked.qos, "no_local": asked.no_local}
+
+
+def _groups(server: Server, matching: list[SessionSubscription]) -> list[JsonObject]:
+    found: list[JsonObject] = []
+    for entry in matching:
+        topic_filter = entry.subscription.topic_filter
+        group = server.router.sharing.groups.get(topic_filter) if is_shared(topic_filter) else None
+        if group is not None:
+            found.append(_group(group))
+    return found
+
+
+def _group(group: SharedGroup) -> JsonObject:
+    members = group.members
+    connected = [member.session.client_id for member in members.connected[:MEMBERS_LISTED_MAX]]
+    return {
+        "filter": group.topic_filter,
+        "members": len(members.by_session),
+        "connected": len(members.connected),
+        "connected_members": connected,
+        "queue": group.queue.queue_length,
+    }
+
+
+def _states(
+    server: Server,
+    client_id: str,
+    matching: list[SessionSubscription],
+    offsets: list[int],
+    entries: list[Delivery],
+    waiting: list[Delivery],
+) -> dict[str, str]:
+    """Return where these messages are for the client; what is nowhere has left, or never came.
+
+    Of a queue the first thousand are looked at, and of drops the latest.
+    """
+    wanted = set(offsets)
+    states: dict[str, str] = {}
+    for drop in server.drops.last_of(client_id):
+        if drop.offset in wanted:
+            states[str(drop.offset)] = f"{DROPPED}:{slug_of(drop.reason)}"
+    for entry in matching:
+        group = server.router.sharing.groups.get(entry.subscription.topic_filter)
+        if group is not None:
+            for delivery in group.queue.backlog.queue.waiting(WAITING_SEARCHED_MAX):
+                if delivery.offset in wanted:
+                    states[str(delivery.offset)] = IN_GROUP
+    for state, deliveries in ((WAITING, waiting), (IN_FLIGHT, entries)):
+        for delivery in deliveries:
+            if delivery.offset in wanted:
+                states[str(delivery.offset)] = state
+    return states

@@ -1,0 +1,84 @@
+"""The facts about a client and a topic, from an engine in which they came about."""
+
+import msgspec
+
+from penstock.auth.acl import AccessList, Rule
+from penstock.control.explanation import Explanation
+from penstock.engine.access.bans import CLIENT, FOR_GOOD
+from penstock.engine.limits import EngineLimits
+from penstock.engine.operating.explaining import MatchWalk, explain
+from penstock.protocol.packets import Publish, Subscribe, Subscription
+from tests.unit.engine.bench import Bench
+
+
+def facts_of(bench: Bench, client_id: str, topic: str, *offsets: int) -> Explanation:
+    """The facts as an operator's command gets them."""
+    walk = MatchWalk(bench.server.registry.sessions.get(client_id), topic)
+    while not walk.finished:
+        walk.step(1)
+    told = explain(bench.server, client_id, topic, list(offsets), walk.found, bench.now)
+    return msgspec.json.decode(msgspec.json.encode(told), type=Explanation)
+
+
+def test_where_each_message_is_for_a_client_with_a_full_window() -> None:
+    bench = Bench(EngineLimits(max_inflight=1, max_mqueue_len=1))
+    client = bench.subscriber("c", "a/+", 1)
+    client.send(Subscribe(2, [Subscription("x", 0), Subscription("a/#", 0)]))
+    for _ in range(3):
+        bench.publish("a/b", b"x")
+    facts = facts_of(bench, "c", "a/b", 0, 1, 2, 99)
+    assert facts.states == {"0": "in_flight", "1": "dropped:queue_full", "2": "waiting"}
+    assert sorted(one.filter for one in facts.subscriptions) == ["a/#", "a/+"]
+    assert facts.last_drops == [{"reason": "queue_full", "topic": "a/b", "offset": 1}]
+    assert facts.drops == {"queue_full": 1}
+    assert {limit.limit for limit in facts.limits} == {"window", "queue"}
+    assert facts.reads is True
+
+
+def test_why_a_client_is_away_is_known_until_it_comes_back() -> None:
+    bench = Bench()
+    client = bench.subscriber("c", "a", 1)
+    client.cut()
+    bench.commit()
+    assert facts_of(bench, "c", "a").disconnected_because == "cut"
+
+
+def test_a_ban_of_a_client_without_a_session() -> None:
+    bench = Bench()
+    bench.server.bans.ban(CLIENT, "c", FOR_GOOD, "guesses")
+    facts = facts_of(bench, "c", "a")
+    assert facts.session is None
+    assert facts.banned_because == "client c: guesses"
+
+
+def test_the_line_of_the_access_list_that_decides() -> None:
+    rules = AccessList(
+        anonymous=[Rule("read", "a/#", "acl line 1"), Rule("deny", "a/secret", "acl line 2")],
+        patterns=[Rule("write", "devices/%c/#", "acl line 3")],
+    )
+    bench = Bench(authorize=rules)
+    client = bench.join("c")
+    client.send(Subscribe(1, [Subscription("a/+", 1)]))
+    bench.commit()
+    open_topic, secret = facts_of(bench, "c", "a/b"), facts_of(bench, "c", "a/secret")
+    assert open_topic.may_receive
+    assert open_topic.receive_rule == "is granted by 'read a/#' (acl line 1)"
+    assert not open_topic.may_publish
+    assert open_topic.publish_rule == "no line of the access list grants it"
+    assert not secret.may_receive
+    assert secret.receive_rule == "is denied by 'deny a/secret' (acl line 2)"
+    own = facts_of(bench, "c", "devices/c/x")
+    assert own.may_publish
+    assert own.publish_rule == "is granted by 'write devices/c/#' (acl line 3)"
+
+
+def test_what_waits_for_a_group_waits_there_for_each_member() -> None:
+    bench = Bench(EngineLimits(max_inflight=1))
+    client = bench.subscriber("c", "$share/g/a", 1)
+    for _ in range(2):
+        bench.publish("a", b"x")
+    facts = facts_of(bench, "c", "a", 0, 1)
+    assert facts.states == {"0": "in_flight", "1": "in_group"}
+    (group,) = facts.groups
+    assert (group.filter, group.members, group.connected, group.queue) == ("$share/g/a", 1, 1, 1)
+    assert len([one for one in client.read() if isinstance(one, Publish)]) == 1
