@@ -44,7 +44,7 @@ COMPILED_FILES = (  # what of the rest runs for each turn or message
     "runtime/deadlines.py",
     "runtime/driver.py",
     "runtime/peer.py",
-    "runtime/reading.py",
+    "runtime/read_control.py",
 )
 OPTIMISATION = "3"
 # Each module is a C file, so that all cores compile, and a change costs the files it changed. The

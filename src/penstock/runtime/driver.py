@@ -47,7 +47,7 @@ from penstock.runtime.deadlines import Deadlines
 from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.measures import SLOW_TURN_S, LoopMeasures
 from penstock.runtime.peer import Peer, PeerOwner
-from penstock.runtime.reading import Reading
+from penstock.runtime.read_control import Reading
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.api import Wire
