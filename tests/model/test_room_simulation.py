@@ -280,8 +280,11 @@ class Crowd:
                 connection = client.line.connection
                 waiting = connection.pending_publish_count
                 assert 0 <= waiting <= 2 * client.window + self.limits.receive_maximum
-                assert connection.blocked_bytes >= 300 * waiting * (waiting > 0) - 100 * waiting
-                assert waiting > 0 or connection.blocked_bytes == 0
+                assert (
+                    connection.pending_publish_bytes
+                    >= 300 * waiting * (waiting > 0) - 100 * waiting
+                )
+                assert waiting > 0 or connection.pending_publish_bytes == 0
 
     def check_who_waits(self) -> None:
         """Whoever waits for room would be refused where it waits, or waits for something else."""
@@ -317,7 +320,7 @@ class Crowd:
         if isinstance(blocker, Session):
             return blocker.refuses(message.size_bytes())
         assert isinstance(blocker, GroupQueue)
-        return self.bench.server.router.sharing.groups[blocker.client_id].refuses(message)
+        return self.bench.server.router.sharing.groups[blocker.name].refuses(message)
 
     def check_lines(self) -> None:
         """Every client that waits stands in one line, by its place, and is counted once."""

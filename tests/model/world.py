@@ -303,8 +303,10 @@ class World:
                 if bodies is None:
                     bodies = self._shell.store.read(known.offsets)
                 assert isinstance(known.session, Session | GroupQueue)
-                self._note(f"supply {len(bodies)} to {known.session.client_id}")
-                known.session.supply(known.offsets, bodies, self._now())
+                waiter = known.session
+                name = waiter.name if isinstance(waiter, GroupQueue) else waiter.client_id
+                self._note(f"supply {len(bodies)} to {name}")
+                waiter.supply(known.offsets, bodies, self._now())
                 return
 
     def _plan_retention(self) -> None:

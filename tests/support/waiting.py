@@ -30,7 +30,7 @@ class Counted:
         self.waiting_bytes = 0
         self.qos0_bytes = 0
         self.packed_bytes = 0
-        self.blocked_bytes = 0
+        self.inbound_bytes = 0
         self.unreleased_bytes = 0
         self._bodies: set[int] = set()
         self._qos0_bodies: set[int] = set()
@@ -68,7 +68,7 @@ class Counted:
                 self.waiting_bytes += DELIVERY_BYTES
                 self.body(entry)
         self.queue(session.backlog, once)
-        self.blocked_bytes += len(session.inbound) * IDENTIFIER_BYTES
+        self.inbound_bytes += len(session.inbound) * IDENTIFIER_BYTES
         unreleased = session.inbound.unreleased
         if unreleased is not None:
             self.unreleased_bytes += sum(item.size_bytes for item in unreleased._entries.values())
@@ -113,10 +113,10 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
         everything.queue(queue.backlog, True)
         accounts[queue.account].queue(queue.backlog, False)
     for client_id, connection in server.connections.items():
-        blocked_bytes = getattr(connection, "blocked_bytes", 0)
-        everything.blocked_bytes += blocked_bytes
+        pending_bytes = getattr(connection, "pending_publish_bytes", 0)
+        everything.inbound_bytes += pending_bytes
         session = server.registry.sessions[client_id]
-        accounts[session.account].blocked_bytes += blocked_bytes
+        accounts[session.account].inbound_bytes += pending_bytes
     assert everything.sums == _sums(budget)
     for account, counted in accounts.items():
         assert counted.sums == _sums(account), account.key
@@ -138,7 +138,7 @@ def check_session(session: Session, effects: Effects) -> None:
 def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int, int]:
     return (
         counts.waiting_bytes,
-        counts.blocked_bytes,
+        counts.inbound_bytes,
         counts.qos0_bytes,
         counts.packed_bytes,
         counts.unreleased_bytes,

@@ -46,7 +46,7 @@ from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
 from penstock.control.landed_requests import ForgetTable, Landed, ListTables
-from penstock.control.metric_families import Reading
+from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.operating.admin_actions import ban_source
 from penstock.engine.server.server import Server
@@ -475,7 +475,7 @@ class _Broker:
             *(service.metrics for service in services if service is not None),
         ]
 
-    def _own_metrics(self) -> Iterable[Reading]:
+    def _own_metrics(self) -> Iterable[MetricSample]:
         """Yield the values of listeners and of the processes beside this one, for a scrape."""
         for listener in self._listeners:
             yield "listener_connections", (listener.name,), listener.connections

@@ -33,7 +33,7 @@ from penstock.bridge.plan import (
 )
 from penstock.config.bridge import Remote
 from penstock.config.remote_url import RemoteUrl
-from penstock.control.metric_families import Reading
+from penstock.control.metric_families import MetricSample
 from penstock.engine.batch.records import SubscriptionRecord
 from penstock.engine.clock import Now
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
@@ -330,7 +330,7 @@ class Bridge(ClientCallbacks):
         found.append((f"connection/{self.name}/state", int(self.is_connected)))
         return found
 
-    def metrics(self) -> Iterable[Reading]:
+    def metrics(self) -> Iterable[MetricSample]:
         """Yield the values of the bridge for a scrape."""
         session = self._session
         labels = (self.name,)

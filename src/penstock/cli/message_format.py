@@ -77,10 +77,10 @@ def received_now(message: Message) -> Received:
     return Received(message, packet_id or 0, time.time_ns())
 
 
-Piece = Callable[[Received], bytes]
+Formatter = Callable[[Received], bytes]
 
 
-def parse_format(text: str, *, pretty: bool = False) -> list[Piece]:
+def parse_format(text: str, *, pretty: bool = False) -> list[Formatter]:
     """Parse ``-F``. Parts of the format itself, such as colours, are returned as ``Obeyed``.
 
     Args:
@@ -90,7 +90,7 @@ def parse_format(text: str, *, pretty: bool = False) -> list[Piece]:
     Raises:
         ConfigError: there is no such code.
     """
-    pieces: list[Piece] = []
+    pieces: list[Formatter] = []
     for match in _PIECES.finditer(text):
         if match["text"] is not None:
             pieces.append(_constant(match["text"].encode()))
@@ -134,12 +134,12 @@ def as_json(received: Received) -> bytes:
 # -- the pieces ----------------------------------------------------------------------------
 
 
-def _constant(value: bytes) -> Piece:
+def _constant(value: bytes) -> Formatter:
     own = Obeyed(value)
     return lambda _: own
 
 
-def _of_time(code: str | None) -> Piece:
+def _of_time(code: str | None) -> Formatter:
     if code is None:
         raise ConfigError("-F ends with @, after which a code of strftime must stand, or @")
     if code == "@":
@@ -149,7 +149,7 @@ def _of_time(code: str | None) -> Piece:
     return lambda received: _clock(received, f"%{code}").encode()
 
 
-def _of_message(match: re.Match[str], pretty: bool) -> Piece:
+def _of_message(match: re.Match[str], pretty: bool) -> Formatter:
     code = match["code"]
     if code == "%":
         return _constant(b"%")
@@ -196,7 +196,7 @@ def _unix_time(received: Received) -> bytes:
     return b"%d.%09d" % divmod(received.at_ns, _NANOSECONDS)
 
 
-_VALUES: Final[dict[str, Piece]] = {
+_VALUES: Final[dict[str, Formatter]] = {
     "A": lambda received: _text(received.properties.topic_alias),
     "C": lambda received: _text(received.properties.content_type),
     "D": lambda received: received.properties.correlation_data or b"",

@@ -73,7 +73,7 @@ def sub(
         raise ConfigError("give the topics to subscribe to with -t, such as -t 'plant/#'")
     from penstock.cli.client_program import client_for, run_client
     from penstock.cli.output import Output
-    from penstock.cli.subscribing import Reading, Subscribing, only_subscribe, read
+    from penstock.cli.subscribing import MessageReader, Subscribing, only_subscribe, read
 
     properties = parse_properties(
         connection.properties, ("connect", "subscribe", "unsubscribe", "will")
@@ -86,5 +86,5 @@ def sub(
     subscribing = Subscribing(subscriptions, ended or [], properties)
     if only_subscribes or not wanted:
         run_client(only_subscribe(client, subscribing), connection)
-    reading = Reading(client, selection, printer, Output(output))
-    run_client(read(client, subscribing, reading), connection)
+    reader = MessageReader(client, selection, printer, Output(output))
+    run_client(read(client, subscribing, reader), connection)

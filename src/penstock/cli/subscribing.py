@@ -53,14 +53,14 @@ async def only_subscribe(client: Client, subscribing: Subscribing) -> int:
     return 0
 
 
-async def read(client: Client, subscribing: Subscribing, reading: Reading) -> int:
+async def read(client: Client, subscribing: Subscribing, reader: MessageReader) -> int:
     """Subscribe and read; return the exit code."""
     try:
         async with client:
             try:
-                async with asyncio.timeout(reading.selection.timeout_s) as time:
+                async with asyncio.timeout(reader.selection.timeout_s) as time:
                     await subscribing.ask(client)
-                    await reading.run()
+                    await reader.run()
             except TimeoutError:
                 if not time.expired():
                     raise
@@ -71,7 +71,7 @@ async def read(client: Client, subscribing: Subscribing, reading: Reading) -> in
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MessageReader:
     """Prints, counts and acknowledges received messages.
 
     Attributes:

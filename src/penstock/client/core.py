@@ -511,8 +511,8 @@ class Core(ClientCallbacks):
             self.dialler.connection.disconnect(self.driver.now(), self._disconnect_properties())
         await self.driver.stop()
         if peer is not None and not peer.is_lost:
-            peer.left = self._loop.create_future()
-            await asyncio.wait((peer.left,), timeout=_FAREWELL_S)
+            peer.socket_gone = self._loop.create_future()
+            await asyncio.wait((peer.socket_gone,), timeout=_FAREWELL_S)
         if not self._first.done():
             self._first.set_exception(ConnectFailed("the client was closed"))
             self._first.exception()

@@ -18,7 +18,9 @@ Overflow = Literal["wait", "raise", "drop_oldest", "drop_newest"]
 
 VERSIONS: Final[dict[str, int]] = {"3.1": V31, "3.1.1": V311, "5": V5}
 
-_WHILE_AWAY_S: Final = 3600  # the session of a client that does not say how long to keep it
+_DEFAULT_SESSION_EXPIRY_S: Final = (
+    3600  # the session of a client that does not say how long to keep it
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +229,7 @@ class Options:
         """The session expiry interval in CONNECT, seconds."""
         if self.session_expiry_s is not None:
             return self.session_expiry_s
-        return NEVER_EXPIRES_S if self.outbox is not None else _WHILE_AWAY_S
+        return NEVER_EXPIRES_S if self.outbox is not None else _DEFAULT_SESSION_EXPIRY_S
 
 
 _OVERFLOWS: Final = ("wait", "raise", "drop_oldest", "drop_newest")

@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import Network
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, changes_count
+from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 class Access(Group):
     """Users, their permissions, and the price of wrong passwords. A reload reads both files
     again."""

@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import OptionalBindAddress
-from penstock.engine.change_effects import AT_ONCE, RESTART, changes_count
+from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 class Admin(Group):
     """The admin process: health checks and metrics over HTTP, beside the broker
     (docs/monitoring.md)."""

@@ -27,7 +27,7 @@ from penstock.engine.change_effects import (
     BY_PART,
     NEW_CONNECTIONS,
     RESTART,
-    changes_count,
+    takes_effect,
 )
 from penstock.engine.declared_limits import ConnectionLimits
 
@@ -62,7 +62,7 @@ class Endpoint(Group):
     client certificate they are let in anyway while there is no password file."""
 
 
-@changes_count(NEW_CONNECTIONS)
+@takes_effect(NEW_CONNECTIONS)
 class Listener(ConnectionLimits, Endpoint):
     """The settings of every listener: an address, the kind of transport, and limits of its own."""
 

@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from penstock.config.group import Group
 from penstock.config.values import PrintableText
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, changes_count
+from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 
-@changes_count(NEW_CONNECTIONS)
+@takes_effect(NEW_CONNECTIONS)
 class Mqtt5(Group):
     """Features of MQTT 5: information for clients, and checks for them."""
 

@@ -7,10 +7,10 @@ from typing import Literal
 from pydantic import Field
 
 from penstock.config.group import Group
-from penstock.engine.change_effects import AT_ONCE, changes_count
+from penstock.engine.change_effects import AT_ONCE, takes_effect
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 class Status(Group):
     """The broker's reports about itself, to clients and in its log."""
 
@@ -32,7 +32,7 @@ class Status(Group):
     names the likeliest cause, in seconds. 0 to 86400; 0 is no warning."""
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 class Log(Group):
     """The log lines of the broker, and where it writes them."""
 

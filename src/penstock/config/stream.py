@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from penstock.config.address import Address
 from penstock.config.group import Group
 from penstock.config.values import BindAddress, StreamName, TopicFilter
-from penstock.engine.change_effects import AT_ONCE, RESTART, changes_count
+from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
 
 
 class StreamDefinition(Group):
@@ -37,7 +37,7 @@ class StreamDefinition(Group):
         return self.retention_s is not None or self.retention_bytes_max > 0
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 class Stream(Group):
     """The stream service, from which Spark reads the log (Arrow Flight, a process of its own)."""
 

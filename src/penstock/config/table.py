@@ -18,7 +18,7 @@ from penstock.config.values import (
     StreamName,
     TableName,
 )
-from penstock.engine.change_effects import TABLE_JOBS, changes_count
+from penstock.engine.change_effects import TABLE_JOBS, takes_effect
 
 Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
@@ -149,7 +149,7 @@ class IcebergNames(Group):
     """Namespace of the tables in it, such as bronze."""
 
 
-@changes_count(TABLE_JOBS)
+@takes_effect(TABLE_JOBS)
 class Tables(Group):
     """Tables that messages land in, by 'penstock tables run'; see docs/tables.md."""
 

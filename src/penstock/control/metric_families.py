@@ -314,5 +314,5 @@ GROUPS: Final = (
 
 FAMILIES: Final = {family.name: family for _, group in GROUPS for family in group}
 
-Reading = tuple[str, tuple[str, ...], float]
+MetricSample = tuple[str, tuple[str, ...], float]
 """A value: the family's name, a value for each of its labels, and the number."""

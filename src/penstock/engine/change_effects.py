@@ -3,7 +3,7 @@
 A class of settings says it for all of its own fields, and a field that differs says so in its
 annotation::
 
-    @changes_count(AT_ONCE)
+    @takes_effect(AT_ONCE)
     class Status(Group):
         sys_interval_s: float = ...                    # a reload is enough
         something: Annotated[int, RESTART] = ...       # but not for this one
@@ -19,7 +19,7 @@ from typing import Final, TypeVar, final
 
 Kind = TypeVar("Kind", bound=type)
 
-_ATTRIBUTE: Final = "changes_of_its_fields_count"
+_ATTRIBUTE: Final = "changes_of_its_fields_take_effect"
 
 
 @final
@@ -46,7 +46,7 @@ BY_PART: Final = ChangeEffect("by part")
 """A table of settings; each of them has an effect of its own."""
 
 
-def changes_count(effect: ChangeEffect) -> Callable[[Kind], Kind]:
+def takes_effect(effect: ChangeEffect) -> Callable[[Kind], Kind]:
     """Return a decorator that says when changes of a class's own fields count."""
 
     def declared(kind: Kind) -> Kind:

@@ -19,7 +19,7 @@ from typing import Annotated, Final, Literal, TypeVar, dataclass_transform
 
 from annotated_types import Ge, Gt, Le, Len
 
-from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, changes_count
+from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effect
 
 NEVER_EXPIRES_S: Final = 0xFFFFFFFF  # [MQTT 5 §3.1.2.11.2] a session that does not expire
 V31_CLIENT_ID_LEN: Final = 23  # v3.1 §3.1: characters, at most
@@ -36,7 +36,7 @@ def declares_limits(kind: Kind) -> Kind:
     return kind
 
 
-@changes_count(NEW_CONNECTIONS)
+@takes_effect(NEW_CONNECTIONS)
 @declares_limits
 class ClientLimits:
     """Limits of one client and its session; each listener may have its own."""
@@ -137,7 +137,7 @@ class ClientLimits:
     higher value accepts clients that do not keep to it. 23 to 65535."""
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 @declares_limits
 class BrokerLimits:
     """Limits of the whole broker, the same for all listeners."""
@@ -157,7 +157,7 @@ class BrokerLimits:
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
 
 
-@changes_count(NEW_CONNECTIONS)
+@takes_effect(NEW_CONNECTIONS)
 @declares_limits
 class ConnectionLimits:
     """Limits of one connection."""
@@ -233,7 +233,7 @@ class MemoryLimits:
     1152921504606846976 bytes; 0 is no limit."""
 
 
-@changes_count(AT_ONCE)
+@takes_effect(AT_ONCE)
 @declares_limits
 class ProducerLimits:
     """Limits of producers, whose messages are numbered."""

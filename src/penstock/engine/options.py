@@ -60,7 +60,9 @@ class Offers:
         self.retain_available = retain_available
         self.versions = versions
         self.auto_id_prefix = auto_id_prefix
-        self.are_less = qos_max < 2 or not retain_available  # some feature of MQTT is not offered
+        self.restricts_features = (
+            qos_max < 2 or not retain_available
+        )  # some feature of MQTT is not offered
 
     def refusal(self, qos: int, retain: bool) -> int:
         """Return the reason code that refuses a message or a will with this QoS and RETAIN, or

@@ -55,7 +55,7 @@ class WorkBudget:
         self.used_up = 0  # how many shares were used up in this turn
         self._spent_before: i64 = 0  # ``spent``, when this turn began
 
-    def left(self) -> i64:
+    def remaining(self) -> i64:
         """Return the units that a connection may spend whose part of this turn begins now."""
         of_all: i64 = BURST * self.work_of_all_max - (self.spent - self._spent_before)
         return max(SHARE_MIN, min(self.work_max, of_all))

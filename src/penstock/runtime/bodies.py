@@ -78,9 +78,10 @@ class BodyReader:
             bodies = done.result()
         except Exception as error:  # whatever went wrong, the bodies are not gone
             waiting = "dead letters"
-            if isinstance(stored, Session | GroupQueue):
-                kind = "client" if isinstance(stored, Session) else "shared subscription"
-                waiting = f"{kind} {stored.client_id}"
+            if isinstance(stored, Session):
+                waiting = f"client {stored.client_id}"
+            elif isinstance(stored, GroupQueue):
+                waiting = f"shared subscription {stored.name}"
             warn_limited(
                 logger,
                 self._limiter,

@@ -83,7 +83,7 @@ class ClientLog:
                 f" (and {suppressed} more like this since the last line)" if suppressed else "",
             )
 
-    def left(self, peer: Peer) -> None:
+    def disconnected(self, peer: Peer) -> None:
         """Log one line for an accepted client whose connection is over."""
         if peer.was_connected:
             connection = peer.connection

@@ -146,7 +146,7 @@ class Dialler:
                 await self._keep_connected()
             except Exception:
                 logger.exception("%s: an error of Penstock, please report it", self._owner)
-                await asyncio.sleep(self._backoff.longest())
+                await asyncio.sleep(self._backoff.jump_to_longest())
 
     def dial_now(self) -> None:
         """End the pause before the next attempt."""
@@ -296,7 +296,7 @@ class Dialler:
                 connection.client_id,
             )
         if connection.reason_code in _REFUSED and self.attempt > 0 and index == 0:
-            return self._backoff.longest()  # each address has been tried
+            return self._backoff.jump_to_longest()  # each address has been tried
         if self.attempt == 0:
             self._backoff.note_duration(lasted_s)
         return self._backoff.after_failure()

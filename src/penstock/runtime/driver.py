@@ -47,7 +47,7 @@ from penstock.runtime.deadlines import Deadlines
 from penstock.runtime.machine_clock import MachineClock
 from penstock.runtime.measures import SLOW_TURN_S, LoopMeasures
 from penstock.runtime.peer import Peer, PeerOwner
-from penstock.runtime.read_control import Reading
+from penstock.runtime.read_control import ReadControl
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.api import Wire
@@ -111,7 +111,7 @@ class Driver(PeerOwner):
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
         self._deadlines = Deadlines()
-        self._reading = Reading(self._effects, self.end_turn_soon)
+        self._read_control = ReadControl(self._effects, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_end_scheduled = False
         self._turn_began_s = 0.0  # when its first input arrived
@@ -200,7 +200,7 @@ class Driver(PeerOwner):
         if connection.state == CONNECTED and was != CONNECTED:
             self._deadlines.watch(peer)
             self._log.connected(peer)
-        self._reading.update(peer)
+        self._read_control.update(peer)
 
     def _measure_read(self, now_s: float) -> None:
         """Note a client whose bytes took long: those of the read before, as long as nothing else
@@ -238,7 +238,7 @@ class Driver(PeerOwner):
         self._congested.pop(peer.connection.link, None)
         peer.is_backed_up = False
         peer.connection.writable(self.now())
-        self._reading.update(peer)
+        self._read_control.update(peer)
         self.end_turn_soon()
 
     def buffered_bytes(self, link: Link) -> int:
@@ -255,7 +255,7 @@ class Driver(PeerOwner):
             if peer.connection.state == CONNECTED:
                 self._log.connected(peer)
             self._deadlines.watch(peer)
-            self._reading.update(peer)
+            self._read_control.update(peer)
             self._drop_if_closed(peer)
             self.end_turn_soon()
 
@@ -265,10 +265,10 @@ class Driver(PeerOwner):
         peer.is_lost = True
         peer.is_backed_up = False
         connection.link.report_socket_buffer(0)
-        if peer.left is not None and not peer.left.done():
-            peer.left.set_result(None)
+        if peer.socket_gone is not None and not peer.socket_gone.done():
+            peer.socket_gone.set_result(None)
         connection.lost(because, self.now())
-        self._reading.lost(peer)
+        self._read_control.lost(peer)
         self._congested.pop(connection.link, None)
         self._drop_if_closed(peer)
         self.end_turn_soon()
@@ -279,7 +279,7 @@ class Driver(PeerOwner):
         if not peer.is_closed or self._peers.pop(connection.link, None) is None:
             return
         self._deadlines.forget(peer)
-        self._log.left(peer)
+        self._log.disconnected(peer)
 
     @property
     def store_fails(self) -> bool:
@@ -347,7 +347,7 @@ class Driver(PeerOwner):
             if isinstance(user, Connection):
                 peer = self._peers.get(user.link)
                 if peer is not None:
-                    self._reading.update(peer)
+                    self._read_control.update(peer)
 
     def _write_ready(self) -> None:
         effects = self._effects
@@ -533,7 +533,7 @@ class Driver(PeerOwner):
     def _close_hung_up(self, now: Now) -> None:
         if self._failing_since_s > 0.0 or self._effects.store.is_full():
             return  # what they left must wait
-        self._reading.close_hung_up(now)
+        self._read_control.close_hung_up(now)
 
     @property
     def commit_attempts(self) -> int:

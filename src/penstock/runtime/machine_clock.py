@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Final, final
 
-from penstock.engine.batch.steady_clock import ClockRecord, Reading, SteadyClock
+from penstock.engine.batch.steady_clock import ClockRecord, ClockSample, SteadyClock
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.telemetry.logs import get_logger
 
@@ -33,14 +33,14 @@ class MachineClock:
 
     def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
         self._boot_id = _boot_id()
-        reading = self._read(is_kept_right())
-        self._steady = SteadyClock(record, reading, next_offset)
+        sample = self._read(is_kept_right())
+        self._steady = SteadyClock(record, sample, next_offset)
         self._recorded_s = time.monotonic()
-        if is_unset(reading.wall_us):
+        if is_unset(sample.wall_us):
             logger.warning(
                 "the clock of this machine is not set: it says %s. Messages are dated by it until"
                 " it is corrected; timeouts and expiry do not depend on it",
-                time.strftime("%Y-%m-%d", time.gmtime(reading.wall_us // MICROSECONDS)),
+                time.strftime("%Y-%m-%d", time.gmtime(sample.wall_us // MICROSECONDS)),
             )
         if self._steady.was_unknown:
             logger.warning(
@@ -74,9 +74,9 @@ class MachineClock:
         self._recorded_s = time.monotonic()
         return self._steady.record(self._read())
 
-    def _read(self, is_set: bool = True) -> Reading:
+    def _read(self, is_set: bool = True) -> ClockSample:
         """Read the clocks; ``is_set`` matters at a start only."""
-        return Reading(time.time_ns() // 1000, _boot_us(), self._boot_id, is_set)
+        return ClockSample(time.time_ns() // 1000, _boot_us(), self._boot_id, is_set)
 
 
 def is_unset(wall_us: int) -> bool:

@@ -48,7 +48,7 @@ class Peer:
         self.is_lost = False  # its socket is gone; its packets may still wait for the verdict on it
         self.was_connected = False  # its client was let in, and the log says so
         self.close_is_noted = False  # the log says why it ended
-        self.left: asyncio.Future[None] | None = None  # done when the socket is gone
+        self.socket_gone: asyncio.Future[None] | None = None  # done when the socket is gone
         self._owner = owner
 
     @property

@@ -25,7 +25,7 @@ _RETRY_S: Final = 0.25
 
 
 @final
-class Reading:
+class ReadControl:
     """Starts and stops reading the connections of one driver.
 
     Args:

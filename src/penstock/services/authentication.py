@@ -30,7 +30,7 @@ from penstock.auth.external import Answer, AnswersRules, Method
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
-from penstock.control.metric_families import Reading
+from penstock.control.metric_families import MetricSample
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
 from penstock.engine.access.login_queue import LoginQueueOptions
 from penstock.engine.wire.link import Link
@@ -155,7 +155,7 @@ class Authentication(Authenticate):
         self._access = access
         self._decoys = _decoys(access, self._secret)
         self._verified.forget()
-        self._guard.shares.forget_trust()
+        self._guard.queue.forget_trust()
         if before is None or access.users is None:
             return set()
         return before.changed(access.users)
@@ -174,7 +174,7 @@ class Authentication(Authenticate):
         """Return the values of logins for ``$SYS``."""
         return [(f"logins/{name}", value) for name, value in self._totals().items()]
 
-    def metrics(self) -> Iterable[Reading]:
+    def metrics(self) -> Iterable[MetricSample]:
         """Yield the values of logins for a scrape."""
         for name, value in self._totals().items():
             yield f"logins_{name}", (), value

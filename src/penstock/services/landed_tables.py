@@ -40,7 +40,7 @@ from penstock.control.landed_requests import (
     Through,
     check_table,
 )
-from penstock.control.metric_families import Reading
+from penstock.control.metric_families import MetricSample
 from penstock.engine.clock import Now
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.services.flow_topics import topic_level
@@ -230,7 +230,7 @@ class LandedTables:
             ]
         return found
 
-    def metrics(self) -> Iterable[Reading]:
+    def metrics(self) -> Iterable[MetricSample]:
         """Yield the values of tables for a scrape; lags are those of the last ``tick``."""
         for table in self._known.values():
             state = self._state(table)

@@ -101,7 +101,7 @@ class Checks:
     @property
     def waiting(self) -> int:
         """Clients that wait."""
-        return self._guard.shares.waiting + self._joined
+        return self._guard.queue.waiting + self._joined
 
     def submit(self, check: Check, link: Link) -> AuthResult | None:
         """Let ``link`` wait for this check, or one like it; return the refusal if it may not."""
@@ -113,11 +113,11 @@ class Checks:
             self._joined += 1
             same.links.append(link)
             return None
-        if same is not None or not guard.shares.has_room(lane):
+        if same is not None or not guard.queue.has_room(lane):
             return AuthResult(reasons.SERVER_BUSY)
         check.links.append(link)
         source = guard.source(address)
-        if not guard.shares.push(source, lane, check.name, check, time.monotonic()):
+        if not guard.queue.push(source, lane, check.name, check, time.monotonic()):
             guard.refuses(address, check.name)
             return AuthResult(reasons.CONNECTION_RATE_EXCEEDED)
         self._checks[check.key] = check
@@ -126,17 +126,17 @@ class Checks:
 
     def begin(self) -> None:
         """Keep the threads busy with the checks whose turn it is."""
-        shares = self._guard.shares
+        queue = self._guard.queue
         while self._running < self._threads_max:
-            attempt = shares.pop(time.monotonic())
+            attempt = queue.pop(time.monotonic())
             if attempt is None:
                 break
             self._running += 1
             done = self._loop.run_in_executor(self._threads, attempt.item.run)
             done.add_done_callback(lambda answer, of=attempt: self._answered(of, answer))  # type: ignore[misc]
-        late = shares.given_up
+        late = queue.given_up
         if late:
-            shares.given_up = []
+            queue.given_up = []
             for check in late:
                 self._forget(check)
                 self._guard.refuses(check.credentials.address, check.name)
@@ -149,7 +149,7 @@ class Checks:
     def _answered(self, attempt: Attempt[Check], answer: asyncio.Future[Answer | None]) -> None:
         assert 0 < self._running <= self._threads_max, "a check has a thread of its own"
         self._running -= 1
-        self._guard.shares.ends(attempt)
+        self._guard.queue.ends(attempt)
         self._forget(attempt.item)
         if not answer.cancelled():
             self._concluded(attempt.item, answer)

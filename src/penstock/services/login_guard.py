@@ -26,7 +26,7 @@ Banned = Callable[[str, str], None]
 
 @final
 class LoginGuard(Generic[T]):
-    """The shares of one broker's logins.
+    """The login queue of one broker, and the logins that failed or were refused.
 
     Args:
         options: how failures count.
@@ -35,7 +35,7 @@ class LoginGuard(Generic[T]):
     """
 
     def __init__(self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]) -> None:
-        self.shares: LoginQueue[T] = LoginQueue(options, waiting_max)
+        self.queue: LoginQueue[T] = LoginQueue(options, waiting_max)
         self.failed = 0
         self.refused = 0  # without a check: too many failures, or too many wait
         self._options = options
@@ -45,7 +45,7 @@ class LoginGuard(Generic[T]):
 
     def use(self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]) -> None:
         """Count by other settings from now on; the failures that were counted stay."""
-        self.shares.use(options, waiting_max)
+        self.queue.use(options, waiting_max)
         self._options = options
         self._exempt = [ipaddress.ip_network(network) for network in exempt]
 
@@ -65,7 +65,7 @@ class LoginGuard(Generic[T]):
     def may_try(self, address: str, name: str) -> bool:
         """Return whether an attempt that cannot wait for its turn may be made now."""
         now_s = time.monotonic()
-        if self.shares.due_s(self.source(address), name, now_s) <= now_s:
+        if self.queue.due_s(self.source(address), name, now_s) <= now_s:
             return True
         self.refuses(address, name)
         return False
@@ -97,7 +97,7 @@ class LoginGuard(Generic[T]):
             address,
             name,
         )
-        if self.shares.failed(source, name, now_s) and self._banned is not None:
+        if self.queue.failed(source, name, now_s) and self._banned is not None:
             options = self._options
             self._banned(
                 source, f"{options.ban_failures} wrong passwords within {options.within_s:g} s"
@@ -105,4 +105,4 @@ class LoginGuard(Generic[T]):
 
     def succeeds(self, address: str, name: str) -> None:
         """Count a right password."""
-        self.shares.succeeded(self.source(address), name)
+        self.queue.succeeded(self.source(address), name)

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, final
 
-from penstock.control.metric_families import FAMILIES, Reading
+from penstock.control.metric_families import FAMILIES, MetricSample
 from penstock.control.metric_requests import (
     Distribution,
     Health,
@@ -40,7 +40,7 @@ from penstock.services.control import Control
 from penstock.store.rocks import RocksStore
 from penstock.version import __version__
 
-MetricSource = Callable[[], Iterable[Reading]]
+MetricSource = Callable[[], Iterable[MetricSample]]
 """Returns the values of one part of the broker."""
 
 _VERSIONS: Final = {V31: "3.1", V311: "3.1.1", V5: "5"}
@@ -101,7 +101,7 @@ class MetricsReader:
         del request
         survey = await self._survey.recent()
         samples: dict[str, list[Sample]] = {}
-        for name, labels, value in self._readings(survey):
+        for name, labels, value in self._samples(survey):
             assert len(FAMILIES[name].labels) == len(labels), "each label has a value"
             samples.setdefault(name, []).append(Sample(labels, float(value)))
         return Metrics(samples, self._distributions(survey))
@@ -120,7 +120,7 @@ class MetricsReader:
             found["client_queue_messages"] = survey.queue
         return {name: _distribution(histogram) for name, histogram in found.items()}
 
-    def _readings(self, survey: Survey | None) -> Iterable[Reading]:
+    def _samples(self, survey: Survey | None) -> Iterable[MetricSample]:
         yield from self._broker()
         yield from self._clients()
         yield from self._traffic()
@@ -131,7 +131,7 @@ class MetricsReader:
         for source in self._sources:
             yield from source()
 
-    def _broker(self) -> Iterable[Reading]:
+    def _broker(self) -> Iterable[MetricSample]:
         server = self._server
         measures = self._driver.measures
         yield "build", self._build, 1
@@ -141,7 +141,7 @@ class MetricsReader:
         yield "slow_turns", (), measures.slow_turns
         yield "slow_turns_seconds", (), measures.slow_turns_s
 
-    def _clients(self) -> Iterable[Reading]:
+    def _clients(self) -> Iterable[MetricSample]:
         server = self._server
         counters = server.effects.turn.counters
         router = server.router
@@ -159,7 +159,7 @@ class MetricsReader:
         yield "bans_made", (), server.bans.made
         yield "bans_refused", (), server.bans.refused
 
-    def _traffic(self) -> Iterable[Reading]:
+    def _traffic(self) -> Iterable[MetricSample]:
         server = self._server
         counters = server.effects.turn.counters
         yield "received_bytes", (), counters.bytes_received
@@ -182,7 +182,7 @@ class MetricsReader:
         yield "events_written", (), 0 if log is None else log.written
         yield "events_lost", (), 0 if events is None else events.lost
 
-    def _memory(self) -> Iterable[Reading]:
+    def _memory(self) -> Iterable[MetricSample]:
         server = self._server
         budget = server.effects.budget
         turn = server.effects.turn
@@ -192,7 +192,7 @@ class MetricsReader:
             ("retained", server.router.retained.size_bytes, limits.retained_bytes_max),
             ("qos0", budget.qos0_bytes, limits.qos0_bytes_max),
             ("packed", budget.packed_bytes, limits.spilled_bytes_max),
-            ("waiting", budget.waiting_bytes + budget.blocked_bytes, limits.waiting_bytes_max),
+            ("waiting", budget.waiting_bytes + budget.inbound_bytes, limits.waiting_bytes_max),
             ("unreleased", budget.unreleased_bytes, limits.unreleased_bytes_max),
             ("unsent", turn.unsent_bytes + turn.buffered_bytes, limits.unsent_bytes_max),
             ("half_received", server.partial_packets.size_bytes, limits.half_received_bytes_max),
@@ -203,7 +203,7 @@ class MetricsReader:
         yield "sessions_refused", (), budget.sessions_refused
         yield "half_received_closed", (), server.partial_packets.closed
 
-    def _stored(self) -> Iterable[Reading]:
+    def _stored(self) -> Iterable[MetricSample]:
         effects = self._server.effects
         log = self._store.log_extent()
         yield "commits", (), effects.turn.counters.commits
@@ -217,7 +217,7 @@ class MetricsReader:
             yield "archive_messages", (stream,), messages
             yield "archive_bytes", (stream,), size_bytes
 
-    def _surveyed(self, survey: Survey) -> Iterable[Reading]:
+    def _surveyed(self, survey: Survey) -> Iterable[MetricSample]:
         yield "clients_survey_age_seconds", (), time.monotonic() - survey.at_s
         for version, label in _VERSIONS.items():
             yield "clients_by_version", (label,), survey.by_version.get(version, 0)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.config.stream import Stream
-from penstock.control.metric_families import Reading
+from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.engine.clock import Now
 from penstock.errors import StoreError
@@ -182,7 +182,7 @@ class ReaderLeases:
             ]
         return found
 
-    def metrics(self) -> Iterable[Reading]:
+    def metrics(self) -> Iterable[MetricSample]:
         """Yield the values of readers for a scrape; lags are those of the last ``tick``."""
         now_s = time.monotonic()
         for reader in self._readers.records():

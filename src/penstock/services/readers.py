@@ -61,7 +61,7 @@ class Readers:
         epoch: epoch of the log.
         readers_max: number of groups that may be known.
         lease_s_max: the longest lease.
-        kept: their state when the broker ended.
+        stored: their state when the broker ended.
         now_s: monotonic, in seconds.
         per_owner_max: number of groups that may be known of one owner.
     """
@@ -71,7 +71,7 @@ class Readers:
         epoch: str,
         readers_max: int,
         lease_s_max: float,
-        kept: Iterable[Reader],
+        stored: Iterable[Reader],
         now_s: float,
         per_owner_max: int = 10,
     ) -> None:
@@ -79,7 +79,7 @@ class Readers:
         self._epoch = epoch
         self.readers_max = readers_max
         self.lease_s_max = lease_s_max
-        self._known = {reader.group: reader for reader in kept}  # those that lapsed first, first
+        self._known = {reader.group: reader for reader in stored}  # those that lapsed first, first
         self._ends_s = {
             reader.group: now_s + min(reader.ttl_s, lease_s_max)
             for reader in self._known.values()

@@ -199,7 +199,7 @@ class SysTopics:
             ("half_received/closed", server.partial_packets.closed),
             ("queues/qos0/bytes", budget.qos0_bytes),
             ("queues/packed/bytes", budget.packed_bytes),
-            ("queues/waiting/bytes", budget.waiting_bytes + budget.blocked_bytes),
+            ("queues/waiting/bytes", budget.waiting_bytes + budget.inbound_bytes),
             ("unsent/bytes", server.effects.turn.unsent_bytes + server.effects.turn.buffered_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),

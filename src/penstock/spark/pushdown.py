@@ -41,15 +41,15 @@ _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class IntRange:
     """Whole numbers from `low` up to, not including, `high`."""
 
     low: int
     high: int
 
-    def cut(self, low: int, high: int) -> Bounds:
+    def cut(self, low: int, high: int) -> IntRange:
         """Return the intersection."""
-        return Bounds(max(self.low, low), min(self.high, high))
+        return IntRange(max(self.low, low), min(self.high, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ class PushedFilters:
         is_empty: whether no topic can match.
     """
 
-    offsets: Bounds = Bounds(0, COUNT_MAX)
-    times_us: Bounds = Bounds(0, TIME_US_MAX)
+    offsets: IntRange = IntRange(0, COUNT_MAX)
+    times_us: IntRange = IntRange(0, TIME_US_MAX)
     topics: tuple[str, ...] = ()
     is_empty: bool = False
 
@@ -112,8 +112,8 @@ def _push(pushed: PushedFilters, one: Filter) -> tuple[PushedFilters, bool]:
 
 
 def _cut(
-    bounds: Bounds, one: Filter, number: Callable[[Any], int | None]
-) -> tuple[Bounds, bool] | None:
+    bounds: IntRange, one: Filter, number: Callable[[Any], int | None]
+) -> tuple[IntRange, bool] | None:
     """Return the bounds cut by a filter, and whether that is all of it; None if it has no
     bounds."""
     if isinstance(one, In):

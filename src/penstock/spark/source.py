@@ -56,7 +56,7 @@ from penstock.spark.offsets import (
     check_selection,
 )
 from penstock.spark.options import SourceOptions, parse_options
-from penstock.spark.pushdown import Bounds, PushedFilters, QuietPushFilters, push_down
+from penstock.spark.pushdown import IntRange, PushedFilters, QuietPushFilters, push_down
 from penstock.spark.range_limits import moves
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
@@ -235,7 +235,7 @@ class BatchReader(RangeReader, DataSourceReader):
                     f"{server_prefix(server)}the range ends at offset {end.offset}, before it"
                     f" starts at {first}"
                 )
-            spans = self._wanted(server, log, Bounds(first, end.offset))
+            spans = self._wanted(server, log, IntRange(first, end.offset))
             ranges += [self._range(server, log.epoch, *span) for span in spans]
         # Spark makes a partition of its own when there is none, which `read` finds empty.
         return self._split(ranges)
@@ -244,7 +244,7 @@ class BatchReader(RangeReader, DataSourceReader):
         self._pushed, left = push_down(self._pushed, filters)
         return left
 
-    def _wanted(self, server: str, log: StreamOffsets, span: Bounds) -> list[tuple[int, int]]:
+    def _wanted(self, server: str, log: StreamOffsets, span: IntRange) -> list[tuple[int, int]]:
         """Return the parts of a range that may have rows which pass the query's filters."""
         pushed = self._pushed
         span = span.cut(pushed.offsets.low, pushed.offsets.high)

@@ -141,7 +141,7 @@ def decode_archive(value: bytes) -> Archive:
 
 
 @final
-class Piece:
+class ArchivePiece:
     """Messages of a stream in a span of offsets.
 
     Attributes:
@@ -167,10 +167,10 @@ def choose_rows(chunks: pa.Table, offsets: pa.Array, selector: TopicSelector) ->
     return rows if mask is None else rows.filter(mask)
 
 
-def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:
+def make_pieces(base: int, end: int, rows: pa.Table) -> list[ArchivePiece]:
     """Return the pieces with `rows` that span the offsets from `base` up to `end`; one at least."""
     if not rows.num_rows:
-        return [Piece(base, end, 0, pa.RecordBatch.from_pylist([], schema=ARCHIVE_SCHEMA))]
+        return [ArchivePiece(base, end, 0, pa.RecordBatch.from_pylist([], schema=ARCHIVE_SCHEMA))]
     parts = [
         part.slice(first, after - first)
         for part in rows.combine_chunks().to_batches()  # one, of less than 2 GiB of text
@@ -181,7 +181,7 @@ def make_pieces(base: int, end: int, rows: pa.Table) -> list[Piece]:
         is_last = number == len(parts) - 1
         after = end if is_last else int(parts[number + 1].column("offset")[0].as_py())
         newest_us = int(pc.max(part.column("received_at")).as_py())
-        pieces.append(Piece(base, after, newest_us, part))
+        pieces.append(ArchivePiece(base, after, newest_us, part))
         base = after
     return pieces
 
@@ -200,7 +200,7 @@ def _by_hour(received_at: pa.Array) -> list[tuple[int, int]]:
     return list(zip(firsts, [*firsts[1:], len(hours)], strict=True))
 
 
-def encode_piece(piece: Piece) -> Pieces:
+def encode_piece(piece: ArchivePiece) -> Pieces:
     """Return the stored form, in parts that are to be joined: end and time as 8 bytes each,
     big-endian, and an Arrow IPC message."""
     span = encode_key(piece.end) + encode_key(max(0, piece.newest_us))
@@ -221,7 +221,7 @@ def decode_span(value: bytes) -> tuple[int, int]:
     return decode_key(value[:8]), decode_key(value[8:SPAN_LENGTH_BYTES])
 
 
-def decode_piece(key: bytes, value: bytes) -> Piece:
+def decode_piece(key: bytes, value: bytes) -> ArchivePiece:
     """Inverse of `encode_piece`.
 
     Raises:
@@ -238,4 +238,4 @@ def decode_piece(key: bytes, value: bytes) -> Piece:
     offsets = batch.column("offset")
     if len(offsets) and not base <= offsets[0].as_py() <= offsets[-1].as_py() < end:
         raise StoreFormatError("a piece of an archive has other offsets than it says")
-    return Piece(base, end, newest_us, batch)
+    return ArchivePiece(base, end, newest_us, batch)

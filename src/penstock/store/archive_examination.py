@@ -17,7 +17,7 @@ from penstock.errors import StoreFailed, StoreFormatError
 from penstock.store import log_walk
 from penstock.store.archive import (
     Archive,
-    Piece,
+    ArchivePiece,
     choose_rows,
     decode_piece,
     encode_archive,
@@ -72,7 +72,7 @@ class ArchiveExaminer:
         if self._view.older.get("archive", 0):
             found.incomplete.add("archive")
 
-    def take_from_log(self, returned: log_walk.Piece) -> None:
+    def take_from_log(self, returned: log_walk.LogPiece) -> None:
         """Report a piece of the log that had moved to the archives, and is in the log again.
 
         Damage has undone its removal. An open archive that lacks these messages gets them.
@@ -128,7 +128,7 @@ class ArchiveExaminer:
             return  # removed by retention, and back by damage
         self._count_and_copy(number, piece, value)
 
-    def _count_and_copy(self, number: int, piece: Piece, value: bytes) -> None:
+    def _count_and_copy(self, number: int, piece: ArchivePiece, value: bytes) -> None:
         self._spans[number].append((piece.base, piece.end))
         messages, size_bytes = self._counts[number]
         self._counts[number] = (messages + piece.batch.num_rows, size_bytes + len(value))

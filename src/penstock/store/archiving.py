@@ -26,7 +26,7 @@ from penstock.store.archive import (
     ARCHIVE,
     ARCHIVES_MADE,
     Archive,
-    Piece,
+    ArchivePiece,
     choose_rows,
     decode_archive,
     decode_piece,
@@ -367,7 +367,7 @@ class ChunkRemoval:
             archive.size_bytes += size_of(pieces)
         archive.covered = archive.end
 
-    def _small_last_piece(self, archive: Archive, next_us: int) -> tuple[Piece, int] | None:
+    def _small_last_piece(self, archive: Archive, next_us: int) -> tuple[ArchivePiece, int] | None:
         """Return the last piece and its size in bytes if a message received at `next_us` may join
         it.
 

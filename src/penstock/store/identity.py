@@ -108,15 +108,15 @@ def read_epoch(database: Database) -> str | None:
     return named.decode()
 
 
-def refuse_format(kept: bytes) -> None:
+def refuse_format(version: bytes) -> None:
     """Refuse a store of a format that this version does not know, of a newer Penstock.
 
     Raises:
-        StoreFormatError: this version cannot read ``kept``, the format of the store.
+        StoreFormatError: this version cannot read ``version``, the format of the store.
     """
-    if kept not in FORMATS_READ:
+    if version not in FORMATS_READ:
         raise StoreFormatError(
-            f"the store has format {kept.decode(errors='replace')}, this version of "
+            f"the store has format {version.decode(errors='replace')}, this version of "
             f"Penstock reads formats {FORMATS_READ[0].decode()} to {FORMAT.decode()}: use the"
             " version that wrote it"
         )

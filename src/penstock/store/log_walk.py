@@ -18,7 +18,7 @@ from penstock.store.walk import Gap
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogPiece:
     """Consecutive offsets of the log: a chunk, or damage where there should be one.
 
     Attributes:
@@ -34,7 +34,7 @@ class Piece:
     damage: str = ""
 
 
-def walk_log(view: View, begin: int) -> Iterator[Piece]:
+def walk_log(view: View, begin: int) -> Iterator[LogPiece]:
     """Yield the pieces of the log in the order of their offsets.
 
     Args:
@@ -57,8 +57,8 @@ def walk_log(view: View, begin: int) -> Iterator[Piece]:
             expected, reason = (base if expected is None else expected), str(error)
             continue
         if expected is not None and base > expected:
-            yield Piece(expected, base, None, reason or "there is no chunk with them")
-        yield Piece(base, base + rows, chunk)
+            yield LogPiece(expected, base, None, reason or "there is no chunk with them")
+        yield LogPiece(base, base + rows, chunk)
         expected, reason = base + rows, ""
     if reason and expected is not None:
-        yield Piece(expected, expected, None, reason)
+        yield LogPiece(expected, expected, None, reason)

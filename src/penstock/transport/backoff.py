@@ -42,7 +42,7 @@ class Backoff:
         self._next_s = min(2 * pause_s, self._longest_s)
         return self._with_jitter(pause_s)
 
-    def longest(self) -> float:
+    def jump_to_longest(self) -> float:
         """Return the longest pause, which later ones are, too: the server refused us, and dialling
         again soon would not help."""
         self._next_s = self._longest_s

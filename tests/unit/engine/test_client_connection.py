@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.connection.states import CLOSED, CONNECTED
 from penstock.engine.dialling.client_connection import ClientConnection
-from penstock.engine.dialling.unacknowledged import LEFT
+from penstock.engine.dialling.unacknowledged import NOT_ACKNOWLEDGED
 from penstock.engine.limits import PACKET_IDENTIFIERS, EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting.drop_counts import ENDED_AT
@@ -315,7 +315,7 @@ def test_a_code_that_no_acknowledgement_has_is_our_own_mistake() -> None:
 def test_what_is_left_to_the_server_comes_again() -> None:
     rig = opened()
     rig.says(Publish("t", b"0", 2, packet_id=1))
-    assert rig.settle(0, LEFT) == []
+    assert rig.settle(0, NOT_ACKNOWLEDGED) == []
     rig.again()
     rig.says(Publish("t", b"0", 2, dup=True, packet_id=1))
     assert rig.settle(1) == [Pubrec(1)]

@@ -1,4 +1,4 @@
-"""Login shares: no source and no name keeps the others waiting for long, and failures cost time."""
+"""The login queue: no source and no name keeps others waiting for long; failures cost time."""
 
 from collections import Counter
 

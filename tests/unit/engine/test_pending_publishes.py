@@ -177,7 +177,7 @@ def test_what_is_held_back_of_mqtt_5_keeps_its_order_and_its_size() -> None:
         Puback(2, reasons.PAYLOAD_FORMAT_INVALID),
         Puback(3),
     ]
-    assert line.connection.pending_publish_count == line.connection.blocked_bytes == 0
+    assert line.connection.pending_publish_count == line.connection.pending_publish_bytes == 0
 
 
 def test_properties_count_among_the_bytes() -> None:
@@ -235,7 +235,7 @@ def test_who_is_slow_to_acknowledge_waits_and_is_not_closed() -> None:
         line.send(large(number))
     assert line.connection.reading_paused
     assert not line.connection.link.closed
-    assert line.connection.blocked_bytes < 5 * 400_000
+    assert line.connection.pending_publish_bytes < 5 * 400_000
     received = come_back(bench)
     line.send(Puback(command.packet_id))
     assert len(received) == 13
@@ -316,7 +316,7 @@ def test_a_new_message_with_the_identifier_of_a_repeated_one() -> None:
             line.send(Pubrel(1))
             received += [b"new"]
         assert received == [b"early 0", b"1", b"2", b"new"]
-        assert line.connection.blocked_bytes == 0
+        assert line.connection.pending_publish_bytes == 0
 
 
 @pytest.mark.parametrize("version", [3, 4])

@@ -6,7 +6,13 @@ from typing import Final, final
 
 import pytest
 
-from penstock.engine.batch.steady_clock import LEADS_MAX, ClockRecord, Leads, Reading, SteadyClock
+from penstock.engine.batch.steady_clock import (
+    LEADS_MAX,
+    ClockRecord,
+    ClockSample,
+    Leads,
+    SteadyClock,
+)
 from penstock.engine.clock import Now
 
 START_US: Final = 1_800_000_000_000_000
@@ -32,8 +38,8 @@ class Machine:
     def _start(self) -> SteadyClock:
         return SteadyClock(self.record, self.reading(), self.end)
 
-    def reading(self) -> Reading:
-        return Reading(self.wall_us, self.boot_us, self.boot_id, self.is_set)
+    def reading(self) -> ClockSample:
+        return ClockSample(self.wall_us, self.boot_us, self.boot_id, self.is_set)
 
     def now(self) -> Now:
         return self.clock.now(self.boot_us / SECOND_US, self.boot_us)

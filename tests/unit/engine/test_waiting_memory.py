@@ -166,7 +166,7 @@ def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_re
     assert (len(codes), len(refused)) == (15, 5)
     publisher.send(*[Pubrel(number) for number in range(1, 11)])
     bench.commit()
-    assert bench.server.effects.budget.blocked_bytes == 0
+    assert bench.server.effects.budget.inbound_bytes == 0
 
 
 def test_large_messages_wait_until_there_is_room_for_what_is_sent() -> None:

@@ -298,7 +298,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     await until(lambda: not rig.driver._peers)
     assert peer.connection.state == CLOSED
     assert not wire.reading
-    assert not rig.driver._reading.paused._since_s
+    assert not rig.driver._read_control.paused._since_s
     await rig.driver.stop()
 
 

@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.spark.options import parse_options
-from penstock.spark.pushdown import TOPICS_MAX, Bounds, PushedFilters, push_down
+from penstock.spark.pushdown import TOPICS_MAX, IntRange, PushedFilters, push_down
 from penstock.spark.source import BatchReader
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX
 
@@ -50,7 +50,7 @@ def second(n: int) -> datetime:
 )
 def test_bounds_of_offsets_are_taken_over(filters: list[Filter], low: int, high: int) -> None:
     pushed, left = push_down(PushedFilters(), filters)
-    assert pushed.offsets == Bounds(low, high)
+    assert pushed.offsets == IntRange(low, high)
     assert left == []
 
 
@@ -63,7 +63,7 @@ def test_bounds_of_times_are_taken_over_to_the_microsecond() -> None:
     assert left == []
     assert not PushedFilters().has_times
     assert (PushedFilters().since_us, PushedFilters().until_us) == (None, None)
-    assert push_down(PushedFilters(), [GreaterThan(AT, second(-5))])[0].times_us == Bounds(
+    assert push_down(PushedFilters(), [GreaterThan(AT, second(-5))])[0].times_us == IntRange(
         0, TIME_US_MAX
     )
 
@@ -98,7 +98,7 @@ def test_what_the_log_cannot_do_is_left_to_spark(one: Filter) -> None:
 
 def test_a_part_of_a_filter_narrows_what_is_read_and_is_left_to_spark_too() -> None:
     some = In(OFFSET, (3, 900))
-    assert push_down(PushedFilters(), [some]) == (PushedFilters(offsets=Bounds(3, 901)), [some])
+    assert push_down(PushedFilters(), [some]) == (PushedFilters(offsets=IntRange(3, 901)), [some])
     prefix = StringStartsWith(TOPIC, "plant/1/te")
     assert push_down(PushedFilters(), [prefix]) == (PushedFilters(topics=("plant/1/#",)), [prefix])
     chosen = PushedFilters(topics=("plant/#",))

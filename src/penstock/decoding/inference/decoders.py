@@ -20,7 +20,7 @@ from penstock.decoding.inference.column_names import Names, path_of
 from penstock.decoding.inference.column_types import Guess, Settings, guess
 from penstock.decoding.inference.csv_fields import CsvShape, csv_shape, lines_of
 from penstock.decoding.inference.fields import Field, fields_of, is_map
-from penstock.decoding.inference.readings import DocumentKind, Form, Reading
+from penstock.decoding.inference.readings import DocumentKind, Form, ParsedPayload
 from penstock.decoding.sparkplug import SparkplugDecoder
 
 COLUMNS_MAX: Final = 300
@@ -65,7 +65,7 @@ def tolerated(misfits: int, count: int, *, of_small_logs: bool = False) -> bool:
     )
 
 
-def decoder_of(readings: Sequence[Reading], names: Names, value_name: str) -> InferredDecoder:
+def decoder_of(readings: Sequence[ParsedPayload], names: Names, value_name: str) -> InferredDecoder:
     """Return the decoder for payloads.
 
     Args:
@@ -122,7 +122,7 @@ def _raw(payloads: Sequence[bytes]) -> InferredDecoder:
 
 
 def _of_documents(
-    kind: DocumentKind, readings: Sequence[Reading], names: Names, value_name: str
+    kind: DocumentKind, readings: Sequence[ParsedPayload], names: Names, value_name: str
 ) -> InferredDecoder:
     with_rows = [one for one in readings if one.form in (Form.OBJECT, Form.ROWS)]
     objects = [item for one in with_rows for item in one.objects]
@@ -242,5 +242,5 @@ def _present(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def _value(reading: Reading) -> Any:
+def _value(reading: ParsedPayload) -> Any:
     return msgspec.json.decode(reading.value) if reading.form is Form.SCALAR else reading.value

@@ -43,7 +43,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedPayload:
     """A payload, read.
 
     ``notation`` is the kind of document, empty if it is none; ``value`` is the document or text, or
@@ -64,10 +64,10 @@ class Reading:
         return self.value if self.form is Form.ROWS else []
 
 
-def read(payload: bytes) -> Reading:
+def read(payload: bytes) -> ParsedPayload:
     """Find out what a payload could be."""
     if not payload:
-        return Reading(Form.EMPTY)
+        return ParsedPayload(Form.EMPTY)
     try:
         text = payload.decode()
     except UnicodeDecodeError:
@@ -76,23 +76,23 @@ def read(payload: bytes) -> Reading:
     if value is _NONE and _OPENED.match(text):
         leniently = _leniently(payload)
         if isinstance(leniently, dict):
-            return Reading(Form.OBJECT, "json", leniently, is_lenient=True)
+            return ParsedPayload(Form.OBJECT, "json", leniently, is_lenient=True)
     if value is _NONE:
         if _CONTROL.search(text):
             return _binary(payload)
-        return Reading(Form.TEXT, value=text.removeprefix(_BOM))
+        return ParsedPayload(Form.TEXT, value=text.removeprefix(_BOM))
     if value is None or isinstance(value, (bool, int, float)):
-        return Reading(Form.SCALAR, "json", text)
+        return ParsedPayload(Form.SCALAR, "json", text)
     return _of_document("json", value)
 
 
-def distinct_keys(readings: Iterable[Reading]) -> frozenset[str]:
+def distinct_keys(readings: Iterable[ParsedPayload]) -> frozenset[str]:
     """Return the keys of all objects in documents."""
     return frozenset(str(key) for reading in readings for item in reading.objects for key in item)
 
 
-def _binary(payload: bytes) -> Reading:
-    found: list[Reading] = []
+def _binary(payload: bytes) -> ParsedPayload:
+    found: list[ParsedPayload] = []
     kinds: tuple[DocumentKind, ...] = ("cbor", "msgpack")
     if payload.startswith(MAGIC):
         kinds = ("avro",)
@@ -102,15 +102,15 @@ def _binary(payload: bytes) -> Reading:
             found.append(reading)
     # Rarely it is both: take the one whose keys are text.
     found.sort(key=lambda one: not all(isinstance(key, str) for key in one.objects[0]))
-    return found[0] if found else Reading(Form.BINARY, value=payload)
+    return found[0] if found else ParsedPayload(Form.BINARY, value=payload)
 
 
-def _of_document(kind: DocumentKind, value: object) -> Reading:
+def _of_document(kind: DocumentKind, value: object) -> ParsedPayload:
     if isinstance(value, dict):
-        return Reading(Form.OBJECT, kind, value)
+        return ParsedPayload(Form.OBJECT, kind, value)
     if isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
-        return Reading(Form.ROWS, kind, list(value))
-    return Reading(Form.VALUE, kind, value)
+        return ParsedPayload(Form.ROWS, kind, list(value))
+    return ParsedPayload(Form.VALUE, kind, value)
 
 
 def _leniently(payload: bytes) -> object:

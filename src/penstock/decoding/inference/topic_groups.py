@@ -28,7 +28,7 @@ from penstock.config.topic_pattern import Level
 from penstock.decoding.inference.column_names import Names, is_identifier, singular
 from penstock.decoding.inference.column_types import NULL_WORDS
 from penstock.decoding.inference.csv_fields import csv_shape
-from penstock.decoding.inference.readings import Form, Reading, distinct_keys
+from penstock.decoding.inference.readings import Form, ParsedPayload, distinct_keys
 
 SPARKPLUG: Final = "spBv1.0"
 _SPARKPLUG_LEVELS: Final = ("group", "message", "node", "device")
@@ -51,7 +51,7 @@ class Topic:
     """A topic of the sample; ``label`` is the kind of its payloads, () if unknown."""
 
     text: str
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[ParsedPayload] = field(default_factory=list)
     label: Label = ()
 
     @property
@@ -74,7 +74,7 @@ class Group:
     pinned: frozenset[int] = frozenset()
 
     @property
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[ParsedPayload]:
         """The readings of the payloads of all topics."""
         return [reading for topic in self.topics for reading in topic.readings]
 

@@ -1,4 +1,4 @@
-"""Login shares: which password is checked next, and which attempts must wait after wrong ones.
+"""The login queue: which password is checked next, and which attempts must wait after wrong ones.
 
 ::
 

@@ -48,8 +48,8 @@ LEADS_MAX: Final = 256
 
 
 @final
-class Reading:
-    """One reading of the machine's clocks.
+class ClockSample:
+    """One sample of the machine's clocks.
 
     Args:
         wall_us: the wall clock, microseconds since the Unix epoch.
@@ -99,7 +99,7 @@ class ClockRecord:
         steady_us: the steady clock at some moment.
         wall_us: the wall clock at that moment.
         boot_us: the clock of the boot ``boot_id`` at that moment.
-        boot_id: see ``Reading``.
+        boot_id: see ``ClockSample``.
         leads: all changes of the lead until then.
     """
 
@@ -119,35 +119,35 @@ class SteadyClock:
 
     Args:
         record: the record of the store; None for a new clock.
-        reading: the machine's clocks at the start.
+        sample: the machine's clocks at the start.
         next_offset: the offset that the next message in the log gets.
     """
 
-    def __init__(self, record: ClockRecord | None, reading: Reading, next_offset: int) -> None:
+    def __init__(self, record: ClockRecord | None, sample: ClockSample, next_offset: int) -> None:
         self.jumped_us = 0  # the change of the lead that this start found
         self.was_unknown = False  # whether this start could not tell how long it was down
-        self._boot_us = reading.boot_us
+        self._boot_us = sample.boot_us
         self._doubt_us = 0  # a new difference that has not lasted for ``PATIENCE_US`` yet
         self._doubted_since_us = -1  # its beginning, on the boot clock; -1 = there is none
         if record is None:
-            self._steady_us = reading.wall_us
+            self._steady_us = sample.wall_us
             self.lead_us = 0
             self.leads = Leads([(next_offset, 0)])
             return
-        self._steady_us = record.steady_us + self._elapsed_us(record, reading)
+        self._steady_us = record.steady_us + self._elapsed_us(record, sample)
         self.leads = record.leads
         self.lead_us = record.leads.at(next_offset)
-        difference_us = reading.wall_us - self._steady_us - self.lead_us
+        difference_us = sample.wall_us - self._steady_us - self.lead_us
         if abs(difference_us) > TOLERANCE_US:
             self._jump(difference_us, next_offset)
             self.jumped_us = difference_us
 
-    def _elapsed_us(self, record: ClockRecord, reading: Reading) -> int:
-        if reading.boot_id and record.boot_id == reading.boot_id:
-            if record.boot_us <= reading.boot_us:
-                return reading.boot_us - record.boot_us
-        elif reading.is_set:
-            return max(0, reading.wall_us - record.wall_us)
+    def _elapsed_us(self, record: ClockRecord, sample: ClockSample) -> int:
+        if sample.boot_id and record.boot_id == sample.boot_id:
+            if record.boot_us <= sample.boot_us:
+                return sample.boot_us - record.boot_us
+        elif sample.is_set:
+            return max(0, sample.wall_us - record.wall_us)
         self.was_unknown = True
         return 0
 
@@ -156,30 +156,30 @@ class SteadyClock:
         steady_us = self._steady_us + max(0, boot_us - self._boot_us)
         return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
 
-    def check(self, reading: Reading, next_offset: int) -> int:
+    def check(self, sample: ClockSample, next_offset: int) -> int:
         """Compare dates with the wall clock; call it about every second.
 
         Returns:
             How many microseconds dates jump by from ``next_offset`` on; 0 if they do not.
         """
-        steady_us = self._steady_us + max(0, reading.boot_us - self._boot_us)
-        difference_us = reading.wall_us - steady_us - self.lead_us
+        steady_us = self._steady_us + max(0, sample.boot_us - self._boot_us)
+        difference_us = sample.wall_us - steady_us - self.lead_us
         if abs(difference_us) <= TOLERANCE_US:
             self._doubted_since_us = -1
             return 0
         if self._doubted_since_us < 0 or abs(difference_us - self._doubt_us) > TOLERANCE_US:
             self._doubt_us = difference_us
-            self._doubted_since_us = reading.boot_us
+            self._doubted_since_us = sample.boot_us
             return 0
-        if reading.boot_us - self._doubted_since_us < PATIENCE_US:
+        if sample.boot_us - self._doubted_since_us < PATIENCE_US:
             return 0
         self._jump(difference_us, next_offset)
         return difference_us
 
-    def record(self, reading: Reading) -> ClockRecord:
+    def record(self, sample: ClockSample) -> ClockRecord:
         """Return the record of the clock for the store."""
-        steady_us = self._steady_us + max(0, reading.boot_us - self._boot_us)
-        return ClockRecord(steady_us, reading.wall_us, reading.boot_us, reading.boot_id, self.leads)
+        steady_us = self._steady_us + max(0, sample.boot_us - self._boot_us)
+        return ClockRecord(steady_us, sample.wall_us, sample.boot_us, sample.boot_id, self.leads)
 
     def _jump(self, difference_us: int, next_offset: int) -> None:
         self.lead_us += difference_us

@@ -206,7 +206,7 @@ class Connection(Resumable):
         work_budget = self._work_budget
         work_budget.spent += self._bytes_work
         self._bytes_work = 0
-        spent_max: i64 = self._began_at + work_budget.left()
+        spent_max: i64 = self._began_at + work_budget.remaining()
         received = self.link.counters.received_by_type
         decoder = self._decoder
         while True:

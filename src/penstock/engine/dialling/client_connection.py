@@ -287,9 +287,9 @@ class ClientConnection(Connection):
         Args:
             arrival: as ``ClientCallbacks.arrived`` got it, on this connection or an earlier one.
             code: a reason code, of 0x80 or more to refuse it (before MQTT 5 nothing can be refused:
-                it is acknowledged), or ``LEFT`` to leave it to the server, as if it had not
-                come: the next connection brings it again. Until then it keeps its place in the
-                server's window: end the connection soon after leaving messages.
+                it is acknowledged), or ``NOT_ACKNOWLEDGED`` to leave it to the server, as if it
+                had not come: the next connection brings it again. Until then it keeps its place in
+                the server's window: end the connection soon after leaving messages.
             now: the time of the turn.
 
         Raises:

@@ -17,7 +17,11 @@ from typing import final
 from penstock.engine.clock import Now
 from penstock.engine.connection.reason_strings import quoted
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
-from penstock.engine.dialling.unacknowledged import LEFT, ReceivedMessage, UnacknowledgedMessages
+from penstock.engine.dialling.unacknowledged import (
+    NOT_ACKNOWLEDGED,
+    ReceivedMessage,
+    UnacknowledgedMessages,
+)
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.session.session import Session
 from penstock.engine.topics import is_topic_name
@@ -128,10 +132,10 @@ class ClientInbound:
         kind = PUBACK if publish.qos == 1 else PUBREC
         if code >= reasons.UNSPECIFIED_ERROR and self._link.version != V5:
             code = reasons.SUCCESS
-        if code != LEFT and not reasons.is_allowed(code, kind):
+        if code != NOT_ACKNOWLEDGED and not reasons.is_allowed(code, kind):
             raise LocalProtocolError(code, f"no reason code to acknowledge a message with: {code}")
         is_known = self._arrivals.settle(arrival, code)
-        if is_known and publish.qos == 2 and LEFT < code < reasons.UNSPECIFIED_ERROR:
+        if is_known and publish.qos == 2 and NOT_ACKNOWLEDGED < code < reasons.UNSPECIFIED_ERROR:
             self._session.receive(publish, now)
 
     def acknowledge_settled(self) -> None:

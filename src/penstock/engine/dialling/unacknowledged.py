@@ -29,7 +29,7 @@ from penstock.protocol import reasons
 from penstock.protocol.packets import Publish
 
 OPEN: Final = -1  # instead of a reason code: the application has not settled it
-LEFT: Final = -2  # it is left to the server, and not acknowledged on this connection
+NOT_ACKNOWLEDGED: Final = -2  # it is left to the server, and not acknowledged on this connection
 
 
 @mypyc_attr(acyclic=True)
@@ -45,7 +45,7 @@ class ReceivedMessage:
     def __init__(self, publish: Publish, topic: str) -> None:
         self.publish = publish
         self.topic = topic
-        self.code = OPEN  # or ``LEFT``, or the reason code of its acknowledgement
+        self.code = OPEN  # or ``NOT_ACKNOWLEDGED``, or the reason code of its acknowledgement
         self.connection = (
             0  # number of the connection that acknowledges it, see ``UnacknowledgedMessages``
         )
@@ -143,7 +143,7 @@ class UnacknowledgedMessages:
         if arrival.code != OPEN or not arrival.is_known:
             return False
         arrival.code = code
-        if code == LEFT:
+        if code == NOT_ACKNOWLEDGED:
             self._forget(arrival)
         return True
 

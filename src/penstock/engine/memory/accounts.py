@@ -55,7 +55,7 @@ class Account(Holder):
         self.unreleased_bytes = 0
         self.retained_bytes = 0
         self.waiting_bytes = 0
-        self.blocked_bytes = 0  # of blocked publishers: ``pending_publishes``, ``inbound``
+        self.inbound_bytes = 0  # from clients: ``pending_publishes``, identifiers in ``inbound``
         self.buffered_bytes = 0  # in the socket buffers of its clients; see ``link``
         self._known = known
         self.sessions_max = sessions_max
@@ -104,29 +104,29 @@ class Account(Holder):
         room themselves.
         """
         bound = self._waiting_bytes_max
-        if 0 < bound <= self.waiting_bytes + min(self.blocked_bytes, bound // 2):
+        if 0 < bound <= self.waiting_bytes + min(self.inbound_bytes, bound // 2):
             return False
         budget = self.budget
         bound = budget.waiting_bytes_max
-        return not 0 < bound <= budget.waiting_bytes + min(budget.blocked_bytes, bound // 2)
+        return not 0 < bound <= budget.waiting_bytes + min(budget.inbound_bytes, bound // 2)
 
     def has_room_to_block(self) -> bool:
         """Return whether one more message may wait for room before it is routed.
 
         Such messages may take half of the limit for messages that wait, if that is free.
         """
-        blocked = self.blocked_bytes
-        if 0 < self._waiting_bytes_max <= blocked + max(blocked, self.waiting_bytes):
+        inbound = self.inbound_bytes
+        if 0 < self._waiting_bytes_max <= inbound + max(inbound, self.waiting_bytes):
             return False
         budget = self.budget
-        blocked = budget.blocked_bytes
-        return not 0 < budget.waiting_bytes_max <= blocked + max(blocked, budget.waiting_bytes)
+        inbound = budget.inbound_bytes
+        return not 0 < budget.waiting_bytes_max <= inbound + max(inbound, budget.waiting_bytes)
 
-    def count_blocked(self, delta_bytes: int) -> None:
+    def count_inbound(self, delta_bytes: int) -> None:
         """Add bytes of messages that wait for room in a queue, or of packet identifiers that await
         PUBREL; subtract them if negative."""
-        self.blocked_bytes += delta_bytes
-        self.budget.blocked_bytes += delta_bytes
+        self.inbound_bytes += delta_bytes
+        self.budget.inbound_bytes += delta_bytes
 
     def has_room_for_bodies(self) -> bool:
         """Return whether less than half of the limit for messages that wait is used.

@@ -4,7 +4,7 @@
 
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
       QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies stay in the log; full: as above
-      publishers that wait for it ─── blocked_bytes ─── half of that: see ``pending_publishes``
+      publishers that wait for it ─── inbound_bytes ─── half of that: see ``pending_publishes``
       queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
       QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
@@ -80,7 +80,7 @@ class MemoryBudget:
         self.unreleased_bytes_max = unreleased_bytes_max
         self.retained_bytes_max = retained_bytes_max  # ``retained`` counts the bytes itself
         self.waiting_bytes = 0
-        self.blocked_bytes = 0  # of blocked publishers: ``pending_publishes``, ``inbound``
+        self.inbound_bytes = 0  # from clients: ``pending_publishes``, identifiers in ``inbound``
         self.fetching_bytes = 0  # bodies that are being read from the log
         self.waiting_bytes_max = waiting_bytes_max
         self.unsent_bytes_max = unsent_bytes_max

@@ -97,7 +97,7 @@ class PendingPublishes:
         size_bytes = _size_bytes(packet)
         self.size_bytes += size_bytes
         if account is not None:
-            account.count_blocked(size_bytes)
+            account.count_inbound(size_bytes)
 
     def is_repeat(self, packet: Publish) -> bool:
         """Return whether ``packet`` repeats a pending message (v3.1 §4.1).
@@ -143,7 +143,7 @@ class PendingPublishes:
         self.size_bytes -= size_bytes
         assert min(self.count, self.size_bytes) >= 0, "a message was removed twice"
         if self._account is not None:
-            self._account.count_blocked(-size_bytes)
+            self._account.count_inbound(-size_bytes)
         by_id = self._by_id
         if by_id is not None and packet.qos > 0 and by_id.get(packet.packet_id) is waiting:
             del by_id[packet.packet_id]

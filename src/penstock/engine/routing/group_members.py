@@ -17,7 +17,7 @@ from zlib import crc32
 from penstock.engine.limits import OUT_OF_DATE_MAX
 from penstock.engine.message import Label
 from penstock.engine.options import HASH_CLIENT, HASH_TOPIC, RANDOM, STICKY
-from penstock.engine.routing.group_queue import FRONT, HOMES, GroupMember
+from penstock.engine.routing.group_queue import FRONT, HASH_SLOTS, GroupMember
 from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topic_cache import TopicCache
@@ -87,7 +87,7 @@ class Member(GroupMember):
         """Return whether no member may receive the message."""
         return not self._members.may_be_received(label.topic)
 
-    def is_home(self, slot: int) -> bool:
+    def may_scan_lane(self, slot: int) -> bool:
         """Return whether to search this slot's lanes beyond their heads for this member."""
         return slot in (0, FRONT) or slot == self._members.slot_of(self)
 
@@ -196,11 +196,11 @@ class GroupMembers:
 
     def slot_for(self, label: Label) -> int:
         """Return the slot of the queue where messages with this key wait."""
-        return 1 + self._hash(label) % len(self._all) % HOMES if self.by_hash else 0
+        return 1 + self._hash(label) % len(self._all) % HASH_SLOTS if self.by_hash else 0
 
     def slot_of(self, member: Member) -> int:
         """Return the hash slot that is assigned to ``member``; 0 without hashing."""
-        return 1 + _position(self._all, member.order) % HOMES if self.by_hash else 0
+        return 1 + _position(self._all, member.order) % HASH_SLOTS if self.by_hash else 0
 
     def home_of(self, label: Label) -> Member | None:
         """Return who gets messages with this key: its home, or a connected member in its place.

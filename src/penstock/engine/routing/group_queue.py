@@ -42,8 +42,8 @@ from penstock.engine.session.lane import Lane
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
 
 FRONT: Final = 127  # the slot of what goes before the rest
-HOMES: Final = 126  # slots of the hash strategies, from 1 on
-REACH: Final = 1000  # messages that a member passes over in a lane
+HASH_SLOTS: Final = 126  # slots of the hash strategies, from 1 on
+SCAN_MAX: Final = 1000  # messages that a member passes over in a lane
 LOOKS_PER_UNIT: Final = 8  # such looks in a unit of a turn's work
 
 _BODIES_AT_ONCE_MAX: Final = 256
@@ -62,14 +62,14 @@ class GroupMember:
         del label
         return False
 
-    def is_home(self, slot: int) -> bool:
+    def may_scan_lane(self, slot: int) -> bool:
         """Return whether more than the head of this slot's lanes may be for the member."""
         del slot
         return True
 
 
 @final
-class Bounds:
+class GroupBounds:
     """The room of a group's queue: that of its members' queues together."""
 
     def __init__(self) -> None:
@@ -143,12 +143,12 @@ class GroupQueue(StoredState):
         drops: Drops,
         account: Account,
     ) -> None:
-        self.client_id = topic_filter  # as which its messages are told of
+        self.name = topic_filter  # in events, drops and the store
         self.account = account
         self.backlog = Backlog(topic_filter, False, effects, limits, drops, account)
         self.backlog.is_offline = False  # a member is connected: bodies stay in memory
         self.number = 0  # key of its stored state; 0 = there is none
-        self.bounds = Bounds()
+        self.bounds = GroupBounds()
         self.wanted: list[int] = []
         self._owner: GroupSource | None = owner
         self._asked: list[tuple[Lane, Delivery]] = []
@@ -181,7 +181,7 @@ class GroupQueue(StoredState):
 
     # -- the group ---------------------------------------------------------------------
 
-    def bound_anew(self) -> None:
+    def update_bounds(self) -> None:
         """Take over the bounds of the members as they are now; drop nothing that waits."""
         bounds = self.bounds
         self._queue.set_bounds(bounds.len_max, bounds.bytes_max, bounds.overflow)
@@ -193,7 +193,7 @@ class GroupQueue(StoredState):
             self._become_stored(self._effects.batch.new_number())
             self._effects.batch.put_session(
                 SessionRecord(
-                    GROUP_KEY_PREFIX + self.client_id,
+                    GROUP_KEY_PREFIX + self.name,
                     self.number,
                     NEVER_EXPIRES_S,
                     0,
@@ -226,7 +226,7 @@ class GroupQueue(StoredState):
         self.backlog.drop_all([])
         self.account.count_group(-1)
         if self.backlog.stored:
-            self._effects.batch.end_session(GROUP_KEY_PREFIX + self.client_id, self.number)
+            self._effects.batch.end_session(GROUP_KEY_PREFIX + self.name, self.number)
         self.backlog.stored = False
         self.recheck_blocked_publishers()
         self.backlog.owner = None
@@ -281,16 +281,16 @@ class GroupQueue(StoredState):
         for lane in self._lanes():
             if lane.count == 0:
                 continue
-            reach = REACH if taker.is_home(lane.number >> SLOT_SHIFT) else 1
+            to_scan = SCAN_MAX if taker.may_scan_lane(lane.number >> SLOT_SHIFT) else 1
             position = 0
-            while reach > 0:
+            while to_scan > 0:
                 delivery = lane.peek(position)
                 if delivery is None:
                     break
                 position += 1
                 if delivery.gone:
                     continue
-                reach -= 1
+                to_scan -= 1
                 looked_at += 1
                 label = delivery.label
                 if label is None and delivery.message is not None:
@@ -305,9 +305,7 @@ class GroupQueue(StoredState):
                     break
                 if taker.is_for_nobody(label):
                     self._leave(delivery, self._queue.remove(lane, delivery))
-                    self._drops.count_delivery(
-                        reasons_to_drop.NO_PERMISSION, self.client_id, delivery
-                    )
+                    self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self.name, delivery)
                     position = 0  # it may have been the head
                     freed = True
                 elif self.backlog.stored:
@@ -402,7 +400,7 @@ class GroupQueue(StoredState):
         """Return the priority of ``message`` here."""
         return self.backlog.priority_of(message)
 
-    def tell_of_room(self) -> None:
+    def wake_blocked_publishers(self) -> None:
         """Wake blocked publishers: a member has room for what the queue has not."""
         self.backlog.wake_blocked_publishers()
 
@@ -410,7 +408,7 @@ class GroupQueue(StoredState):
 
     def _append(self, delivery: Delivery, number: int) -> None:
         if self._effects.events is not None:
-            self._effects.events.queued(self.client_id, delivery, len(self._queue) + 1)
+            self._effects.events.queued(self.name, delivery, len(self._queue) + 1)
         self.backlog.push(delivery, number)
 
     def _lanes(self) -> list[Lane]:
@@ -478,7 +476,7 @@ class GroupQueue(StoredState):
                 delivery.label = label_of(body)
         if gone:
             count = len(gone)
-            self._drops.count_known(reasons_to_drop.RETENTION, self.client_id, gone, count)
+            self._drops.count_known(reasons_to_drop.RETENTION, self.name, gone, count)
             self.backlog.wake_blocked_publishers()
         if self._owner is not None:
             self._owner.offer(now)

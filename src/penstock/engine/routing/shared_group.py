@@ -133,7 +133,7 @@ class SharedGroup(GroupSource):
     def _changed(self) -> None:
         """Check blocked publishers again: members, options or limits changed."""
         self.members.forget_permissions()
-        self.queue.bound_anew()
+        self.queue.update_bounds()
 
     # -- publishers that wait for room here --------------------------------------------------
 
@@ -234,7 +234,7 @@ class SharedGroup(GroupSource):
         delivery = queue.find(member)
         if delivery is None:
             if member.room == ANY_QOS or member.qos_of(2) == 0:
-                queue.tell_of_room()
+                queue.wake_blocked_publishers()
             if queue.queue_length == 0:
                 self._effects.groups_with_backlog.pop(self.topic_filter, None)
             return False

@@ -118,7 +118,7 @@ class PublishHandler(BlockedPublisher):
                 properties = packet.take_alias()
             if properties is not None:
                 encoded = encode_properties(properties)
-        if self._offers.are_less:
+        if self._offers.restricts_features:
             self._check_offers(packet)
         if topic is not self._topic:
             self._check_topic(topic)
@@ -308,7 +308,7 @@ class PublishHandler(BlockedPublisher):
     def _must_stop(self, work: i64) -> bool:
         """Return whether the rest must wait after this much work; if so, arrange for a resume."""
         user = self.link.user
-        if work >= self._effects.turn.work_budget.left():
+        if work >= self._effects.turn.work_budget.remaining():
             self._effects.turn.resume_later(user)
             return True
         if work > 0 and user is not None and self._effects.store.is_full():

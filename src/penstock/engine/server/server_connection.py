@@ -125,7 +125,7 @@ class ServerConnection(OpeningConnection):
                 self._answer(answer, now)
             if self.state == CLOSED:
                 return
-            if self.work >= self._work_budget.left():
+            if self.work >= self._work_budget.remaining():
                 break
         if not request.finished:
             return  # ``must_wait``
@@ -162,7 +162,7 @@ class ServerConnection(OpeningConnection):
         return self._pending.count
 
     @property
-    def blocked_bytes(self) -> int:
+    def pending_publish_bytes(self) -> int:
         """Return about how many bytes of memory the pending messages take."""
         return self._pending.size_bytes
 
@@ -286,7 +286,7 @@ class ServerConnection(OpeningConnection):
             self._session.outbound.refill(now)
             if self._pending.count > 0 or self._session.released_count > 0:
                 self._publishing.try_again(self._session, now)
-                if self.work >= self._work_budget.left():
+                if self.work >= self._work_budget.remaining():
                     self._work_budget.used_up += 1
                     self.wait_for_turn()
                     return

@@ -125,7 +125,7 @@ class Inbound:
     def _count(self, identifiers: int) -> None:
         """Count ``identifiers`` more in the account; fewer if negative."""
         if self._account is not None:
-            self._account.count_blocked(identifiers * IDENTIFIER_BYTES)
+            self._account.count_inbound(identifiers * IDENTIFIER_BYTES)
 
     def ended(self) -> None:
         """Remove all from the account: the session ended."""

@@ -257,7 +257,11 @@ class Outbound:
                 offsets = queue.without_body(transmission.bodies_at_once())
                 transmission.request_bodies(offsets, head.size_bytes)
                 return
-            if link.publishes_are_sealed() and link.opened and transmission.is_on_disk(head):
+            if (
+                link.publishes_are_sealed()
+                and link.opened
+                and transmission.may_precede_commit(head)
+            ):
                 link.resume_when_room()  # it is sent at once when those were sent
                 return
             queue.pop()

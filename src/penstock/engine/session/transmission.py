@@ -150,11 +150,11 @@ class Transmission:
 
     def _may_send_at_once(self, link: Link, delivery: Delivery) -> bool:
         """Return whether ``delivery``, which is in the window, may be sent before the commit."""
-        if not link.opened or not self.is_on_disk(delivery):
+        if not link.opened or not self.may_precede_commit(delivery):
             return False
         return not self._backlog.stored or delivery.packet_id == packet_id_of(delivery.sequence)
 
-    def is_on_disk(self, delivery: Delivery) -> bool:
+    def may_precede_commit(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` may be sent before the next commit.
 
         It may when the message is on disk and, for a stored session, also that it may have been

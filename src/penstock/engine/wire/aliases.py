@@ -48,7 +48,7 @@ class OutboundAliases:
     """The topic aliases that this side defines on one link.
 
     Batches are numbered by the link: ``batch`` is the one with which a packet will be sent, 0 if it
-    is sent at once; ``left`` is the last one that was sent.
+    is sent at once; ``last_sent_batch`` is the last one that was sent.
 
     Args:
         maximum: the peer's Topic Alias Maximum, or less; 1..65535.
@@ -61,7 +61,7 @@ class OutboundAliases:
         self._hand = 0
         self._chosen: _Alias | None = None  # for ``define``
 
-    def known(self, topic: str, batch: int, left: int) -> bytes:
+    def known(self, topic: str, batch: int, last_sent_batch: int) -> bytes:
         """Return the encoded alias property that replaces ``topic``; empty when the topic must be
         spelled out."""
         alias = self._by_topic.get(topic)
@@ -70,11 +70,11 @@ class OutboundAliases:
         alias.recent = True
         if batch > 0:
             alias.last = batch
-        elif alias.defined > left:
+        elif alias.defined > last_sent_batch:
             return b""
         return alias.encoded
 
-    def propose(self, topic: str, batch: int, left: int) -> bytes:
+    def propose(self, topic: str, batch: int, last_sent_batch: int) -> bytes:
         """Return the encoded property that would define an alias for ``topic``; empty when no
         alias is free.
 
@@ -91,12 +91,12 @@ class OutboundAliases:
         if alias.recent:
             alias.recent = False
             return b""
-        if batch == 0 and alias.last > left:
+        if batch == 0 and alias.last > last_sent_batch:
             return b""
         self._chosen = alias
         return alias.encoded
 
-    def define(self, topic: str, batch: int, left: int) -> None:
+    def define(self, topic: str, batch: int, last_sent_batch: int) -> None:
         """Define the alias that ``propose`` returned last: its packet is sent."""
         alias = self._chosen
         assert alias is not None
@@ -106,7 +106,7 @@ class OutboundAliases:
             self._aliases.append(alias)
         alias.topic = topic
         alias.recent = True
-        alias.defined = batch if batch > 0 else left
+        alias.defined = batch if batch > 0 else last_sent_batch
         alias.last = alias.defined
         self._by_topic[topic] = alias
 
