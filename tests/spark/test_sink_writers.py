@@ -95,6 +95,8 @@ def test_a_checkpoint_that_was_set_back_ends_the_query_and_loses_nothing_unsaid(
     for batch in (0, 1, 2):
         run(batch, 3)
     run(2, 3)  # as after a crash
-    with pytest.raises(ConfigError, match="published batch 2 of this query already, and Spark com"):
+    with pytest.raises(
+        ConfigError, match="published batch 2 of this query already, and Spark runs batch 1"
+    ):
         run(1, 300)
     assert staged_files(broker.data_dir) == []

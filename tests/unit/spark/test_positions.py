@@ -61,5 +61,5 @@ def test_a_position_of_one_broker_is_known_by_its_epoch_among_several() -> None:
 
 
 def test_a_position_of_another_epoch_is_refused() -> None:
-    with pytest.raises(EpochMismatch, match="stands at offset 5 of epoch e0, and the log is now o"):
+    with pytest.raises(EpochMismatch, match="is at offset 5 of epoch e0, and the log is now o"):
         check_epoch(LogPosition("e0", 5), "e1")
