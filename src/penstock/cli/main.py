@@ -24,12 +24,14 @@ from penstock.cli import (
     bans,
     bench,
     clients,
+    events,
     import_mosquitto,
     pub,
     retained,
     rr,
     sessions,
     store,
+    story,
     stream,
     sub,
     table,
@@ -212,6 +214,8 @@ app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.command()(why.why)
+app.command()(story.story)
+app.command()(events.events)
 app.command()(audit.audit)
 app.command(name="reload")(reload_settings)
 app.add_typer(clients.app, name="clients")

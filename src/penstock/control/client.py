@@ -22,7 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.control.admin_requests import AdminRequest
-from penstock.control.explanation import Explain
+from penstock.control.explanation import MessageRequest
 from penstock.control.landed_requests import LandedRequest
 from penstock.control.metric_requests import MetricRequest
 from penstock.control.reader_requests import ReaderRequest
@@ -89,7 +89,7 @@ Request = (
     | LandedRequest
     | AdminRequest
     | MetricRequest
-    | Explain
+    | MessageRequest
 )
 """Everything that may be asked."""
 

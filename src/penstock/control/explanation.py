@@ -29,6 +29,38 @@ class Explain(
     offsets: tuple[int, ...] = ()
 
 
+class FindReceivers(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="receivers", tag_field="do"
+):
+    """Tell where one message is for each that its topic reaches now; ``done`` is ``Receivers``."""
+
+    topic: str
+    offset: int
+
+
+class Receiver(msgspec.Struct, frozen=True):
+    """A client, bridge or group that a message is for.
+
+    Attributes:
+        name: client identifier, or the filter of the group.
+        kind: ``client``, ``bridge`` or ``group``.
+        qos: the QoS of the subscription.
+        state: as in ``Explanation.states``; empty: it has left, or was not for it.
+    """
+
+    name: str
+    kind: str
+    qos: int
+    state: str
+
+
+class Receivers(msgspec.Struct, frozen=True):
+    """All that a message is for now, ``count`` of them; the first hundred in full."""
+
+    receivers: list[Receiver]
+    count: int
+
+
 class ReachedLimit(msgspec.Struct, frozen=True):
     """A limit that the client is at: ``window``, ``write_buffer``, ``queue`` or ``inbound``."""
 
@@ -92,3 +124,6 @@ class Explanation(msgspec.Struct, frozen=True):
     publish_rule: str = ""
     retained: dict[str, Any] | None = None
     states: dict[str, str] = {}
+
+
+MessageRequest = Explain | FindReceivers

@@ -36,11 +36,11 @@ from penstock.control.admin_requests import (
     ShowSession,
     Which,
 )
-from penstock.control.explanation import OFFSETS_MAX, Explain
+from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
 from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
 from penstock.engine.operating.admin_actions import ban, clear, drain, end_drain, kick, lift, remove
-from penstock.engine.operating.explaining import MatchWalk, explain
+from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
 from penstock.engine.operating.listing import (
     JsonObject,
     SessionWalk,
@@ -96,6 +96,7 @@ class Administration:
         control.on(ListSessions, self.list_sessions)
         control.on(ShowSession, self.show_session)
         control.on(Explain, self.explain)
+        control.on(FindReceivers, self.find_receivers)
         control.on(Kick, self.kick)
         control.on(RemoveSessions, self.remove)
         control.on(ListRetained, self.list_retained)
@@ -138,8 +139,8 @@ class Administration:
         """Return all facts about one client and a topic."""
         if len(request.offsets) > OFFSETS_MAX:
             raise ConfigError(f"at most {OFFSETS_MAX} offsets may be asked about at once")
-        if request.topic and not is_topic_name(request.topic, LEVELS_MAX):
-            raise ConfigError(f"{request.topic!r} is no topic name")
+        if request.topic:
+            _topic_name(request.topic)
         session = self._server.registry.sessions.get(request.client_id)
         walk = MatchWalk(session, request.topic)
 
@@ -153,6 +154,18 @@ class Administration:
         return explain(
             self._server, request.client_id, request.topic, offsets, walk.found, self._driver.now()
         )
+
+    async def find_receivers(self, request: FindReceivers) -> JsonObject:
+        """Return where one message is for each that its topic reaches now."""
+        walk = ReceiverWalk(self._server, _topic_name(request.topic), request.offset)
+
+        def step() -> bool:
+            if not walk.finished:
+                walk.step()
+            return walk.finished
+
+        await in_portions(self._driver, step)
+        return {"receivers": walk.found, "count": walk.count}
 
     async def kick(self, request: Kick) -> Count:
         """End the connections of the selected sessions; return how many."""
@@ -422,6 +435,12 @@ def _selection_text(which: Which) -> Sentence:
 def _topic_filter(text: str) -> str:
     if not is_topic_filter(text, LEVELS_MAX):
         raise ConfigError(f"{text!r} is no topic filter")
+    return text
+
+
+def _topic_name(text: str) -> str:
+    if not is_topic_name(text, LEVELS_MAX):
+        raise ConfigError(f"{text!r} is no topic name")
     return text
 
 

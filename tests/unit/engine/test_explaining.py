@@ -6,7 +6,7 @@ from penstock.auth.acl import AccessList, Rule
 from penstock.control.explanation import Explanation
 from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.limits import EngineLimits
-from penstock.engine.operating.explaining import MatchWalk, explain
+from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
 from penstock.protocol.packets import Publish, Subscribe, Subscription
 from tests.unit.engine.bench import Bench
 
@@ -82,3 +82,30 @@ def test_what_waits_for_a_group_waits_there_for_each_member() -> None:
     (group,) = facts.groups
     assert (group.filter, group.members, group.connected, group.queue) == ("$share/g/a", 1, 1, 1)
     assert len([one for one in client.read() if isinstance(one, Publish)]) == 1
+
+
+def test_where_one_message_is_for_everyone_its_topic_reaches() -> None:
+    bench = Bench(EngineLimits(max_inflight=1))
+    bench.subscriber("c", "a/+", 1)
+    bench.subscriber("d", "a/b", 0)
+    bench.subscriber("m", "$share/g/a/#", 1)
+    for _ in range(2):
+        bench.publish("a/b", b"x")
+
+    def found(offset: int) -> list[tuple[object, object, object]]:
+        walk = ReceiverWalk(bench.server, "a/b", offset)
+        while not walk.finished:
+            walk.step()
+        assert walk.count == 3
+        return sorted((one["name"], one["kind"], one["state"]) for one in walk.found)
+
+    assert found(0) == [
+        ("c", "client", "in_flight"),
+        ("d", "client", ""),
+        ("m of $share/g/a/#", "group", "in_flight"),
+    ]
+    assert found(1) == [
+        ("$share/g/a/#", "group", "in_group"),
+        ("c", "client", "waiting"),
+        ("d", "client", ""),
+    ]

@@ -16,6 +16,7 @@ from penstock.engine.operating.flow import FlowSnapshot
 from penstock.engine.operating.listing import (
     JsonObject,
     connection_of,
+    is_bridge,
     retained_summary,
     session_summary,
 )
@@ -29,11 +30,67 @@ FILTERS_LISTED_MAX: Final = 100
 DELIVERIES_LISTED_MAX: Final = 20
 WAITING_SEARCHED_MAX: Final = 1000
 MEMBERS_LISTED_MAX: Final = 10
+RECEIVERS_LISTED_MAX: Final = 100
 
 IN_FLIGHT: Final = "in_flight"
 WAITING: Final = "waiting"
 IN_GROUP: Final = "in_group"
 DROPPED: Final = "dropped"
+
+
+@final
+class ReceiverWalk:
+    """A walk over all that messages of a topic are for now, to find one message at each.
+
+    A member of a group is found where the message is in its window.
+
+    Args:
+        server: the broker.
+        topic: a topic name.
+        offset: the message.
+    """
+
+    def __init__(self, server: Server, topic: str, offset: int) -> None:
+        matches = server.router.trie.match_once(topic)
+        self.found: list[JsonObject] = []
+        self.count = len(matches.sessions) + len(matches.groups)
+        self._server = server
+        self._offset = offset
+        self._sessions = [(match.session, match.grant.qos) for match in matches.sessions]
+        self._groups = list(matches.groups)
+
+    @property
+    def finished(self) -> bool:
+        """Return whether everyone was visited, or as many as are listed."""
+        full = len(self.found) >= RECEIVERS_LISTED_MAX
+        return full or not (self._sessions or self._groups)
+
+    def step(self) -> None:
+        """Look at one session or group more."""
+        if self._groups:
+            self._visit_group(self._groups.pop(0))
+        else:
+            session, qos = self._sessions.pop(0)
+            state = _state_in(self._server, session, self._offset)
+            self._add(session.client_id, "bridge" if is_bridge(session) else "client", qos, state)
+
+    def _visit_group(self, group: SharedGroup) -> None:
+        name = group.topic_filter
+        for delivery in group.queue.backlog.queue.waiting(WAITING_SEARCHED_MAX):
+            if delivery.offset == self._offset:
+                self._add(name, "group", delivery.qos, IN_GROUP)
+                return
+        for member in group.members.connected:
+            for entry in member.session.transmission.window.entries():
+                if entry.offset == self._offset and entry.shared is not None:
+                    self._add(
+                        f"{member.session.client_id} of {name}", "group", entry.qos, IN_FLIGHT
+                    )
+                    return
+        self._add(name, "group", 2, _dropped_for(self._server, name, self._offset))
+
+    def _add(self, name: str, kind: str, qos: int, state: str) -> None:
+        self.found.append({"name": name, "kind": kind, "qos": qos, "state": state})
 
 
 @final
@@ -175,6 +232,24 @@ def _group(group: SharedGroup) -> JsonObject:
         "connected_members": connected,
         "queue": group.queue.queue_length,
     }
+
+
+def _state_in(server: Server, session: Session, offset: int) -> str:
+    """Return where a message is for a session; empty where it is nowhere any more, or never was."""
+    for entry in session.transmission.window.entries():
+        if entry.offset == offset:
+            return IN_FLIGHT
+    for delivery in session.backlog.queue.waiting(WAITING_SEARCHED_MAX):
+        if delivery.offset == offset:
+            return WAITING
+    return _dropped_for(server, session.client_id, offset)
+
+
+def _dropped_for(server: Server, name: str, offset: int) -> str:
+    for drop in server.drops.last_of(name):
+        if drop.offset == offset:
+            return f"{DROPPED}:{slug_of(drop.reason)}"
+    return ""
 
 
 def _states(

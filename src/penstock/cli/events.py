@@ -1,0 +1,86 @@
+"""`penstock events`: what the broker wrote of its own life, without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.operator_commands import AsJson, age_s, utc_text
+from penstock.cli.option_groups import grouped
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.screen import print_objects, print_table
+from penstock.cli.stream_service import Access, reach_stream
+from penstock.errors import ConfigError
+
+if TYPE_CHECKING:
+    from penstock.stream.event_rows import EventRow
+
+SERVICE_S: Final = 5.0
+"""How long the stream service may be away."""
+
+_SHOWN_APART: Final = ("at", "client", "n")
+_MAIN: Final = ("act", "reason")  # are shown first
+
+
+@grouped
+def events(
+    access: Access,
+    kinds: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KIND]...", help="Only these, as 'administered' or 'refused'."),
+    ] = None,
+    client: Annotated[
+        str | None, typer.Option("--client", metavar="PATTERN", help="Client identifier, as 'm-*'.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", metavar="AGE", help="Not older than this: 90s, 10m, 12h, 7d.")
+    ] = "1h",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="The last so many.")] = 100,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+    ] = None,
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+) -> None:
+    """List events: who came, left or was refused, what operators did, what was dropped, and, where
+    they are switched on, each step of messages (docs/audit.md). The newest stand last."""
+    from penstock.config.load import load_settings
+    from penstock.engine.reporting.events import KINDS
+    from penstock.stream.client import StreamClient
+    from penstock.stream.event_rows import read_events
+
+    unknown = [kind for kind in kinds or () if kind not in KINDS]
+    if unknown:
+        raise ConfigError(f"{unknown[0]!r} is no kind of event: they are {', '.join(KINDS)}")
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    address, credentials = reach_stream(settings, server, access)
+    now_us = time.time_ns() // 1000
+    since_us = now_us - round(age_s("--since", since) * 1_000_000)
+    found: deque[EventRow] = deque(maxlen=limit)
+    with StreamClient(address, SERVICE_S, credentials) as stream:
+        for event in read_events(stream, kinds or (), since_us, now_us + 1):
+            if client is None or fnmatchcase(event.client, client):
+                found.append(event)
+    ordered = sorted(found, key=lambda event: event.at_us)
+    if as_json:
+        print_objects({"kind": event.kind, **event.fields} for event in ordered)
+    else:
+        print_table(("time", "event", "client", "details"), _rows(ordered))
+
+
+def _rows(found: list[EventRow]) -> Iterator[tuple[str, ...]]:
+    for event in found:
+        names = sorted(event.fields, key=_MAIN.__contains__, reverse=True)
+        details = [
+            f"{name.replace('_', ' ')} {event.fields[name]}"
+            for name in names
+            if name not in _SHOWN_APART and event.fields[name] not in ("", None)
+        ]
+        yield utc_text(event.at_us), event.kind.replace("_", " "), event.client, ", ".join(details)

@@ -1,0 +1,86 @@
+"""One message of the log by its offset: its row, the events about it, and the tables it lands in.
+
+The events of a message are written after it, a tick later at least, so they are looked for from its
+offset on, for a bounded number of rows of the stream ``events`` and a bounded time.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from penstock.config.events import STREAM_NAME
+from penstock.control.story import Landing, Row
+from penstock.engine.topics import topic_matches
+from penstock.stream.client import StreamClient
+
+OFFSETS_MAX: Final = 5_000_000
+"""Offsets behind the message in which its events are looked for."""
+
+_COLUMNS: Final = ("offset", "received_at", "client_id", "topic", "qos", "payload")
+_EVENT_COLUMNS: Final = ("topic", "payload")
+
+
+def row_at(client: StreamClient, offset: int) -> Row | None:
+    """Return the message at ``offset``; None where no stream has it."""
+    for stream in client.streams():
+        if stream == STREAM_NAME:
+            continue
+        span = client.offsets(stream)
+        if not span.earliest <= offset < span.latest:
+            continue
+        for batch in client.read(stream, span.epoch, offset, offset + 1, columns=_COLUMNS):
+            for row in batch.to_pylist():
+                received_at_us = round(row["received_at"].timestamp() * 1_000_000)
+                return Row(
+                    row["offset"],
+                    received_at_us,
+                    row["client_id"],
+                    row["topic"],
+                    row["qos"],
+                    len(row["payload"]),
+                )
+    return None
+
+
+def events_of(
+    client: StreamClient, offset: int, within_s: float
+) -> list[tuple[str, dict[str, Any]]] | None:
+    """Return the events of the message at ``offset``, by kind, in the order in which they came.
+
+    None where the broker keeps no events.
+    """
+    if STREAM_NAME not in client.streams():
+        return None
+    ends_s = time.monotonic() + within_s
+    span = client.offsets(STREAM_NAME)
+    pattern = rf'"offset":{offset}[,}}]|"offsets":\[[0-9,]*\b{offset}\b'
+    found: list[tuple[str, dict[str, Any]]] = []
+    start = max(offset, span.earliest)
+    end = min(span.latest, start + OFFSETS_MAX)
+    for batch in client.read(STREAM_NAME, span.epoch, start, end, columns=_EVENT_COLUMNS):
+        text = batch.column(1).cast(pa.string(), safe=False)
+        for row in batch.filter(pc.match_substring_regex(text, pattern)).to_pylist():
+            kind = row["topic"].rpartition("/")[2]
+            found += [
+                (kind, event)
+                for event in json.loads(row["payload"])["events"]
+                if event.get("offset") == offset or offset in event.get("offsets", ())
+            ]
+        if time.monotonic() > ends_s:
+            break
+    found.sort(key=lambda event: event[1].get("n", 0))
+    return found
+
+
+def landings_of(client: StreamClient, topic: str) -> list[Landing]:
+    """Return the tables that take ``topic``, and how far each is."""
+    return [
+        Landing(state.table, state.offset)
+        for state in client.tables()
+        if not state.topics or any(topic_matches(one, topic) for one in state.topics)
+    ]

@@ -1,0 +1,100 @@
+"""`penstock story` against a broker that runs, without events and with them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from penstock.cli.main import app
+from penstock.control.story import BROKER
+from penstock.errors import ConfigError
+from tests.support.broker import Broker
+from tests.support.deadline import wait_for
+from tests.support.fixtures import Clients, running_broker
+
+
+@pytest.fixture(params=["false", "true"])
+def events(request: pytest.FixtureRequest) -> str:
+    """Whether the broker writes events of its messages."""
+    return str(request.param)
+
+
+@pytest.fixture
+def broker(tmp_path: Path, events: str) -> Iterator[Broker]:
+    """A broker with its stream service, and short queues."""
+    settings = {
+        "limits.max_inflight": "1",
+        "limits.max_mqueue_len": "1",
+        "events.enabled": events,
+        "events.topic_filters": '["plant/#"]',
+    }
+    with running_broker(tmp_path, settings, stream=True) as running:
+        yield running
+
+
+def story(broker: Broker, *words: str) -> Result:
+    host, port = broker.stream_address
+    where = ("--data-dir", str(broker.data_dir), "--server", f"{host}:{port}")
+    result = CliRunner().invoke(app, ["story", *words, *where], terminal_width=200)
+    assert result.exception is None or result.exit_code, result.output
+    return result
+
+
+def steps(broker: Broker, *words: str) -> list[list[tuple[str, str, str]]]:
+    told = [json.loads(line) for line in story(broker, *words, "--json").stdout.splitlines()]
+    return [[triple(step) for step in one["steps"]] for one in told]
+
+
+def triple(step: dict[str, Any]) -> tuple[str, str, str]:
+    return step["source"], step["target"], step["text"]
+
+
+def test_the_last_messages_of_a_topic(
+    broker: Broker, clients: Clients, events: str, tmp_path: Path
+) -> None:
+    slow = clients.join(broker, "slow", expiry_s=100)
+    slow.subscribe("plant/+", qos=1)
+    press = clients.join(broker, "press")
+    for number in range(3):
+        press.publish("plant/a", b"%d" % number, 1)
+    published = ("press", BROKER, "PUBLISH QoS 1, 1 B")
+    waits = (BROKER, "slow", "QoS 1, waits in its queue")
+    dropped = (BROKER, "slow", "dropped: queue full")
+    on_disk = (BROKER, BROKER, "on disk")
+    if events == "false":
+        assert steps(broker, "--topic", "plant/a", "--last", "3") == [
+            [published, on_disk, (BROKER, "slow", "QoS 1, in flight: sent, not acknowledged yet")],
+            [published, on_disk, dropped],
+            [published, on_disk, waits],
+        ]
+    else:
+        sent = (BROKER, "slow", "sent")
+
+        def told() -> list[list[tuple[str, str, str]]] | None:
+            found = steps(broker, "--topic", "plant/a", "--last", "3")
+            return found if sent in found[0] else None
+
+        first, second, third = wait_for("the events of the first message", told)
+        queued = (BROKER, "slow", "queued")
+        assert first[0] == second[0] == third[0] == published
+        assert first.index(on_disk) < first.index(sent)
+        assert {queued, dropped} <= set(second)
+        assert third[-1] == waits
+    picture = tmp_path / "story.svg"
+    shown = story(broker, "--topic", "plant/a", "--svg", str(picture)).stdout
+    assert "├─ PUBLISH QoS 1, 1 B ──▶│" in shown
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_what_the_log_has_not(broker: Broker) -> None:
+    for words, sentence in (
+        (("99",), "no stream has a message at offset 99"),
+        (("--topic", "a"), "the log has no message of 'a'"),
+        ((), "name the message by its OFFSET, or by --topic TOPIC"),
+    ):
+        refused = story(broker, *words).exception
+        assert isinstance(refused, ConfigError)
+        assert sentence in str(refused)
