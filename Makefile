@@ -76,6 +76,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.side_by_side --write
 	@$(PY) -m benchmarks
 	@$(PY) -m benchmarks.engine
+	@$(PY) -m benchmarks.operating
 	@$(PY) -m benchmarks.subscriptions
 	@$(PY) -m benchmarks.memory
 	@$(PY) -m benchmarks.shared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import socket
@@ -24,6 +25,7 @@ class Broker:
     port: int
     pid: int
     stream: str = ""  # HOST:PORT of its stream service
+    admin: str = ""  # URL of its admin process
 
     def cpu_s(self) -> float:
         """User and system time of the process so far, seconds."""
@@ -69,8 +71,11 @@ def penstock_in(
         if "ready" not in line:
             raise RuntimeError(f"the broker did not start: {line!r}")
         address = next(word for word in line.split() if word.startswith("mqtt://"))
-        stream = line.partition(" stream grpc://")[2].strip()
-        yield Broker(int(address.rpartition(":")[2]), process.pid, stream)
+        words = line.split()
+        told = dict(itertools.pairwise(words))
+        stream = told.get("stream", "").removeprefix("grpc://")
+        port = int(address.rpartition(":")[2])
+        yield Broker(port, process.pid, stream, told.get("admin", ""))
 
 
 @contextlib.contextmanager
