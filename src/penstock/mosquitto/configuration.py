@@ -213,7 +213,12 @@ class _Reader:
         bridge: BridgeSection | None = None
         for line in lines_in(path, "configuration"):
             option = line.option
-            if option == "include_dir" and may_include:
+            if option == "include_dir":
+                if not may_include:
+                    raise ConfigError(
+                        f"{line.place}: include_dir stands in an included file, and is allowed in"
+                        " the main one only; Mosquitto refuses it, too."
+                    )
                 found.general.append(line)
                 self._include(line)
             elif option == "per_listener_settings":

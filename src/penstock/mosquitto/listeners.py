@@ -11,7 +11,7 @@ from typing import final
 
 from penstock.config.listener import MAIN_LISTENER
 from penstock.mosquitto.configuration import Configuration, ListenerSection
-from penstock.mosquitto.findings import DIFFERS, MISSING, Findings, Line
+from penstock.mosquitto.findings import DIFFERS, MISSING, TAKEN, Findings, Line
 from penstock.mosquitto.listener_options import ListenerOptions
 from penstock.mosquitto.toml_file import Table
 
@@ -46,6 +46,14 @@ class Listeners:
         self._directory = directory
         self._configuration = configuration
         for section in configuration.listeners:
+            if section.is_local:
+                findings.note(
+                    TAKEN,
+                    "",
+                    "no listener (default)",
+                    "listener.bind = 127.0.0.1:1883: only this machine connects, and needs no user"
+                    " name unless allow_anonymous says so.",
+                )
             self._take(section)
         if not self.tables:
             table = Table("[listener]", "no listener of Mosquitto's could be taken over")

@@ -15,8 +15,8 @@ it does so nothing has a limit: what a client had at Mosquitto it has here, and 
 the next message on.
 
 Mosquitto routes a QoS 2 message at its PUBREL, Penstock at its PUBLISH. So one that was not
-released is routed now, after all queues; its sender gets PUBREC and PUBCOMP for it, and nobody gets
-the message twice.
+released is routed now, after all queues, and is in the streams; its sender gets PUBREC and PUBCOMP
+for it, and nobody gets the message twice.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from penstock.engine.batch.records import SubscriptionRecord
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.declared_limits import NEVER_EXPIRES_S, TOPIC_LEVELS_MAX, MemoryLimits
 from penstock.engine.message import Message
+from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import (
     is_of_events,
@@ -45,6 +46,7 @@ from penstock.engine.topics import (
     unshared,
 )
 from penstock.mosquitto.database import (
+    RESEND_PUBCOMP,
     RESEND_PUBREL,
     WAIT_FOR_PUBACK,
     WAIT_FOR_PUBCOMP,
@@ -107,7 +109,7 @@ def play_in(
 
 
 def _unlimited(settings: Settings) -> Settings:
-    """Return ``settings`` without limits and without streams."""
+    """Return ``settings`` without limits and without events."""
     limits = settings.limits.model_copy(
         update={
             "max_mqueue_len": 0,
@@ -125,7 +127,6 @@ def _unlimited(settings: Settings) -> Settings:
         update={
             "limits": limits,
             "memory": memory,
-            "stream": settings.stream.model_copy(update={"enabled": False}),
             "events": settings.events.model_copy(update={"enabled": False}),
         }
     )
@@ -232,6 +233,9 @@ class _Player:
 
     def _client(self, client: StoredClient) -> None:
         waiting = len(client.outgoing)
+        if client.client_id.startswith(BRIDGE_SESSIONS):
+            self._left["sessions, of client identifiers that only bridges have here"] += 1
+            return
         if not self._is_kept(client):
             is_bridge = self._bridges.get(client.client_id) == ""
             why = "of a bridge that is left out" if is_bridge else "expired"
@@ -320,7 +324,8 @@ class _Player:
 
     def _receive(self, session: Session, entry: ClientMessage) -> None:
         """Remember the packet identifier of a QoS 2 message that the client has not released."""
-        if entry.qos != 2 or entry.packet_id == 0 or entry.state < WAIT_FOR_PUBREL:
+        is_answered = entry.state in (WAIT_FOR_PUBREL, RESEND_PUBCOMP)
+        if entry.qos != 2 or entry.packet_id == 0 or not is_answered:
             self._left["messages half received, which their clients send again"] += 1
             return
         packet = Publish("", b"", 2, packet_id=entry.packet_id)

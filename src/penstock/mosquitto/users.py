@@ -127,7 +127,7 @@ class AccessSettings:
 
     def _let_in(self, listeners: Listeners) -> None:
         """Set ``allow_anonymous`` of each listener, and see to it that who was refused still is."""
-        is_closed = False
+        is_closed = not listeners.opened  # all of them are left out: nobody had come in
         for section, table in listeners.opened:
             is_anonymous, why = self._is_anonymous(section)
             if is_anonymous:

@@ -10,6 +10,7 @@ import pytest
 
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
+from penstock.errors import ConfigError
 from penstock.mosquitto.broker_options import GENERAL_OPTIONS
 from penstock.mosquitto.configuration import (
     BRIDGE_OPTIONS,
@@ -22,6 +23,7 @@ from penstock.mosquitto.configuration import (
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Finding
 from penstock.mosquitto.translation import Translation
 
+DEBIAN: Final = Path("/etc/mosquitto/mosquitto.conf")
 EXAMPLE: Final = Path("/usr/share/doc/mosquitto/examples/mosquitto.conf")
 HASH: Final = "$7$101$" + "c2FsdHNhbHQ=" + "$" + "QUFB" * 21 + "QQ=="
 
@@ -150,6 +152,15 @@ def test_the_example_as_it_is_listens_on_this_machine_and_lets_everyone_in(tmp_p
     assert [one.place for one in found] == [""] * len(found)  # defaults only
 
 
+@pytest.mark.skipif(not DEBIAN.exists(), reason="Mosquitto is not installed")
+def test_the_configuration_that_debian_ships_comes_over_whole(tmp_path: Path) -> None:
+    configuration = read_configuration(DEBIAN)
+    found = Translation(configuration, frozenset(), tmp_path).findings.all
+    places = [one.place for one in found]
+    assert [line.text for line in configuration.lines() if line.place not in places] == []
+    assert [one for one in found if one.kind == MISSING] == []
+
+
 def test_values_come_over_with_the_line_that_they_are_from(tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "b.conf").write_text("max_keepalive 300\n")
@@ -172,6 +183,13 @@ def test_values_come_over_with_the_line_that_they_are_from(tmp_path: Path) -> No
     text = (tmp_path / "penstock.toml").read_text()
     assert f"# {tmp_path}/mosquitto.conf:3: max_inflight_messages 7\nmax_inflight = 7" in text
     assert f"# {tmp_path}/conf.d/b.conf:1: max_keepalive 300" in text
+
+
+def test_an_included_file_includes_no_others(tmp_path: Path) -> None:
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "a.conf").write_text("include_dir elsewhere\n")
+    with pytest.raises(ConfigError, match=r"a\.conf:1: include_dir stands in"):
+        translate(tmp_path, "include_dir DIR/conf.d\n")
 
 
 def test_what_nobody_knows_is_told(tmp_path: Path) -> None:

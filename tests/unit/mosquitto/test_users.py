@@ -72,6 +72,8 @@ def test_nobody_is_let_in_who_was_not(tmp_path: Path) -> None:
     plugin = translate(tmp_path, "listener 1883\nplugin auth.so\n")
     assert plugin.access.users == {}
     assert "allow_anonymous" not in plugin.toml()
+    pre_shared = translate(tmp_path, "listener 8883\npsk_hint hint\n")
+    assert pre_shared.access.users == {}
     alone = translate(tmp_path, "sys_interval 5\n")
     assert alone.access.users is None
     assert "allow_anonymous = true" in alone.toml()
