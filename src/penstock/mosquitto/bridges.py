@@ -18,7 +18,7 @@ _VERSIONS: Final = {"mqttv31": "3.1", "mqttv311": "3.1.1", "mqttv50": "5"}
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _PORT: Final = "1883"
 _TLS_OPTIONS: Final = names(
-    "bridge_cafile bridge_capath bridge_certfile bridge_keyfile bridge_tls_use_os_certs"
+    "bridge_cafile bridge_capath bridge_certfile bridge_keyfile"
 )
 
 _NOTES: Final[dict[str, tuple[str, str]]] = {
@@ -177,7 +177,8 @@ class Bridge:
     # -- the remote broker -----------------------------------------------------------------
 
     def _addresses(self, line: Line) -> None:
-        scheme = "mqtts" if _TLS_OPTIONS & set(self._values) else "mqtt"
+        is_encrypted = _TLS_OPTIONS & set(self._values) or self._is_true("bridge_tls_use_os_certs")
+        scheme = "mqtts" if is_encrypted else "mqtt"
         found: list[str] = []
         for word in line.value.split():
             if word.startswith("#"):
