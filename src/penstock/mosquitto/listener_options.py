@@ -147,6 +147,9 @@ class ListenerOptions:
         kind = "tls" if is_tls else "tcp"
         if section.socket:
             kind = "unix"
+            if protocol is not None and protocol.value.split()[:1] != ["mqtt"]:
+                self.left_out = "only MQTT itself is spoken over a Unix socket."
+                self._findings.add(MISSING, protocol, "A Unix socket speaks MQTT only.")
         elif protocol is not None and protocol.value.split()[:1] == ["websockets"]:
             kind = "wss" if is_tls else "ws"
         elif protocol is not None and protocol.value.split()[:1] == ["http_api"]:

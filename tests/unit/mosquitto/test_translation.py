@@ -205,11 +205,11 @@ def test_a_listener_with_less_protection_than_before_is_left_out(tmp_path: Path)
         tmp_path,
         "listener 1884\npsk_hint hint\ncertfile c.pem\nlistener 1885\nmount_point tenant\n"
         "listener 8883\ncertfile c.pem\nkeyfile k.pem\nrequire_certificate true\n"
-        "listener 1886 127.0.0.1\nallow_anonymous true\n",
+        "listener 1886 127.0.0.1\nallow_anonymous true\nlistener 0 DIR/s\nprotocol websockets\n",
     )
     assert [str(one.bind) for one in settings.listener.open_ones()] == ["127.0.0.1:1886"]
     assert finding(found, 3).says == "Its listener is not opened."
-    for line in (1, 4, 6):
+    for line in (1, 4, 6, 12):
         assert finding(found, line).says.startswith("It is not opened: ")
 
 
