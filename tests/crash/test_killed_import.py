@@ -10,7 +10,7 @@ from tests.support.commands import run, running
 from tests.support.deadline import wait_for
 from tests.support.mosquitto_database import client, client_message, database, message
 
-MESSAGES = 20_000
+MESSAGES = 8000
 CLIENTS = 20
 
 

@@ -17,9 +17,7 @@ from penstock.mosquitto.values import number_of, refuse, truth_of
 _VERSIONS: Final = {"mqttv31": "3.1", "mqttv311": "3.1.1", "mqttv50": "5"}
 _NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _PORT: Final = "1883"
-_TLS_OPTIONS: Final = names(
-    "bridge_cafile bridge_capath bridge_certfile bridge_keyfile"
-)
+_TLS_OPTIONS: Final = names("bridge_cafile bridge_capath bridge_certfile bridge_keyfile")
 
 _NOTES: Final[dict[str, tuple[str, str]]] = {
     "bridge_alpn": (MISSING, "ALPN is not offered by bridges."),
