@@ -94,6 +94,7 @@ format: setup ## let ruff rewrite what it can
 docs: setup ## rewrite the documents that are made from the source
 	PYTHONPATH=src $(PY) scripts/write_configuration.py
 	PYTHONPATH=src $(PY) scripts/write_metrics.py
+	PYTHONPATH=src $(PY) scripts/write_api.py
 	PYTHONPATH=src $(PY) scripts/write_dashboard.py
 	PYTHONPATH=src $(PY) scripts/check_conformance.py --write
 	PYTHONPATH=src $(PY) scripts/draw_states.py --write

@@ -10,6 +10,7 @@ architecture    docs/architecture.md names every package under src/penstock and 
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
 configuration   docs/configuration.md is what `make docs` writes
 metrics         so is docs/metrics.md
+api             so is docs/api.md
 settings        a setting that a document names in backquotes exists
 proofs          docs/flow_proofs.md names tests that exist
 changelog       CHANGELOG.md has a section for what is not released yet
@@ -25,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from penstock.admin import api_page
 from penstock.config.describe import as_markdown
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
@@ -61,6 +63,7 @@ def main() -> int:
         *check_dependencies(),
         *check_configuration(),
         *check_metrics(),
+        *check_api(),
         *check_settings(),
         *check_proofs(),
         *check_changelog(),
@@ -214,6 +217,13 @@ def check_metrics() -> Iterator[str]:
     document = ROOT / "docs/metrics.md"
     if not document.exists() or document.read_text(encoding="utf-8") != metric_page.as_markdown():
         yield "docs/metrics.md is out of date: run `make docs`."
+
+
+def check_api() -> Iterator[str]:
+    """The reference of the API is generated, and not edited."""
+    document = ROOT / "docs/api.md"
+    if not document.exists() or document.read_text(encoding="utf-8") != api_page.as_markdown():
+        yield "docs/api.md is out of date: run `make docs`."
 
 
 def check_settings() -> Iterator[str]:

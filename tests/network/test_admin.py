@@ -1,19 +1,16 @@
 """The admin process of a real broker: what it says, and what becomes of both when one dies."""
 
-import http.client
 import json
 import os
 import resource
 import shutil
 import signal
-import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -25,6 +22,7 @@ from penstock.control.metric_families import FAMILIES
 from penstock.control.metric_page import exposed_names, process_names
 from penstock.control.reader_requests import Granted, Lease
 from penstock.protocol.packets import Publish
+from tests.support.admin_http import get
 from tests.support.bridged import with_bridges
 from tests.support.broker import Broker, environment
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -43,50 +41,6 @@ parse_text: Any = prometheus_client.parser.text_string_to_metric_families
 OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 TOKEN = "viewer-0123456789abcdef"
 SETTINGS: dict[str, object] = {"admin.bind": "127.0.0.1:0"}
-
-
-class Answer:
-    """An answer over HTTP."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.status = status
-        self.headers = headers
-        self.body = body
-
-    @property
-    def checks(self) -> dict[str, bool]:
-        return {one["check"]: one["passes"] for one in json.loads(self.body)["checks"]}
-
-    def why(self, check: str) -> str:
-        found = json.loads(self.body)["checks"]
-        return next(str(one["why"]) for one in found if one["check"] == check)
-
-
-def get(broker: Broker, path: str, method: str = "GET", **headers: str) -> Answer:
-    """Ask the admin process, as soon as it serves."""
-    url = urlsplit(broker.admin_url)
-    ends_s = time.monotonic() + DEADLINE_S
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    while True:
-        if url.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                url.hostname or "", url.port, timeout=DEADLINE_S, context=context
-            )
-        else:
-            connection = http.client.HTTPConnection(
-                url.hostname or "", url.port, timeout=DEADLINE_S
-            )
-        try:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            body = answer.read()
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(answer.status, named, body)
-        except (ConnectionError, http.client.BadStatusLine):  # it is starting
-            assert time.monotonic() < ends_s, "the admin process does not serve"
-        finally:
-            connection.close()
 
 
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -381,7 +335,7 @@ def test_metrics_ask_for_the_token_and_checks_do_not(tmp_path: Path) -> None:
         assert "why" not in open_to_all.body.decode()
         assert "why" in get(broker, "/readyz", Authorization=f"Bearer {TOKEN}").body.decode()
         other = "viewer-fedcba9876543210"
-        file.write_text(f"{other}\n")
+        file.write_text(f"{other} admin\n")
         broker.process.send_signal(signal.SIGHUP)
         wait_for(
             "the new token",

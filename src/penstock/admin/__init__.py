@@ -2,5 +2,6 @@
 
 It asks the broker over the control socket only (``penstock.control``), and imports nothing of what
 runs in the broker. ``broker`` asks, ``health`` judges, ``exposition`` writes metrics for
-Prometheus, ``access`` knows tokens, ``web`` answers HTTP, ``service`` is the process.
+Prometheus, ``access`` knows tokens, ``api`` has the operations of ``operations``, ``web`` answers
+HTTP, ``service`` is the process.
 """

@@ -1,7 +1,8 @@
-"""The admin process asks the broker: each question once at a time, each within a time.
+"""The admin process asks the broker, each question within a time.
 
-Whoever asks while the same question is under way gets its answer, so that any number of scrapes and
-probes costs the broker one of each.
+Health and metrics are asked once at a time: whoever asks while the same question is under way gets
+its answer, so that any number of scrapes and probes costs the broker one of each. Requests of the
+API wait for their turn, of which there are few.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
-from penstock.control.client import ask
+from penstock.control.client import PROMPT_S, Request, ask
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
+
+REQUESTS_MAX: Final = 2
+"""Requests of the API that the broker has at a time."""
 
 METRICS_S_MAX: Final = 9.0
 """How long the broker may take for a scrape, seconds; Prometheus gives up after ten."""
@@ -50,6 +54,7 @@ class Broker:
         self._metrics: _Question[Metrics] = _Question(
             lambda: ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX)
         )
+        self._turns = asyncio.Semaphore(REQUESTS_MAX)
 
     async def health(self) -> Answered[Health]:
         """Return how the broker is.
@@ -62,6 +67,16 @@ class Broker:
     async def metrics(self) -> Answered[Metrics]:
         """Return its metrics; errors as of ``health``."""
         return await self._metrics.answer()
+
+    async def ask(self, request: Request, answer: type[T]) -> T:
+        """Have the broker carry out a request of the API, and return its answer of type ``answer``.
+
+        Raises:
+            Refused: it says why not.
+            PenstockError: it does not answer in time, or is not there.
+        """
+        async with self._turns:
+            return await asyncio.to_thread(ask, self.data_dir, request, answer, PROMPT_S)
 
 
 @final

@@ -29,7 +29,7 @@ from penstock.admin.broker import Broker
 from penstock.admin.exposition import Exposition
 from penstock.admin.impatience import ImpatientProtocol
 from penstock.admin.web import web_app
-from penstock.auth.tokens import Tokens, read_bare_tokens
+from penstock.auth.admin_tokens import AdminTokens, read_admin_grants
 from penstock.config.address import Address
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import configure_logs, get_logger
@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         bind = Address.parse(options.bind)
-        tokens = None if options.token_file is None else read_bare_tokens(options.token_file)
+        file = options.token_file
+        tokens = None if file is None else AdminTokens(read_admin_grants(file))
         listening = _listen(bind)
     except (ValueError, ConfigError) as error:
         print(f"penstock: admin process: {error}", file=sys.stderr)
@@ -73,10 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     app = web_app(
         broker,
         Exposition(options.data_dir, options.broker_pid),
-        Gate(
-            None if tokens is None else Tokens(tokens),
-            f"[{bind.host}]" if ":" in bind.host else bind.host,
-        ),
+        Gate(tokens, f"[{bind.host}]" if ":" in bind.host else bind.host),
         options.disk_free_bytes_min,
     )
     config = uvicorn.Config(

@@ -6,6 +6,7 @@ path         what it says                                              token
 /healthz     200 while the broker's event loop turns, else 503         none
 /readyz      200 while clients can be served, else 503                 none
 /metrics     all metrics, for Prometheus; 503 if the broker is silent  asked
+/api/v1/…    the JSON API (``api``)                                    needed
 ===========  ========================================================  =======
 
 Checks are JSON. Where tokens are asked for, a request without one is told which check failed, and
@@ -26,6 +27,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from penstock.admin.access import Gate
+from penstock.admin.api import api_routes, refusal
 from penstock.admin.broker import Broker
 from penstock.admin.exposition import Exposition
 from penstock.admin.health import Check, alive, ready
@@ -61,15 +63,15 @@ def web_app(
 
     async def metrics(request: Request) -> Response:
         if not _lets_in(gate, request):
-            return JSONResponse(
-                {"error": "this asks for a token: Authorization: Bearer TOKEN"},
+            return refusal(
                 401,
+                "this asks for a token: Authorization: Bearer TOKEN",
                 {"WWW-Authenticate": 'Bearer realm="penstock"'},
             )
         try:
             found = await broker.metrics()
         except PenstockError as error:
-            return JSONResponse({"error": str(error)}, 503)
+            return refusal(503, str(error))
         text, content_type = exposition.text(found, request.headers.get("accept", ""))
         return Response(text, headers={"Content-Type": content_type})
 
@@ -79,9 +81,8 @@ def web_app(
         if gate.names_us(request.headers.get("host", "")):
             response = await call_next(request)
         else:
-            response = JSONResponse(
-                {"error": "the Host header names another machine; ask for localhost, or 127.0.0.1"},
-                421,
+            response = refusal(
+                421, "the Host header names another machine; ask for localhost, or 127.0.0.1"
             )
         response.headers.update(HEADERS)
         return response
@@ -91,6 +92,7 @@ def web_app(
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),
+            *api_routes(broker, gate),
         ],
         middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
         exception_handlers={HTTPException: _refused},

@@ -10,9 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from penstock.auth.admin_tokens import read_admin_grants
 from penstock.auth.external import FirstOf, Method
 from penstock.auth.http_requests import HttpMethod
-from penstock.auth.tokens import read_bare_tokens, read_tokens
+from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
 from penstock.config.admin import Admin
 from penstock.config.bridge import Remote
@@ -75,7 +76,7 @@ def check_admin(admin: Admin) -> None:
     if admin.certificate:
         read_pair(Path(admin.certificate), Path(admin.key))
     if admin.token_file:
-        read_bare_tokens(Path(admin.token_file))
+        read_admin_grants(Path(admin.token_file))
 
 
 def login_method(settings: Settings) -> Method | None:

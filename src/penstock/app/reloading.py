@@ -132,14 +132,16 @@ class Reloading:
 
     async def answer(self, request: Reload) -> Reloaded:
         """Reload for a request on the control socket."""
-        del request
-        return self.reload("penstock reload")
+        return self.reload(
+            f"reload by {request.by}" if request.by else "penstock reload", request.by
+        )
 
-    def reload(self, why: str) -> Reloaded:
+    def reload(self, why: str, by: str = "") -> Reloaded:
         """Read all settings again and use those that may change; return what became of each.
 
         Args:
             why: the name of the signal or command that asked for it, for the log.
+            by: name of the one that asked for it, for the event.
 
         Raises:
             ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
@@ -147,7 +149,7 @@ class Reloading:
         self._manager.reloading()
         status = "reloaded"
         try:
-            return self._reload(why)
+            return self._reload(why, by)
         except ConfigError as error:
             mistakes = "; ".join(str(error).splitlines())
             status = f"a reload was refused, nothing was changed: {mistakes}"
@@ -156,7 +158,7 @@ class Reloading:
         finally:
             self._manager.ready(status)
 
-    def _reload(self, why: str) -> Reloaded:
+    def _reload(self, why: str, by: str) -> Reloaded:
         parts = self._parts
         read = self._source.read_again()
         found = compared(self._asked, read)
@@ -202,7 +204,7 @@ class Reloading:
             [_told(change) for change in found.changes if change.effect is RESTART],
             _files_of(settings, parts.stream is not None, parts.admin is not None),
         )
-        self._report(why, reloaded)
+        self._report(why, by, reloaded)
         parts.driver.end_turn_soon()
         return reloaded
 
@@ -220,7 +222,7 @@ class Reloading:
         if parts.tables is not None:
             parts.tables.tables_max = settings.stream.tables_max
 
-    def _report(self, why: str, reloaded: Reloaded) -> None:
+    def _report(self, why: str, by: str, reloaded: Reloaded) -> None:
         """Log what became of each setting, and note an event."""
         for change in reloaded.changed[:LINES_MAX]:
             logger.info(
@@ -248,6 +250,7 @@ class Reloading:
                 "changed": [change.setting for change in reloaded.changed],
                 "waiting": [change.setting for change in reloaded.waiting],
             },
+            by,
         )
 
 

@@ -74,23 +74,6 @@ def read_tokens(path: Path) -> list[str]:
     return [grant.token for grant in read_grants(path)]
 
 
-def read_bare_tokens(path: Path) -> list[str]:
-    """Return the tokens of a file of lines ``[NAME:]TOKEN``, at least one; names are for people.
-
-    Raises:
-        ConfigError: it cannot be read, has none, or a line is no token; one sentence without it.
-    """
-    found = []
-    for place, line in lines_of(path, "token file"):
-        name, colon, token = line.rpartition(":")
-        if not is_token(token) or (colon and _NAME.fullmatch(name) is None):
-            raise ConfigError(f"{place} is no token, which must be {FORM}.")
-        found.append(token)
-    if not found:
-        raise ConfigError(f"The token file {path} has no token in it.")
-    return found
-
-
 def read_grants(path: Path) -> list[Grant]:
     """Return the tokens of a file, at least one, and the permissions of each.
 

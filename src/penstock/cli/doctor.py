@@ -21,10 +21,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from penstock.app.composing import check_stream_files, login_method
+from penstock.app.composing import check_admin, check_stream_files, login_method
 from penstock.auth.files import load_access
 from penstock.cli.version import package_version
 from penstock.config.address import Address
+from penstock.config.admin import Admin
 from penstock.config.available_memory import available
 from penstock.config.listener import MainListener, OtherListener, setting_of
 from penstock.config.memory import excess, fitted, readable, statement
@@ -94,6 +95,8 @@ def examine(settings: Settings) -> list[Finding]:
     findings += [listening(listener) for listener in settings.listener.open_ones()]
     if settings.stream.enabled:
         findings.append(stream(settings.stream))
+    if settings.admin.bind:
+        findings.append(admin(settings.admin, settings.admin.bind))
     findings.append(users(settings))
     findings.append(memory(settings))
     if settings.durability.persistence == "file":
@@ -285,6 +288,17 @@ def stream(settings: Stream) -> Finding:
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
     return port(subject, "stream.bind", settings.bind)
+
+
+def admin(settings: Admin, bind: Address) -> Finding:
+    """Check that the admin process has what it needs, and that its address can be listened on."""
+    subject = "admin port"
+    try:
+        check_admin(settings)
+    except ConfigError as error:
+        remedy = "install the packages, or mend the files."
+        return Finding(subject, Verdict.MISSING, str(error), remedy)
+    return port(subject, "admin.bind", bind)
 
 
 def listening(listener: MainListener | OtherListener) -> Finding:

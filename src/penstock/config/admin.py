@@ -21,8 +21,9 @@ class Admin(Group):
     address that other machines can reach is refused without a token_file."""
 
     token_file: str = ""
-    """File of the tokens that may read metrics, one a line (docs/monitoring.md). Empty: everyone
-    who reaches the address may. Health checks need none. Read again at SIGHUP."""
+    """File of the tokens that may read metrics and use the API, one a line, with the role of each
+    (docs/api.md). Empty: everyone who reaches the address may read metrics, and there is no API.
+    Health checks need none. Read again at SIGHUP."""
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority: the process speaks

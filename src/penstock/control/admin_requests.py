@@ -2,17 +2,25 @@
 
 Lists come in pages: an answer's ``cursor`` goes into the next request, and is empty at the end. An
 act with ``only_count`` changes nothing, and returns how many it would concern. A session or a
-retained message is described by a JSON object (docs/control.md).
+retained message is described by a JSON object (docs/control.md). An act names who does it (``by``),
+for the log and its event; empty for whoever may open the socket.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
 LIMIT_MAX: Final = 1000
 """Entries of one page."""
+
+SECONDS_MAX: Final = 10_000_000_000
+
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
+Limit = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # the broker says what a page may have
+Cursor = Annotated[str, msgspec.Meta(max_length=32)]
+By = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,7 +30,7 @@ class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     user: str | None = None
     address: str | None = None
     connected: bool | None = None
-    older_than_s: float = 0.0
+    older_than_s: Seconds = 0.0
 
 
 class ListSessions(
@@ -31,8 +39,8 @@ class ListSessions(
     """List sessions; ``done`` is a ``Page``."""
 
     which: Which = Which()
-    cursor: str = ""
-    limit: int = 100
+    cursor: Cursor = ""
+    limit: Limit = 100
 
 
 class ShowSession(
@@ -56,8 +64,9 @@ class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", 
 
     which: Which
     why: str = ""
-    ban_s: float | None = None
+    ban_s: Seconds | None = None
     only_count: bool = False
+    by: By = ""
 
 
 class RemoveSessions(
@@ -70,6 +79,7 @@ class RemoveSessions(
 
     which: Which
     only_count: bool = False
+    by: By = ""
 
 
 class ListRetained(
@@ -78,9 +88,9 @@ class ListRetained(
     """List retained messages; ``done`` is a ``Page``. A cursor holds for a minute."""
 
     topic_filter: str = "#"
-    older_than_s: float = 0.0
-    cursor: str = ""
-    limit: int = 100
+    older_than_s: Seconds = 0.0
+    cursor: Cursor = ""
+    limit: Limit = 100
 
 
 class ShowRetained(
@@ -97,8 +107,9 @@ class ClearRetained(
     """Remove retained messages; ``done`` is ``Count``, once it is on disk."""
 
     topic_filter: str
-    older_than_s: float = 0.0
+    older_than_s: Seconds = 0.0
     only_count: bool = False
+    by: By = ""
 
 
 class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain", tag_field="do"):
@@ -113,12 +124,15 @@ class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain"
     server_reference: str = ""
     moved: bool = False
     per_s: float = 100.0
+    by: By = ""
 
 
 class EndDrain(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="end_drain", tag_field="do"
 ):
     """Accept clients again; ``done`` says whether they were refused before."""
+
+    by: By = ""
 
 
 class ShowDrain(
@@ -130,8 +144,8 @@ class ShowDrain(
 class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bans", tag_field="do"):
     """List bans; ``done`` is a ``Page``."""
 
-    cursor: str = ""
-    limit: int = 100
+    cursor: Cursor = ""
+    limit: Limit = 100
 
 
 class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban", tag_field="do"):
@@ -142,8 +156,9 @@ class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban"
 
     kind: str
     value: str
-    for_s: float = 0.0
+    for_s: Seconds = 0.0
     why: str = ""
+    by: By = ""
 
 
 class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift", tag_field="do"):
@@ -151,10 +166,13 @@ class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift
 
     kind: str
     value: str
+    by: By = ""
 
 
 class Reload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reload", tag_field="do"):
     """Read the settings again and use what may change; ``done`` is ``Reloaded``."""
+
+    by: By = ""
 
 
 class Changed(msgspec.Struct, frozen=True):

@@ -95,10 +95,29 @@ Request = (
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
-    """The outcome of a request: exactly one of the two is given."""
+    """The outcome of a request: exactly one of ``done`` and ``error`` is given.
+
+    Attributes:
+        done: the answer.
+        error: why it could not be done.
+        mistake: whether the request is wrong, and would be wrong the next time.
+    """
 
     done: msgspec.Raw = msgspec.Raw()
     error: str | None = None
+    mistake: bool = False
+
+
+class Refused(StoreError):
+    """The broker did not carry out a request.
+
+    Attributes:
+        is_mistake: whether the request is wrong, and would be wrong the next time.
+    """
+
+    def __init__(self, message: str, is_mistake: bool) -> None:
+        super().__init__(message)
+        self.is_mistake = is_mistake
 
 
 class NoBroker(StoreError):
@@ -120,7 +139,7 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
     Raises:
         ConfigError: the request has text in it that is no UTF-8.
         NoBroker: none runs, or one that is too old to listen.
-        StoreError: the broker says why it could not.
+        Refused: the broker says why it could not.
         StoreFailed: it went away or is silent, and may have done it or not.
     """
     try:
@@ -148,7 +167,7 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
         raise StoreFailed("the broker went away before it answered")
     answer = msgspec.json.decode(line, type=Answer)
     if not bytes(answer.done):
-        raise StoreError(answer.error or "the broker did not say what went wrong")
+        raise Refused(answer.error or "the broker did not say what went wrong", answer.mistake)
     return msgspec.json.decode(answer.done, type=done)
 
 

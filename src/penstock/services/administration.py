@@ -175,13 +175,24 @@ class Administration:
                 return session.link is not None
             now = self._now()
             if request.ban_s is not None:
-                ban(self._server, CLIENT, session.client_id, request.ban_s, request.why, now)
-            return kick(self._server, session, request.why, now)
+                ban(
+                    self._server,
+                    CLIENT,
+                    session.client_id,
+                    request.ban_s,
+                    request.why,
+                    now,
+                    request.by,
+                )
+            return kick(self._server, session, request.why, now, request.by)
 
         count = await self._for_each(request.which, act)
         if not request.only_count:
             logger.info(
-                "an operator disconnected %d clients (%s)", count, _selection_text(request.which)
+                "%s disconnected %d clients (%s)",
+                _who(request.by),
+                count,
+                _selection_text(request.which),
             )
         return Count(count)
 
@@ -194,13 +205,16 @@ class Administration:
             request.which,
             lambda session: (
                 (connected_too or session.link is None)
-                and (request.only_count or remove(self._server, session, self._now()))
+                and (request.only_count or remove(self._server, session, self._now(), request.by))
             ),
         )
         if not request.only_count:
             await self._driver.durable()
             logger.info(
-                "an operator removed %d sessions (%s)", count, _selection_text(request.which)
+                "%s removed %d sessions (%s)",
+                _who(request.by),
+                count,
+                _selection_text(request.which),
             )
         return Count(count)
 
@@ -272,14 +286,15 @@ class Administration:
                 message = walk.step()
                 if message is None or message.steady_us >= before_us:
                     continue
-                count += request.only_count or clear(self._server, message.topic)
+                count += request.only_count or clear(self._server, message.topic, request.by)
             return False
 
         await in_portions(self._driver, step)
         if not request.only_count:
             await self._driver.durable()
             logger.info(
-                "an operator cleared %d retained messages ('%s'%s)",
+                "%s cleared %d retained messages ('%s'%s)",
+                _who(request.by),
                 count,
                 request.topic_filter,
                 f", older than {request.older_than_s:g} s" if request.older_than_s else "",
@@ -321,10 +336,10 @@ class Administration:
             )
         code = reasons.SERVER_MOVED if request.moved else reasons.USE_ANOTHER_SERVER
         draining = Draining(code, request.server_reference, request.per_s, self._now())
-        drain(self._server, draining)
+        drain(self._server, draining, request.by)
         logger.warning(
-            "an operator empties this broker: no client is let in, and %g clients a second are sent"
-            " to %s",
+            "%s empties this broker: no client is let in, and %g clients a second are sent to %s",
+            _who(request.by),
             request.per_s,
             request.server_reference or "no named server",
         )
@@ -332,10 +347,9 @@ class Administration:
 
     async def end_drain(self, request: EndDrain) -> bool:
         """Let clients in again."""
-        del request
-        was_draining = end_drain(self._server)
+        was_draining = end_drain(self._server, request.by)
         if was_draining:
-            logger.warning("an operator ended the emptying: clients are let in again")
+            logger.warning("%s ended the emptying: clients are let in again", _who(request.by))
         return was_draining
 
     async def show_drain(self, request: ShowDrain) -> DrainState:
@@ -378,22 +392,28 @@ class Administration:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
         try:
             made = ban(
-                self._server, request.kind, request.value, request.for_s, request.why, self._now()
+                self._server,
+                request.kind,
+                request.value,
+                request.for_s,
+                request.why,
+                self._now(),
+                request.by,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from None
         self._driver.end_turn_soon()
-        logger.info("an operator banned %s %s", made.kind, made.value)
+        logger.info("%s banned %s %s", _who(request.by), made.kind, made.value)
         return made.value
 
     async def lift(self, request: LiftBan) -> bool:
         """End a ban; return whether there was one."""
         try:
-            was_banned = lift(self._server, request.kind, request.value)
+            was_banned = lift(self._server, request.kind, request.value, request.by)
         except ValueError as error:
             raise ConfigError(str(error)) from None
         if was_banned:
-            logger.info("an operator lifted the ban of %s %s", request.kind, request.value)
+            logger.info("%s lifted the ban of %s %s", _who(request.by), request.kind, request.value)
         return was_banned
 
     # -- turns -------------------------------------------------------------------------
@@ -410,6 +430,11 @@ class Administration:
         effects = self._server.effects
         if effects.store.fails:
             raise StoreError(f"nothing was done: {effects.store.failure}")
+
+
+def _who(by: str) -> Sentence:
+    """Return who did it, as a log line names them."""
+    return Sentence(short(by) if by else "an operator")
 
 
 def _selection(which: Which) -> SessionSelection:

@@ -23,7 +23,7 @@ from penstock.control.client import (
     Request,
     short_path,
 )
-from penstock.errors import PenstockError, StoreError
+from penstock.errors import ConfigError, PenstockError, StoreError
 from penstock.store.manifest import Manifest
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import get_logger
@@ -105,7 +105,8 @@ class Control:
         try:
             request = msgspec.json.decode(line, type=Request)
         except msgspec.MsgspecError as error:
-            return Answer(error=f"the broker does not understand the request: {error}")
+            text = f"the broker does not understand the request: {error}"
+            return Answer(error=text, mistake=True)
         handler = self._handlers.get(type(request))
         if handler is None:
             return Answer(error="the broker cannot do this as it was started")
@@ -114,7 +115,7 @@ class Control:
         except PenstockError as error:
             tag = type(request).__struct_config__.tag
             logger.warning("a request %r on the control socket was refused: %s", tag, error)
-            return Answer(error=str(error))
+            return Answer(error=str(error), mistake=isinstance(error, ConfigError))
         return Answer(done=msgspec.Raw(msgspec.json.encode(done)))
 
 

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from penstock.app import composing
 from penstock.auth.files import write_passwords
 from penstock.auth.passwords import password_line
 from penstock.cli import doctor
 from penstock.cli.doctor import Finding, Verdict
 from penstock.config.address import Address
+from penstock.config.admin import Admin
 from penstock.config.listener import OtherListener
 from penstock.config.load import load_settings
 from penstock.spark.java import Java, JavaNotFound
@@ -176,6 +178,19 @@ def test_a_listener_whose_certificate_cannot_be_read_blocks() -> None:
     )
     assert finding.is_blocking
     assert "/absent.pem" in finding.detail
+
+
+def test_an_admin_process_needs_its_packages_its_files_and_its_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bind = Address("127.0.0.1", 0)
+    monkeypatch.setattr(composing, "find_spec", lambda _: None)
+    lacks = doctor.admin(Admin(bind=bind), bind)
+    assert lacks.is_blocking
+    assert "penstock[admin]" in lacks.detail
+    monkeypatch.setattr(composing, "find_spec", lambda _: object())
+    assert doctor.admin(Admin(bind=bind), bind).verdict is Verdict.OK
+    assert doctor.admin(Admin(bind=bind, token_file="nowhere"), bind).is_blocking
 
 
 def test_a_socket_file_needs_its_directory(tmp_path: Path) -> None:

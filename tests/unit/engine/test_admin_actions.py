@@ -75,6 +75,19 @@ def test_a_kicked_client_has_its_will_published(bench: Bench, version: int) -> N
     assert told(bench) == ["kick"]
 
 
+def test_an_event_names_who_did_it_where_that_is_known(bench: Bench) -> None:
+    alice = "alice at 10.0.0.7 (API)"
+    line = bench.join("c", 5, durable=True)
+    bench.publish("t", b"v", retain=True)
+    assert clear(bench.server, "t", alice)
+    assert remove(bench.server, line.session, bench.now, alice)
+    ban(bench.server, USER, "bob", 60.0, "", bench.now)
+    events = bench.server.effects.events
+    assert events is not None
+    noted = [(event["act"], event.get("by")) for event in events.take(ADMINISTERED)]
+    assert noted == [("clear", alice), ("remove", alice), ("kick", alice), ("ban", None)]
+
+
 @pytest.mark.parametrize(("durable", "connected"), [(True, True), (True, False), (False, True)])
 def test_a_removed_session_is_nowhere(bench: Bench, durable: bool, connected: bool) -> None:
     line = bench.join("c", durable=durable)

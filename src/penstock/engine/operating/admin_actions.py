@@ -8,6 +8,7 @@
       ban, lift       see ``bans``
       drain           see ``draining``
 
+Events name who did it (``by``), unless it was somebody at the control socket, who needs no name.
 Each function acts on one session; the caller walks over many in portions (``listing``). Sessions of
 our own bridges are left alone: their settings say what they are.
 """
@@ -30,7 +31,9 @@ BANNED: Final = "banned by an operator"
 KICKED: Final = "disconnected by an operator"
 
 
-def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now) -> Ban:
+def ban(
+    server: Server, kind: str, value: str, for_s: float, why: str, now: Now, by: str = ""
+) -> Ban:
     """Keep a client identifier, user or address out for ``for_s`` seconds; return the ban.
 
     Args:
@@ -40,6 +43,7 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
         for_s: 0 = until the broker ends.
         why: one sentence, for lists and the log.
         now: the time of the act.
+        by: name of the one that acts.
 
     Raises:
         ValueError: no such kind; an address that is none.
@@ -47,7 +51,7 @@ def ban(server: Server, kind: str, value: str, for_s: float, why: str, now: Now)
     until_s = now.monotonic_s + for_s if for_s > 0.0 else FOR_GOOD
     made = server.bans.ban(kind, value, until_s, why or BANNED)
     event: Event = {"kind": kind, "value": made.value, "for_s": for_s}
-    note_action(server, "ban", event)
+    note_action(server, "ban", event, by)
     return made
 
 
@@ -60,16 +64,16 @@ def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) ->
         events.note(BANNED_EVENT, event)
 
 
-def lift(server: Server, kind: str, value: str) -> bool:
+def lift(server: Server, kind: str, value: str, by: str = "") -> bool:
     """End a ban; return whether there was one. Raises ValueError as ``ban`` does."""
     if not server.bans.lift(kind, value):
         return False
     event: Event = {"kind": kind, "value": value}
-    note_action(server, "lift", event)
+    note_action(server, "lift", event, by)
     return True
 
 
-def kick(server: Server, session: Session, why: str, now: Now) -> bool:
+def kick(server: Server, session: Session, why: str, now: Now, by: str = "") -> bool:
     """End the connection of ``session``; return whether it had one that may be ended.
 
     Args:
@@ -77,6 +81,7 @@ def kick(server: Server, session: Session, why: str, now: Now) -> bool:
         session: the session of the client.
         why: one sentence, told to the client and the log; empty for the usual one.
         now: the time of the act.
+        by: name of the one that acts.
     """
     connection = connection_of(server, session)
     if connection is None or is_bridge(session):
@@ -86,12 +91,12 @@ def kick(server: Server, session: Session, why: str, now: Now) -> bool:
         "user": session.username,
         "address": connection.address,
     }
-    note_action(server, "kick", event)
+    note_action(server, "kick", event, by)
     connection.close(reasons.ADMINISTRATIVE_ACTION, why or KICKED, now)
     return True
 
 
-def remove(server: Server, session: Session, now: Now) -> bool:
+def remove(server: Server, session: Session, now: Now, by: str = "") -> bool:
     """Disconnect the client of ``session`` and end the session; return whether it was not ended
     before.
 
@@ -105,14 +110,14 @@ def remove(server: Server, session: Session, now: Now) -> bool:
         "queue": session.queue_length,
         "window": session.window_length,
     }
-    note_action(server, "remove", event)
-    kick(server, session, "", now)
+    note_action(server, "remove", event, by)
+    kick(server, session, "", now, by)
     if not session.ended:  # one that is not kept ended with its connection
         server.registry.end(session, now)
     return True
 
 
-def clear(server: Server, topic: str) -> bool:
+def clear(server: Server, topic: str, by: str = "") -> bool:
     """Remove the retained message of ``topic``; return whether there was one.
 
     Subscribers get no message: the value they have is valid until the next one is published.
@@ -121,11 +126,11 @@ def clear(server: Server, topic: str) -> bool:
         return False
     server.effects.batch.put_retained(topic, None)
     event: Event = {"topic": topic}
-    note_action(server, "clear", event)
+    note_action(server, "clear", event, by)
     return True
 
 
-def drain(server: Server, draining: Draining) -> None:
+def drain(server: Server, draining: Draining, by: str = "") -> None:
     """Refuse new clients, and send the connected ones to another server, so many a second."""
     server.draining = draining
     event: Event = {
@@ -133,22 +138,24 @@ def drain(server: Server, draining: Draining) -> None:
         "server_reference": draining.server_reference,
         "per_s": draining.per_s,
     }
-    note_action(server, "drain", event)
+    note_action(server, "drain", event, by)
 
 
-def end_drain(server: Server) -> bool:
+def end_drain(server: Server, by: str = "") -> bool:
     """Let clients in again; return whether the broker was draining."""
     draining = server.draining
     if draining is None:
         return False
     server.draining = None
     event: Event = {"sent_away": draining.sent_away}
-    note_action(server, "end_drain", event)
+    note_action(server, "end_drain", event, by)
     return True
 
 
-def note_action(server: Server, act: str, event: Event) -> None:
+def note_action(server: Server, act: str, event: Event, by: str = "") -> None:
     """Note an administrative act as an event, where events are configured."""
     if server.effects.events is not None:
         event["act"] = act
+        if by:
+            event["by"] = by
         server.effects.events.note(ADMINISTERED, event)

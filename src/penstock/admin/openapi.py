@@ -1,0 +1,139 @@
+"""The OpenAPI 3.1 document of the API, made from its operations.
+
+Schemas are those of the requests' own types (JSON Schema 2020-12, as OpenAPI 3.1 has it), without
+the fields that are not asked for over HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.admin.operations import HIDDEN, OPERATIONS, PREFIX, Operation
+from penstock.control.admin_requests import Which
+from penstock.version import __version__
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+
+REFUSALS: Final = {
+    "400": "The request is wrong; the sentence says what is.",
+    "401": "There is no token, or it is not known.",
+    "403": "The token has not the role that this needs.",
+    "404": "There is none.",
+    "409": "The broker refuses, as it is now; the sentence says why.",
+    "413": "The body is too large.",
+    "415": "The body is not application/json.",
+    "429": "The token was used too often; try again in a second.",
+    "503": "The broker does not answer in time. What was asked may be done or not.",
+}
+
+
+def document() -> dict[str, Any]:
+    """Return the document."""
+    types = [kind for each in OPERATIONS for kind in (each.request, each.answer)]
+    schemas, components = msgspec.json.schema_components([*types, Which], ref_template=_REFERENCE)
+    for component in components.values():
+        _hide(component)
+    paths: dict[str, Any] = {}
+    for place, each in enumerate(OPERATIONS):
+        answer = schemas[2 * place + 1]
+        if each.may_be_missing:
+            answer = {"type": "object"}
+        method = each.method.lower()
+        paths.setdefault(each.path, {})[method] = _operation(each, components, answer)
+    queried = {each.request.__name__ for each in OPERATIONS if not each.acts}
+    for name in queried:  # their fields are parameters
+        components.pop(name, None)
+    components["Error"] = {
+        "type": "object",
+        "properties": {"error": {"type": "string", "description": "One sentence."}},
+        "required": ["error"],
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": __version__,
+            "description": "Look at a running broker, and act on it. docs/api.md explains it.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": PREFIX}],
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": components,
+        },
+    }
+
+
+def _operation(
+    each: Operation, components: dict[str, Any], answer: dict[str, Any]
+) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "operationId": each.name,
+        "summary": each.text,
+        "description": f"Needs the role {each.role}.",
+        "responses": {
+            "200": {
+                "description": "Done.",
+                "content": {"application/json": {"schema": answer}},
+            },
+            **{code: _refusal(text) for code, text in REFUSALS.items() if _may_be(each, code)},
+        },
+    }
+    if each.acts:
+        described["requestBody"] = {
+            "required": True,
+            "content": {
+                "application/json": {
+                    "schema": {"$ref": _REFERENCE.format(name=each.request.__name__)}
+                }
+            },
+        }
+    else:
+        described["parameters"] = _parameters(components[each.request.__name__], components)
+    return described
+
+
+def _may_be(each: Operation, code: str) -> bool:
+    if code == "404":
+        return each.may_be_missing
+    return each.acts or code not in ("413", "415")
+
+
+def _refusal(text: str) -> dict[str, Any]:
+    return {
+        "description": text,
+        "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(name="Error")}}},
+    }
+
+
+def _parameters(component: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+    properties = dict(component["properties"])
+    if properties.pop("which", None) is not None:
+        properties = components["Which"]["properties"] | properties
+    required = set(component["required"])
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _of_query(schema)}
+        for name, schema in properties.items()
+    ]
+
+
+def _of_query(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter: a query has no null, and its absence says the same."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    return dict(kinds[0]) if len(kinds) == 1 else schema
+
+
+def _hide(component: dict[str, Any]) -> None:
+    """Remove the fields of a schema that are not asked for over HTTP, and its attributes' text."""
+    for name in (*HIDDEN, "do"):
+        component.get("properties", {}).pop(name, None)
+    if "required" in component:
+        component["required"] = [
+            name for name in component["required"] if name not in (*HIDDEN, "do")
+        ]
+    if "description" in component:
+        component["description"] = component["description"].partition("\n\n")[0]
