@@ -28,8 +28,9 @@ from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Xorshift32
 from penstock.engine.routing.shared_group import SharedGroup
+from penstock.engine.session.legacy_queue import LegacyRun
 from penstock.engine.session.queue import PRIORITY_SHIFT
-from penstock.engine.session.session import LegacyRun, Session, SessionSubscription
+from penstock.engine.session.session import Session, SessionSubscription
 from penstock.engine.topics import share_name
 
 
@@ -162,7 +163,7 @@ class SharedSubscriptions(MemberConnections):
         self._records = {record.client_id[len(GROUP_KEY_PREFIX) :]: record for record in records}
 
     def recover(self, sessions: list[Session]) -> None:
-        """Drop the queues of groups without members, and move ``legacy_runs`` of ``sessions``.
+        """Drop the queues of groups without members, and move the legacy queues of ``sessions``.
 
         Call it when all members have joined. Moved messages are stored in the queue of the group,
         and removed from that of the member, in the first commit.
@@ -174,9 +175,11 @@ class SharedSubscriptions(MemberConnections):
             self._effects.batch.end_session(record.client_id, record.number)
         self._recovered = None
         self._records = {}
-        self._move_legacy([run for session in sessions for run in session.legacy_runs()])
-        for session in sessions:
-            session.drop_legacy_runs()
+        taken = [session.take_legacy_queue() for session in sessions]
+        queues = [queue for queue in taken if queue is not None]
+        self._move_legacy([run for queue in queues for run in queue.runs])
+        for queue in queues:
+            queue.drop()
 
     def _move_legacy(self, runs: list[LegacyRun]) -> None:
         """Move deliveries of groups from members' queues to the groups' queues, by log offset."""
@@ -193,7 +196,7 @@ class SharedSubscriptions(MemberConnections):
             assert shared is not None
             group = self.groups.get(shared.topic_filter)
             if group is None:
-                run.session.enqueue_legacy(delivery)
+                run.queue.enqueue(delivery)
             else:
                 moved = Delivery(None, delivery.offset, shared.qos, shared.retain)
                 moved.size_bytes = delivery.size_bytes

@@ -11,6 +11,7 @@ Messages to the client::
     lane                one priority of the queue
     lanes_by_offset     which of the lanes of a priority has the oldest message
     packed_tail         packed deliveries behind the head of a lane
+    legacy_queue        deliveries of groups that an older store has in a member's queue
     stored_queue        sequence numbers and segments of the queue in the store
     congestion          which limit stops the queue, and since when
     retained            the last message of each topic

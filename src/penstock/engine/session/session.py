@@ -39,8 +39,9 @@ from penstock.engine.session.awaiting_release import UnreleasedMessage
 from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.congestion import NOTHING
 from penstock.engine.session.inbound import Inbound
+from penstock.engine.session.legacy_queue import LegacyQueue
 from penstock.engine.session.outbound import Outbound
-from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
+from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT
 from penstock.engine.session.transmission import NO_BODIES, Transmission
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBCOMP, AWAIT_PUBREC
 from penstock.engine.wire.link import Link
@@ -100,7 +101,7 @@ class Session(StoredState):
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._effects = effects
         self._drops = drops
-        self._legacy: list[LegacyRun] | None = None  # until they were moved to groups
+        self._legacy: LegacyQueue | None = None  # until its deliveries were moved to groups
         self.backlog.owner = self  # until ``end``
 
     @property
@@ -528,15 +529,14 @@ class Session(StoredState):
         stored_queue.restore(progress, queue, segments)
         first = stored_queue.first
         self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
-        legacy: list[LegacyRun] = []
+        legacy = LegacyQueue(self.backlog)
         for run in queue:
             number = run.first >> PRIORITY_SHIFT
             head = stored_queue.lane(number).head
-            if run.end > head and run.is_shared():
-                legacy.append(LegacyRun(self, run, head))
+            legacy.add(run, head)
             if number >> SLOT_SHIFT == 0:
                 self.backlog.queue.restore(run, head)
-        self._legacy = legacy or None
+        self._legacy = legacy if legacy.runs else None
         self.transmission.window.next_place = progress.next_place
         for page in progress.pages:
             for entry in page.entries:
@@ -546,6 +546,12 @@ class Session(StoredState):
             bytes_max = self.backlog.limits.max_awaiting_rel_bytes
             self.inbound.unreleased_of_v31(bytes_max, self.account).restore(progress.unreleased)
 
+    def take_legacy_queue(self) -> LegacyQueue | None:
+        """Return, once, what an older store has in this session's queue for groups."""
+        legacy = self._legacy
+        self._legacy = None
+        return legacy
+
     def _restore_in_flight(self, entry: WindowEntry, page: int) -> None:
         packet_id, state, sequence, offset, qos, retain, ids, size_bytes, shared = entry
         delivery = Delivery(None, offset, qos, retain, ids, sequence)
@@ -553,76 +559,3 @@ class Session(StoredState):
         if shared is not None:
             delivery.shared = Shared(shared[0], shared[1], shared[2])
         self.transmission.window.restore(packet_id, state, delivery, page)
-
-    # -- deliveries of shared subscriptions that an older store has in a member's queue ------
-
-    def legacy_runs(self) -> list[LegacyRun]:
-        """Return the deliveries to move to groups' queues; call ``drop_legacy_runs`` afterwards."""
-        return self._legacy or []
-
-    def enqueue_legacy(self, delivery: Delivery) -> None:
-        """Append ``delivery`` to the session's own queue: its group does not exist any more."""
-        if delivery.sequence >> PRIORITY_SHIFT >> SLOT_SHIFT > 0:
-            priority = delivery.sequence >> PRIORITY_SHIFT & PRIORITY_MASK
-            own = Delivery(
-                None, delivery.offset, delivery.qos, delivery.retain, delivery.subscription_ids
-            )
-            own.size_bytes = delivery.size_bytes
-            self.backlog.push(own, priority)
-
-    def drop_legacy_runs(self) -> None:
-        """Remove the deliveries of ``legacy_runs``, which were moved, from the queue."""
-        legacy = self._legacy
-        if legacy is None:
-            return
-        self._legacy = None
-        self.backlog.touch()
-        mixed: dict[int, set[int]] = {}
-        for run in legacy:
-            if run.lane >> SLOT_SHIFT > 0:
-                lane = self.backlog.stored_queue.lane(run.lane)
-                lane.head = lane.next_sequence
-            else:
-                mixed.setdefault(run.lane, set()).update(run.moved)
-        for number, sequences in mixed.items():
-            for delivery in self.backlog.queue.remove_shared(number, sequences):
-                self.backlog.stored_queue.removed_from_middle(delivery.sequence)
-
-
-@final
-class LegacyRun:
-    """A cursor over the deliveries of shared subscriptions in one run of a member's queue.
-
-    Args:
-        session: the session of the member.
-        run: the deliveries; some of them may be the member's own.
-        head: the first sequence that still waits.
-    """
-
-    def __init__(self, session: Session, run: PackedRun, head: int) -> None:
-        self.session = session
-        self.lane = run.first >> PRIORITY_SHIFT
-        self.priority = self.lane & PRIORITY_MASK
-        self.moved: set[int] = set()  # sequences of the deliveries that were moved to groups
-        self._run = run
-        self._end = len(run)  # of the beginning: the run may grow
-        self._position = max(0, head - run.first) - 1
-
-    def advance(self) -> bool:
-        """Move to the next shared delivery; return whether there is one."""
-        run = self._run
-        self._position += 1
-        while self._position < self._end:
-            if run.table[run.kinds[self._position]][3] is not None:
-                return True
-            self._position += 1
-        return False
-
-    @property
-    def offset(self) -> int:
-        """Return the log offset of the delivery at the cursor."""
-        return self._run.offsets[self._position]
-
-    def delivery(self) -> Delivery:
-        """Return the delivery at the cursor."""
-        return self._run.delivery(self._position)
