@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +18,7 @@ from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.rates import AT_ONCE
 from penstock.auth.admin_tokens import ADMIN, OPERATOR, ROLES, VIEWER
+from penstock.control.admin_requests import AdminRequest
 from penstock.protocol import reasons
 from tests.support.admin_http import Answer, get
 from tests.support.broker import Broker
@@ -145,6 +146,18 @@ def test_sessions_are_listed_in_pages_shown_and_kicked_by_name(
     assert ask(broker, "/session?client_id=press-7", token=many(3)).status == 404
 
 
+def test_it_tells_why_a_client_gets_nothing(broker: Broker, clients: Clients) -> None:
+    told = ask(broker, "/why?client_id=nobody", token=many(19)).json
+    assert "nobody" in told["reason"]
+    assert told["facts"]["session"] is None
+    clients.join(broker, "reader").subscribe("plant/a")
+    told = ask(broker, "/why?client_id=reader&topic=plant/b", token=TOKENS[VIEWER]).json
+    assert "plant/b" in told["reason"]
+    assert told["remedy"]
+    assert told["facts"]["filters"] == ["plant/a"]
+    assert ask(broker, "/why?client_id=reader&topic=%23", token=many(19)).status == 400
+
+
 def test_retained_messages_are_listed_shown_and_cleared(broker: Broker, clients: Clients) -> None:
     client = clients.join(broker, "r")
     client.publish("shelf/a", b"\x00\xff", qos=1, retain=True)
@@ -228,6 +241,12 @@ def test_a_body_that_a_form_could_send_is_refused(broker: Broker) -> None:
         answer = ask(broker, "/drain/begin", b"{}", many(18), **{"Content-Type": kind})
         assert answer.status == 415
     assert ask(broker, "/sessions", {}, many(18)).status == 405
+
+
+def test_every_request_of_an_operator_is_an_operation() -> None:
+    offered = {each.request for each in OPERATIONS}
+    missing = {kind.__name__ for kind in get_args(AdminRequest) if kind not in offered}
+    assert missing <= {"FindReceivers"}, "it needs an offset, which only the log knows"
 
 
 def test_the_document_is_whole(broker: Broker) -> None:

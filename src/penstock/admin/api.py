@@ -80,6 +80,8 @@ def _handler(operation: Operation, broker: Broker, gate: Gate, rates: Rates) -> 
             return refusal(503, str(error))
         if answer is None:
             return refusal(404, "there is none")
+        if operation.finish is not None:
+            answer = operation.finish(answer)
         return Response(msgspec.json.encode(answer), media_type="application/json")
 
     return handle

@@ -31,7 +31,7 @@ REFUSALS: Final = {
 
 def document() -> dict[str, Any]:
     """Return the document."""
-    types = [kind for each in OPERATIONS for kind in (each.request, each.answer)]
+    types = [kind for each in OPERATIONS for kind in (each.request, each.shown)]
     schemas, components = msgspec.json.schema_components([*types, Which], ref_template=_REFERENCE)
     for component in components.values():
         _hide(component)

@@ -7,6 +7,7 @@ broker is asked cannot differ.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,14 +33,35 @@ from penstock.control.admin_requests import (
     ShowRetained,
     ShowSession,
 )
+from penstock.control.diagnosis import Case, diagnose
+from penstock.control.explanation import Explain, Explanation
 from penstock.control.landed_requests import ListTables, TableState
 from penstock.control.metric_requests import Health, ReadHealth
 from penstock.control.reader_requests import ListReaders, ReaderState
 
 PREFIX: Final = "/api/v1"
 
-HIDDEN: Final = frozenset({"by", "owner"})
-"""Fields that the admin process fills in itself: who asks."""
+HIDDEN: Final = frozenset({"by", "owner", "offsets"})
+"""Fields that are not asked for over HTTP: who asks, which the admin process knows, and offsets."""
+
+
+class Why(msgspec.Struct, frozen=True):
+    """The likeliest reason why a client gets nothing; see `penstock why`.
+
+    Attributes:
+        reason: the reason, one sentence.
+        remedy: the next step, one sentence.
+        facts: all facts that the broker has.
+    """
+
+    reason: str
+    remedy: str
+    facts: Explanation
+
+
+def _why(facts: Explanation) -> Why:
+    found = diagnose(Case(facts))
+    return Why(found.reason, found.remedy, facts)
 
 
 class Operation(NamedTuple):
@@ -54,6 +76,8 @@ class Operation(NamedTuple):
         role: the role that a token must have at least.
         text: one sentence about its effect.
         may_be_missing: whether the answer may be null, which is 404.
+        finish: makes what HTTP is answered of the broker's answer; None: that is it.
+        finished: the type that ``finish`` returns.
     """
 
     method: str
@@ -63,12 +87,19 @@ class Operation(NamedTuple):
     role: str
     text: str
     may_be_missing: bool = False
+    finish: Callable[[Any], Any] | None = None
+    finished: Any = None
 
     @property
     def name(self) -> str:
         """Its name: the path in words."""
         verb = "get" if self.method == "GET" else "post"
         return f"{verb}{self.path.replace('/', '_')}"
+
+    @property
+    def shown(self) -> Any:
+        """The type of what HTTP is answered."""
+        return self.answer if self.finish is None else self.finished
 
     @property
     def acts(self) -> bool:
@@ -87,6 +118,16 @@ OPERATIONS: Final = (
         VIEWER,
         "One session, with its subscriptions and drops",
         True,
+    ),
+    Operation(
+        "GET",
+        "/why",
+        Explain,
+        Explanation,
+        VIEWER,
+        "The likeliest reason why a client gets nothing, or nothing of a topic",
+        finish=_why,
+        finished=Why,
     ),
     Operation("POST", "/sessions/kick", Kick, Count, OPERATOR, "End connections"),
     Operation("POST", "/sessions/remove", RemoveSessions, Count, ADMIN, "End sessions"),
