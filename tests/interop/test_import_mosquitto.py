@@ -52,6 +52,7 @@ topic read nothing/#
 user alice
 topic readwrite plant/#
 topic deny plant/secret/#
+topic read cmd/#
 topic readwrite settle/#
 user feeder
 topic write plant/#
@@ -87,7 +88,8 @@ class House:
             f"allow_anonymous false\npassword_file {passwords}\nacl_file {here}/acl\n"
             "max_inflight_messages 5\nsys_interval 0\n",
             f"connection up\naddress 127.0.0.1:{self.remote.address[1]}\n"
-            'topic plant/up/# out 1 "" site/7/\nnotifications false\nrestart_timeout 1\n',
+            'topic plant/up/# out 1 "" site/7/\ntopic cmd/# in 1\nnotifications false\n'
+            "restart_timeout 1\n",
         )
         self.configuration = here / "mosquitto.conf"
         self.to = directory / "penstock"
@@ -194,6 +196,37 @@ def test_clients_go_on_at_penstock_where_they_were_at_mosquitto(house: House) ->
     finally:
         collector.drop()
         broker.close()
+
+
+def test_a_bridge_goes_on_with_its_session_at_the_remote_broker(house: House) -> None:
+    house.remote.start()
+    there = house.mosquitto.address
+    with RawClient(house.remote.address) as collector:
+        collector.connect("collector")
+        collector.subscribe("site/7/#", qos=1)
+        alice, _ = enter(there, "alice-1", "alice")
+        with alice:
+            alice.subscribe("cmd/#", qos=1)
+            alice.publish("plant/up/n", b"connected")  # it waits for the bridge
+            assert collector.take().payload == b"connected"
+            collector.publish("cmd/back", b"")  # behind its PUBACK: nothing is left in flight
+            assert alice.take().topic == "cmd/back"
+            assert alice.settle() == []  # her PUBACK is there, too
+        assert house.mosquitto.stop() == 0
+        collector.publish("cmd/go", b"while nobody was there", 1)
+        import_all(house)
+        broker = house.penstock()
+        try:
+            broker.start()
+            alice, connack = enter(broker.address, "alice-1", "alice")
+            with alice:
+                assert connack.session_present
+                assert alice.take().payload == b"while nobody was there"
+                alice.publish("plant/up/n", b"on")
+                assert collector.take().payload == b"on"
+                assert (alice.settle(), collector.settle()) == ([], [])
+        finally:
+            broker.close()
 
 
 def check_alice(address: Address, first: Publish) -> None:

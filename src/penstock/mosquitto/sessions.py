@@ -26,7 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
-from penstock.app.composing import engine, engine_limits
+from penstock.app.composing import bridge_limits, engine, engine_limits
 from penstock.bridge.plan import session_of
 from penstock.config.settings import Settings
 from penstock.engine.access.access import Authenticate, Authorize
@@ -59,6 +59,7 @@ from penstock.mosquitto.database import (
 )
 from penstock.protocol.packets import Publish, Subscription
 from penstock.protocol.properties import Properties, encode_properties
+from penstock.runtime.dialler import established_zone
 from penstock.store.rocks import RocksStore
 
 _COMMIT_BYTES: Final = 4 * 1024 * 1024
@@ -143,6 +144,7 @@ class _Player:
         bridges: dict[str, str],
     ) -> None:
         self._snapshot = snapshot
+        self._settings = settings
         self._store = store
         self._server, self._clock = engine(settings, store, Authenticate(), Authorize())
         self._now = self._clock.now()
@@ -245,16 +247,18 @@ class _Player:
         server = self._server
         bridge = self._bridges.get(client.client_id, "")
         expiry_s, left_at_s = self._expiry_of(client)
-        session = server.registry.open(
-            session_of(bridge) if bridge else client.client_id,
-            False,
-            NEVER_EXPIRES_S if bridge else expiry_s,
-            None if bridge else self._limits.get(client.port),
-            client.username,
-            server.effects.accounts.of(client.username, "") if client.username else None,
-        )
-        session.owned = bool(bridge) or client.username is not None
-        if not bridge:
+        if bridge:
+            session = self._open_bridge(bridge)
+        else:
+            session = server.registry.open(
+                client.client_id,
+                False,
+                expiry_s,
+                self._limits.get(client.port),
+                client.username,
+                server.effects.accounts.of(client.username, "") if client.username else None,
+            )
+            session.owned = client.username is not None
             self._subscribe(session, client)
         self._deliver(session, client.outgoing)
         for entry in client.incoming:
@@ -263,6 +267,19 @@ class _Player:
         left_at = Now(now.monotonic_s, left_at_s * MICROSECONDS + now.lead_us, now.lead_us)
         server.registry.close(session, left_at)
         self._counts["bridges' sessions" if bridge else "sessions"] += 1
+
+    def _open_bridge(self, name: str) -> Session:
+        """Return the session of a bridge, which subscribes by itself when the broker starts.
+
+        It is noted that the remote broker has its half: else the bridge would begin a new one, and
+        what waits for it there would be lost.
+        """
+        (remote,) = [one for one in self._settings.bridge.remotes if one.name == name]
+        limits = bridge_limits(self._settings, remote)
+        session = self._server.registry.open(session_of(name), False, NEVER_EXPIRES_S, limits)
+        if not remote.clean_start:
+            session.zone = established_zone(limits.zone)
+        return session
 
     def _expiry_of(self, client: StoredClient) -> tuple[int, int]:
         """Return the session's expiry interval, and when its client left, both in seconds."""
