@@ -11,18 +11,13 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 sed -e '/^ *--hash/d' -e 's/ *\\$//' "$source/requirements/locked.txt" >"$work/constraints.txt"
-export PIP_CONSTRAINT="$work/constraints.txt" PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+export PIP_CONSTRAINT="$work/constraints.txt" PIP_BUILD_CONSTRAINT="$work/constraints.txt"
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 
 # A copy, so that the source tree gets no compiled files.
 mkdir "$work/source" "$work/wheels"
 (cd "$source" && tar -cf - pyproject.toml setup.py README.md LICENSE src) | tar -xf - -C "$work/source"
-# What mypyc needs to see, by the list that the set-up of a clone uses.
-needed=$(cd "$source/scripts" && python3 -B -c 'import bootstrap; print(*bootstrap.COMPILER)')
-python3 -m venv "$work/build"
-# shellcheck disable=SC2086  # it is a list
-"$work/build/bin/python" -m pip install --quiet setuptools $needed
-PENSTOCK_COMPILE=1 "$work/build/bin/python" -m pip wheel --quiet --no-deps --no-build-isolation \
-    --wheel-dir "$work/wheels" "$work/source"
+PENSTOCK_COMPILE=1 python3 -m pip wheel --quiet --no-deps --wheel-dir "$work/wheels" "$work/source"
 
 python3 -m venv "$destination"
 set -- "$work"/wheels/penstock-*.whl

@@ -28,8 +28,10 @@ def manager(tmp_path: Path) -> Iterator[NotifySocket]:
 def start(tmp_path: Path) -> Iterator[Start]:
     brokers: list[Broker] = []
 
-    def started(manager: NotifySocket, watchdog_s: float = 0.0) -> Broker:
-        broker = Broker(tmp_path)
+    def started(
+        manager: NotifySocket, watchdog_s: float = 0.0, settings: dict[str, object] | None = None
+    ) -> Broker:
+        broker = Broker(tmp_path, settings)
         brokers.append(broker)
         for name, value in manager.environment(watchdog_s).items():
             broker.set_environment(name, value)
@@ -79,6 +81,22 @@ def test_a_reload_is_told_with_its_beginning_and_its_end(
     assert reloading["RELOADING"] == "1"
     assert before_us <= int(reloading["MONOTONIC_USEC"]) <= time.monotonic_ns() // 1000
     assert manager.expect("READY")["STATUS"] == "reloaded"
+
+
+def test_a_reload_that_is_refused_is_over_too(
+    start: Start, manager: NotifySocket, tmp_path: Path
+) -> None:
+    """Else the unit would be reloading for ever."""
+    acl = tmp_path / "acl"
+    acl.write_text("topic read #\n")
+    broker = start(manager, settings={"access.acl_file": acl})
+    manager.expect("READY")
+    acl.write_text("nonsense\n")
+    broker.process.send_signal(signal.SIGHUP)
+    manager.expect("RELOADING")
+    status = manager.expect("READY")["STATUS"]
+    assert status.startswith("a reload was refused, nothing was changed: ")
+    assert str(acl) in status
 
 
 def test_the_watchdog_is_silent_while_the_loop_stands_still(

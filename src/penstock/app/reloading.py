@@ -147,9 +147,11 @@ class Reloading:
             ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
         """
         self._manager.reloading()
-        status = "reloaded"
+        status = "a reload failed: the log says why"
         try:
-            return self._reload(why, by)
+            reloaded = self._reload(why, by)
+            status = "reloaded"
+            return reloaded
         except ConfigError as error:
             mistakes = "; ".join(str(error).splitlines())
             status = f"a reload was refused, nothing was changed: {mistakes}"
