@@ -2,7 +2,9 @@
 
 import json
 import signal
+import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect
 from tests.support.broker import SERVE, Broker
 from tests.support.deadline import wait_for
+from tests.support.dial import Authority, dial
 from tests.support.fixtures import Clients
 
 START: Final = """\
@@ -148,6 +151,40 @@ def test_a_lower_number_of_connections_ends_none(
     clients.open(broker).expect_end()
     for client in (first, second):
         assert client.publish("t", b"x", 1) in (0, reasons.NO_MATCHING_SUBSCRIBERS)
+
+
+def test_a_listener_takes_another_certificate_and_the_others_stay(
+    broker: Broker, config: Path, tmp_path: Path
+) -> None:
+    """Another path, not only another file there; listeners come and go with a restart."""
+    authority = Authority(tmp_path)
+    broker.stop()
+
+    def configure(name: str, further: str = "") -> None:
+        certificate, key = authority.issue(name, "localhost")
+        config.write_text(
+            f'{START}[[listener.others]]\nname = "tls"\nkind = "tls"\nbind = "127.0.0.1:0"\n'
+            f'certificate = "{certificate}"\nkey = "{key}"\n{further}'
+        )
+
+    def shown() -> int:
+        with closing(dial(broker.urls[1], authority.client_context())) as stream:
+            assert isinstance(stream, ssl.SSLSocket)
+            certificate = stream.getpeercert()
+        assert certificate is not None
+        return int(str(certificate["serialNumber"]), 16)
+
+    configure("first")
+    broker.start()
+    first = shown()
+    configure("second", '[[listener.others]]\nname = "new"\nbind = "127.0.0.1:0"\n')
+    done = reload(broker)
+    assert "  listener.others.new: closed -> open" in done.stdout.partition("needs a restart:")[2]
+    assert "listener.others.tls.certificate" in done.stdout.partition("needs a restart:")[0]
+    assert shown() != first
+    config.write_text(START)
+    assert "  listener.others.tls: open -> closed" in reload(broker).stdout
+    assert shown() != first
 
 
 def test_log_lines_go_to_another_file(broker: Broker, config: Path, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -92,11 +93,12 @@ def test_the_configuration_that_comes_with_it_is_one() -> None:
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_a_broker_needs_no_more_than_its_unit_allows(tmp_path: Path, clients: Clients) -> None:
-    """System calls, of the stream service too, and no memory that is both written and executed."""
+    """System calls, of its children too, and no memory that is both written and executed."""
     trace = tmp_path / "trace"
     confined = (sys.executable, str(ROOT / "tests" / "operations" / "confined.py"), "serve")
     watched = ("strace", "-D", "-f", "-qq", "-e", "signal=none", "-o", str(trace))
-    broker = Broker(tmp_path, command=(*watched, *confined), stream=True)
+    settings = {"admin.bind": "127.0.0.1:0"} if find_spec("starlette") else {}
+    broker = Broker(tmp_path, settings, command=(*watched, *confined), stream=True)
     try:
         try:
             broker.start()
@@ -105,6 +107,8 @@ def test_a_broker_needs_no_more_than_its_unit_allows(tmp_path: Path, clients: Cl
                 pytest.skip("this kernel cannot deny memory that is written and executed")
             raise
         wait_for("the stream service", lambda: "stream service ready" in broker.log())
+        if settings:
+            wait_for("the admin process", lambda: "admin process ready" in broker.log())
         subscriber = clients.join(broker, "s")
         subscriber.subscribe("t")
         clients.join(broker, "p").publish("t", b"x", 2)

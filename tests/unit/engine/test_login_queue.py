@@ -43,6 +43,22 @@ def test_a_source_that_floods_waits_its_turn() -> None:
     assert f"{HONEST} alice" in first_two
 
 
+def test_other_options_count_the_failures_that_were_there() -> None:
+    """A reload neither forgives nor forgets."""
+    queue = shares(LoginQueueOptions(burst=10, delay_s=1.0))
+    for _ in range(5):
+        push(queue, ATTACKER, "alice")
+        attempt = popped(queue, 0.0)
+        queue.failed(ATTACKER, "alice", 0.0)
+        queue.ends(attempt)
+    assert queue.due_s(ATTACKER, "alice", 0.0) == 0.0
+    queue.use(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=60.0), 1000)
+    assert queue.due_s(ATTACKER, "alice", 0.0) == 4.0  # the third failure above: 1, 2, 4
+    queue.use(LoginQueueOptions(burst=10), 0)
+    assert queue.due_s(ATTACKER, "alice", 0.0) == 0.0
+    assert not queue.has_room(HONEST)
+
+
 def test_sources_and_names_take_turns_and_none_is_last_for_ever() -> None:
     by_source, by_name = shares(), shares()
     for who in ("a", "a", "b", "b", "c", "c"):

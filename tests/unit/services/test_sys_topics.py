@@ -100,6 +100,34 @@ def test_a_change_has_no_retain_flag_but_for_those_who_ask_for_it(told: Told) ->
     assert [message.retain for message in publishes(asking.read())] == [True]
 
 
+def test_another_interval_counts_at_once(told: Told) -> None:
+    line = told.bench.join("s")
+    subscribe(told.bench, line, "$SYS/broker/uptime")
+    line.read()
+    told.topics.update_every(3.0, told.bench.now)
+    assert told.pass_s(0.1)
+    assert not told.pass_s(2.8)
+    assert told.pass_s(0.3)
+    assert received(line) == {"$SYS/broker/uptime": "3 seconds"}
+
+
+def test_topics_that_are_turned_off_are_gone(told: Told) -> None:
+    """Subscribers get an empty value, new ones none; turned on again they are there."""
+    line = told.bench.join("s")
+    subscribe(told.bench, line, "$SYS/broker/uptime")
+    line.read()
+    told.topics.update_every(0.0, told.bench.now)
+    told.bench.commit()
+    assert received(line) == {"$SYS/broker/uptime": ""}
+    assert not told.pass_s(INTERVAL_S)
+    late = told.bench.join("late")
+    subscribe(told.bench, late, "$SYS/#")
+    assert publishes(late.read()) == []
+    told.topics.update_every(INTERVAL_S, told.bench.now)
+    told.tick()
+    assert received(line) == {"$SYS/broker/uptime": "10 seconds"}
+
+
 @pytest.mark.parametrize("topic_filter", ["#", "+/broker/uptime", "+/#"])
 def test_a_wildcard_in_front_does_not_see_them(told: Told, topic_filter: str) -> None:
     """[MQTT-4.7.2-1], [MQTT3-4.7.2-1]: neither the values there are nor a change."""
