@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from penstock.cli.main import app
+from penstock.cli.operator_commands import operator_name
 from penstock.control.admin_requests import ListSessions, Page
 from penstock.control.client import NoBroker, ask
 from penstock.errors import ConfigError
@@ -103,7 +104,7 @@ def test_one_session_is_removed_by_its_name(own_broker: Broker, clients: Clients
     assert operate(own_broker, *remove, "ab", "--yes").exit_code != 0
     assert operate(own_broker, *remove, "ab", "--client", "x").exit_code != 0
     assert "removed 1" in operate(own_broker, *remove, "ab", "--connected", "--yes").stdout
-    said = "an operator removed 1 sessions (client 'ab', connected)"
+    said = f"{operator_name(os.environ)} removed 1 sessions (client 'ab', connected)"
     wait_for("the log line", lambda: said in own_broker.log())
 
 

@@ -31,7 +31,7 @@ ANSWERS = {  # a pattern in the answer
     "What was dropped, for whom and why?": "slow.*queue_full",
     "Who was refused?": "refused +rogue",
     "When did press-7 come and go?": "connected +press-7",
-    "Who kicked press-7, and what else did operators do?": "administered +press-7 +act kick",
+    "Who kicked press-7, and what else did operators do?": "press-7 +act kick.* by [a-z]",
     "Which sessions are away?": "away-1",
     "How many sessions would go if those away for a month went?": "0 sessions would be removed",
     "What is retained below plant/?": "plant/state",

@@ -6,13 +6,16 @@ that wrap; `--json` is one object a line.
 
 from __future__ import annotations
 
+import os
+import pwd
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from penstock.cli import screen
@@ -49,6 +52,7 @@ Cursor = Annotated[
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _ANSWER_S_MAX: Final = 600.0
+_BY_MAX: Final = 200  # characters of the name of who acts
 
 
 def age_s(option: str, text: str | None) -> float:
@@ -64,13 +68,28 @@ def age_s(option: str, text: str | None) -> float:
 def ask_broker(config: Path | None, data_dir: Path | None, request: Request, done: Any) -> Any:
     """Ask the broker that uses the data directory, and return its answer.
 
-    Raises as `control.client.ask` does.
+    An act gets the name of who runs this command. Raises as `control.client.ask` does.
     """
     from penstock.config.load import load_settings
     from penstock.control.client import ask
 
+    if getattr(request, "by", None) == "":
+        request = msgspec.structs.replace(request, by=operator_name(os.environ))
     settings = load_settings(config, {"durability.data_dir": data_dir})
     return ask(settings.durability.data_dir, request, done, _ANSWER_S_MAX)
+
+
+def operator_name(environment: Mapping[str, str]) -> str:
+    """Return who runs this command, for the broker's log and events: the user, before `sudo` where
+    that was used, and the address from which an SSH session came."""
+    user = environment.get("SUDO_USER", "")
+    if not user:
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:  # a container may run a user without a name
+            user = f"uid {os.getuid()}"
+    address = environment.get("SSH_CONNECTION", "").partition(" ")[0]
+    return f"{user} at {address}"[:_BY_MAX] if address else user[:_BY_MAX]
 
 
 def fetch_entries(
