@@ -24,6 +24,9 @@ _PLUGIN: Final = (
     "Plugins cannot be loaded. Users: `penstock passwd`, an HTTP service (http_login.url) or tokens"
     " (jwt_login.keys); permissions: access.acl_file."
 )
+_LOADING: Final = ("auth_plugin", "plugin", "global_plugin", "plugin_load")
+_FILE_PLUGINS: Final = ("acl_file", "acl-file", "password_file", "password-file")
+_HARMLESS_PLUGINS: Final = ("persist_sqlite", "persist-sqlite", "sparkplug")
 _PLUGIN_OPTIONS: Final = ("auth_plugin", "plugin", "global_plugin", "plugin_load", "plugin_use")
 
 _LEVELS: Final = {
@@ -338,6 +341,18 @@ class BrokerOptions:
 def is_of_plugins(option: str) -> bool:
     """Return whether ``option`` is about plugins."""
     return option in _PLUGIN_OPTIONS or option.startswith(("auth_opt_", "plugin_opt_"))
+
+
+def is_file_plugin(line: Line) -> bool:
+    """Return whether ``line`` loads the plugin for password files or access lists of 2.1."""
+    return line.option in _LOADING and any(name in line.value for name in _FILE_PLUGINS)
+
+
+def may_decide(line: Line) -> bool:
+    """Return whether ``line`` loads a plugin that may decide who may do what."""
+    if line.option not in _LOADING or is_file_plugin(line):
+        return False
+    return not any(name in line.value for name in _HARMLESS_PLUGINS)
 
 
 _READ_ELSEWHERE: Final = frozenset(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.mosquitto.bridges import Bridge
-from penstock.mosquitto.broker_options import BrokerOptions
+from penstock.mosquitto.broker_options import BrokerOptions, is_file_plugin
 from penstock.mosquitto.configuration import BRIDGE_OPTIONS, Configuration
 from penstock.mosquitto.findings import MISSING, SAME, Findings, Line
 from penstock.mosquitto.listeners import Listeners
@@ -14,7 +14,6 @@ from penstock.mosquitto.toml_file import Table
 from penstock.mosquitto.users import ACCESS_OPTIONS, AccessSettings
 
 _DATABASE_OPTIONS: Final = ("persistence_file", "persistence_location")
-_FILE_PLUGINS: Final = ("acl_file", "acl-file", "password_file", "password-file")
 
 _INTRODUCTION: Final = """\
 # Penstock's settings, made from {path} by `penstock import mosquitto`.
@@ -67,7 +66,7 @@ class Translation:
             return  # told with the files, below
         if line.option in _DATABASE_OPTIONS:
             self.findings.add(SAME, line, "It says where Mosquitto's database is read from.")
-        elif _is_file_plugin(line):
+        elif is_file_plugin(line):
             self.findings.add(SAME, line, "Password file and access list need no plugin.")
         elif not self._options.take(line):
             says = "Mosquitto knows no such option, either: is it spelt right?"
@@ -125,8 +124,3 @@ class Translation:
 
 def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
-
-
-def _is_file_plugin(line: Line) -> bool:
-    is_plugin = line.option in ("plugin", "global_plugin", "plugin_load")
-    return is_plugin and any(name in line.value for name in _FILE_PLUGINS)

@@ -17,6 +17,7 @@ from penstock.auth.acl import DENY, AccessList, Rule
 from penstock.auth.acl_file import take_line
 from penstock.auth.passwords import mistake_in, name_mistake
 from penstock.errors import ConfigError
+from penstock.mosquitto.broker_options import may_decide
 from penstock.mosquitto.configuration import Configuration, ListenerSection, text_of
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.listeners import Listeners
@@ -72,10 +73,28 @@ class AccessSettings:
                     f"There is one access list for all listeners, that of {lists[0].place}: add"
                     " what its users need to it.",
                 )
+        self._allow_nothing_that_a_plugin_forbade(listeners)
         if listeners.identity is not None:
             part, line = listeners.identity
             self.table.set("identity_from_certificate", part, line)
         self._let_in(listeners)
+
+    def _allow_nothing_that_a_plugin_forbade(self, listeners: Listeners) -> None:
+        """Write an access list that grants nothing where a plugin may have been the only one."""
+        lines = self._configuration.general + listeners.others
+        plugins = [line for line in lines if may_decide(line)]
+        if self.rules is not None or not plugins:
+            return
+        self.rules = ["# Nothing is allowed until there are rules: a plugin may have had them."]
+        self.table.set("acl_file", str(self._directory / ACCESS_LIST_FILE), plugins[0])
+        self._findings.note(
+            DIFFERS,
+            str(self._configuration.path),
+            "a plugin, and no acl_file",
+            "The plugin may have said who may do what, so nothing is allowed: access.acl_file is"
+            f" {ACCESS_LIST_FILE}, which is empty. Write the rules there, or take the setting out"
+            " where all was allowed.",
+        )
 
     def _lines(self, options: tuple[str, ...], listeners: Listeners) -> list[Line]:
         lines = self._configuration.general + listeners.others

@@ -71,6 +71,10 @@ def test_the_access_list_comes_over_line_by_line(tmp_path: Path) -> None:
 def test_nobody_is_let_in_who_was_not(tmp_path: Path) -> None:
     plugin = translate(tmp_path, "listener 1883\nplugin auth.so\n")
     assert plugin.access.users == {}
+    assert plugin.access.rules is not None  # and nothing is allowed
+    assert [line for line in plugin.access.rules if not line.startswith("#")] == []
+    harmless = translate(tmp_path, "listener 1883\nplugin /x/mosquitto_persist_sqlite.so\n")
+    assert harmless.access.rules is None
     assert "allow_anonymous" not in plugin.toml()
     pre_shared = translate(tmp_path, "listener 8883\npsk_hint hint\n")
     assert pre_shared.access.users == {}
