@@ -158,7 +158,7 @@ def engine(
         settings.dead_letters.topic,
         settings.dead_letters.qos0,
         zones,
-        _event_options(settings),
+        event_options(settings),
     )
     return server, clock
 
@@ -220,7 +220,8 @@ def _sharing_options(settings: Settings) -> SharingOptions:
     )
 
 
-def _event_options(settings: Settings) -> EventOptions | None:
+def event_options(settings: Settings) -> EventOptions | None:
+    """Return which events are written; None for none."""
     events = settings.events
     if not events.enabled:
         return None

@@ -19,7 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, final
 
-from penstock.app.composing import check_admin, check_stream_files, engine_limits, server_options
+from penstock.app.composing import (
+    check_admin,
+    check_stream_files,
+    engine_limits,
+    event_options,
+    server_options,
+)
 from penstock.auth.files import load_access
 from penstock.config.available_memory import Available
 from penstock.config.changes import Change, compared
@@ -211,7 +217,11 @@ class Reloading:
         return reloaded
 
     def _use_in_engine(self, settings: Settings) -> None:
-        self._parts.server.use(engine_limits(settings, settings.listener), server_options(settings))
+        self._parts.server.use(
+            engine_limits(settings, settings.listener),
+            server_options(settings),
+            event_options(settings),
+        )
         self._parts.driver.retry_store_for(settings.durability.store_retry_s_max)
 
     def _use_in_services(self, settings: Settings) -> None:

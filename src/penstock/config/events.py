@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import Field
 
 from penstock.config.group import Group
 from penstock.config.values import EventKind, MessageFilter
+from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
 from penstock.engine.reporting.events import KINDS
 
 STREAM_NAME: Final = "events"
 STREAM_FILTER: Final = "$events/#"
 
 
+@takes_effect(AT_ONCE)
 class Events(Group):
     """The broker's record of its own life: the stream "events", see docs/audit.md."""
 
-    enabled: bool = False
+    enabled: Annotated[bool, RESTART] = False
     """Write events into the log and offer them as the stream "events", which Spark reads like any
     other. Needs the stream service and persistence "file"."""
 

@@ -408,3 +408,23 @@ def test_a_delivery_that_is_not_in_the_log_is_counted_and_not_followed() -> None
     events.dropped_some("queue_full", "a", "", 4)
     (event,) = events.take(KINDS.index("dropped"))
     assert (event["messages"], event["topic"]) == (7, "t")
+
+
+def test_other_topics_are_observed_from_a_reload_on() -> None:
+    """A question about one topic needs no restart, and its answer no events of all the others."""
+    broker = bench(())
+    publisher = broker.join("publisher")
+    publish(publisher, 1)
+    broker.commit()
+    server = broker.server
+    server.use(server.limits, server.options, EventOptions(KINDS, ("plant/#",)))
+    publish(publisher, 1, packet_id=8)
+    broker.commit()
+    server.use(server.limits, server.options, EventOptions(("disconnected",)))
+    publish(publisher, 1, packet_id=9)
+    publisher.send(Disconnect())
+    events = written(broker)
+    assert [of_message(events, offset) for offset in (0, 1)] == [[], ["received", "committed"]]
+    assert [event["kind"] for event in events][-1] == "disconnected"
+    assert events[-1]["received"] == 3
+    assert [event["offset"] for event in events if event["kind"] == "received"] == [1]

@@ -139,11 +139,8 @@ class Events:
         self.active: dict[
             str, None
         ] = {}  # client identifiers of sessions with messages sent or waiting
-        self._wanted = [name in options.kinds for name in KINDS]
         self._listeners = options.listeners
-        self._filters = options.topic_filters
-        self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0
-        self._topics = TopicCache(_TOPICS_MAX)  # 1: observed
+        self.use(options)
         self._waiting: list[list[Event]] = [[] for _ in KINDS]
         self._number = 0
         self._drops: dict[
@@ -153,6 +150,13 @@ class Events:
         self._sealed_offsets: list[int] = []  # offsets in the commit under way
         self._deferred: list[_DeferredEvent] = []
         self._deferred_sealed: list[_DeferredEvent] = []
+
+    def use(self, options: EventOptions) -> None:
+        """Write other kinds, and observe other messages, from now on; what was noted stays."""
+        self._wanted = [name in options.kinds for name in KINDS]
+        self._filters = options.topic_filters
+        self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0
+        self._topics = TopicCache(_TOPICS_MAX)  # 1: observed
 
     def note(self, kind: int, event: Event) -> bool:
         """Take ``event``, which happened now; return whether it will be written."""

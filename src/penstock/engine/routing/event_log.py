@@ -60,14 +60,14 @@ class EventLog:
         self._router = router
         self._effects = effects
         self._sessions = sessions
-        self._interval_s = flow_interval_s
+        self.flow_interval_s = flow_interval_s
         self._due_s = 0.0
         self._encoder = msgspec.json.Encoder()
 
     def tick(self, now: Now) -> None:
         """Note the ``flow`` events that are due, and write all waiting events."""
-        if self._interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
-            self._due_s = now.monotonic_s + self._interval_s
+        if self.flow_interval_s > 0 and self._events.active and now.monotonic_s >= self._due_s:
+            self._due_s = now.monotonic_s + self.flow_interval_s
             self._note_flows()
         self.write(now)
 

@@ -238,7 +238,9 @@ class Server:
                 connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
         self.router.sharing.permissions_changed()
 
-    def use(self, limits: EngineLimits, options: ServerOptions) -> None:
+    def use(
+        self, limits: EngineLimits, options: ServerOptions, events: EventOptions | None
+    ) -> None:
         """Take other limits and options from now on, of those that may change while it runs.
 
         Limits of all clients together and MQTT 5 options are taken. Connections keep the limits
@@ -254,6 +256,9 @@ class Server:
         self.producers.use(limits)
         self.router.retained.limit = limits.retained_messages_max
         self.effects.accounts.limit_sessions(limits.sessions_of_one_max())
+        if events is not None and self.event_log is not None and self.effects.events is not None:
+            self.effects.events.use(events)
+            self.event_log.flow_interval_s = events.flow_interval_s
 
     def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
         """Create the events of this broker, with ``STARTED`` as the first; return their writer."""
