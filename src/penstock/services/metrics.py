@@ -164,13 +164,16 @@ class MetricsReader:
         counters = server.effects.turn.counters
         yield "received_bytes", (), counters.bytes_received
         yield "sent_bytes", (), counters.bytes_sent
+        received = counters.received.by_type()
         sent = counters.sent_by_type()
+        received_by_qos = counters.messages_received.by_qos()
+        sent_by_qos = counters.messages_sent.by_qos()
         for kind in range(1, AUTH + 1):
-            yield "packets_received", (packet_name(kind),), counters.received_by_type[kind]
+            yield "packets_received", (packet_name(kind),), received[kind]
             yield "packets_sent", (packet_name(kind),), sent[kind]
         for qos, label in enumerate(_QOS):
-            yield "messages_received", (label,), counters.received_by_qos[qos]
-            yield "messages_sent", (label,), counters.sent_by_qos[qos]
+            yield "messages_received", (label,), received_by_qos[qos]
+            yield "messages_sent", (label,), sent_by_qos[qos]
         yield "payload_received_bytes", (), counters.publish_bytes_received
         yield "payload_sent_bytes", (), counters.publish_bytes_sent
         for reason in range(len(REASONS)):

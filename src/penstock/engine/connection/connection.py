@@ -207,7 +207,7 @@ class Connection(Resumable):
         work_budget.spent += self._bytes_work
         self._bytes_work = 0
         spent_max: i64 = self._began_at + work_budget.remaining()
-        received = self.link.counters.received_by_type
+        received = self.link.counters.received
         decoder = self._decoder
         while True:
             ack: i64 = 0
@@ -215,7 +215,7 @@ class Connection(Resumable):
                 ack = decoder.plain_ack()
             if ack != 0:
                 packet_type = ack >> 16
-                received[packet_type] += 1
+                received.count(packet_type)
                 self._keep_alive.heard(now.monotonic_s)
                 if self.refill_due and packet_type == PUBREL:  # which may publish
                     self._refill(now)
@@ -229,7 +229,7 @@ class Connection(Resumable):
                     return
                 if self.expects_more:
                     self.packet_incomplete(0, now)
-                received[decoder.packet_type] += 1
+                received.count(decoder.packet_type)
                 if self.state == CONNECTED:  # before, the connect timeout stands
                     self._keep_alive.heard(now.monotonic_s)
                 if self.refill_due:  # before the packet, which may need the room

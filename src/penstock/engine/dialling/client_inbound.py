@@ -90,7 +90,7 @@ class ClientInbound:
                 )
             self._topic = topic
         counters = self._link.counters
-        counters.received_by_qos[publish.qos] += 1
+        counters.messages_received.count(publish.qos)
         counters.publish_bytes_received += len(publish.payload)
         if publish.qos == 0:
             self._application.arrived(ReceivedMessage(publish, topic), now)

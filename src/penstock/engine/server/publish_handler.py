@@ -106,7 +106,7 @@ class PublishHandler(BlockedPublisher):
         topic = packet.topic
         payload = packet.payload
         counters = self.link.counters
-        counters.received_by_qos[packet.qos] += 1
+        counters.messages_received.count(packet.qos)
         counters.publish_bytes_received += len(payload)
         properties = packet.properties
         encoded = b""

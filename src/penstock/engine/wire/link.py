@@ -164,7 +164,6 @@ class Link:
         self.deferred_publishes = 0
         self.user: Resumable | None = None  # resumed when there is room again
         self.counters = turn.counters
-        self._written = turn.counters.written_by_type
         self._wanted = False  # whether the user is resumed when there is room
         self._turn = turn
         self.work_budget = turn.work_budget  # the work budget of the turn
@@ -245,7 +244,7 @@ class Link:
 
     def send_now(self, frame: bytes) -> None:
         """Send ``frame`` in this turn, even before the CONNACK."""
-        self._written[frame[0] >> 4] += 1
+        self.counters.written.count(frame[0] >> 4)
         self.ready.add(frame)
         if self.ready.count == 1:
             self._turn.ready.append(self)
@@ -308,7 +307,7 @@ class Link:
 
     def send_after_commit(self, frame: bytes) -> None:
         """Send ``frame`` after the commit of this turn."""
-        self._written[frame[0] >> 4] += 1
+        self.counters.written.count(frame[0] >> 4)
         self.deferred.add(frame)
         self.count_deferred(len(frame))
 
@@ -345,7 +344,7 @@ class Link:
     def send_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
         """Send an acknowledgement without reason code and properties after the commit of this
         turn."""
-        self._written[packet_type] += 1
+        self.counters.written.count(packet_type)
         self.deferred.add_ack(packet_type, packet_id)
         self.count_deferred(_PLAIN_BYTES)
 
@@ -366,7 +365,7 @@ class Link:
         """Send a QoS 0 message after the commit of this turn; it counts as unreleased until
         then."""
         buffer = self.buffer_for_qos0(False)
-        self._written[frame[0] >> 4] += 1
+        self.counters.written.count(frame[0] >> 4)
         buffer.add(frame)
         self.wrote_qos0(buffer, len(frame))
 

@@ -102,7 +102,7 @@ def add_publish(
         return 0
     if size_bytes > 0:
         counters = link.counters
-        counters.sent_by_qos[qos] += 1
+        counters.messages_sent.count(qos)
         counters.publish_bytes_sent += len(message.payload)
         if forwarding is not None:
             forwarding.packets += 1
