@@ -98,7 +98,7 @@ def test_a_mistake_is_refused_whole(broker: Broker, config: Path, clients: Clien
         answer = clients.open(broker).connect(f"c{number}")
         assert answer.properties is not None
         assert answer.properties.receive_maximum == 10
-    refused = "penstock reload: nothing was changed"
+    refused = ": nothing was changed: "
     wait_for("the log", lambda: broker.log().count(refused) == len(MISTAKES))
 
 
