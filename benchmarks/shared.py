@@ -97,7 +97,7 @@ def handing_on(waiting: int) -> tuple[float, int, float]:
     for _ in range(waiting // 20 // WINDOW):
         turn_s = time.process_time()
         group.server.tick(_NOW)
-        commit = group.server.effects.seal()
+        commit = group.server.context.seal()
         stored_again += sum(
             len(run)
             for one in commit.progress

@@ -75,17 +75,17 @@ class Engine:
 
     def turn(self) -> int:
         """What the driver does at the end of a turn, writing to nowhere; bytes that left."""
-        effects = self.server.effects
+        context = self.server.context
         written = 0
-        commit = effects.seal()
+        commit = context.seal()
         for release in commit.releases:
             written += release.size_bytes
             release.done()
-        ready = effects.turn.ready
-        effects.turn.ready = []
+        ready = context.turn.ready
+        context.turn.ready = []
         for link in ready:
             written += sum(map(len, link.take_ready()))
-        effects.turn.closing = []
+        context.turn.closing = []
         collect_if_due()
         return written
 

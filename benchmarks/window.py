@@ -66,8 +66,8 @@ class Broker:
         self._store = RocksStore(data_dir)
         limits = EngineLimits(max_inflight=window, max_mqueue_len=0)
         self._server = Server(limits, self._store.recover(), ("#",), "fsync", _NOW)
-        self._server.effects.store.waits_for_disk = True
-        self._server.effects.batch.collect_columns()
+        self._server.context.store.waits_for_disk = True
+        self._server.context.batch.collect_columns()
         self._decoder = Decoder(1_000_000, VERSION, server=False)
         self._subscriber = ServerConnection(self._server, limits, _NOW)
         self._unanswered: deque[int] = deque()
@@ -101,17 +101,17 @@ class Broker:
         for _ in range(messages):
             message = Message("t", b"x" * 64, self._qos, False, "p", _NOW.wall_us)
             self._server.router.publish(message, None, _NOW)
-        effects = self._server.effects
-        commit = effects.seal()
+        context = self._server.context
+        commit = context.seal()
         if commit.writes:
             self._store.prepare(commit)
             self._store.commit(commit)
-        effects.store.committed(commit)
+        context.store.committed(commit)
         pieces: list[bytes] = []
         for release in commit.releases:
             pieces += release.pieces
             release.done()
-        ready, effects.turn.ready = effects.turn.ready, []
+        ready, context.turn.ready = context.turn.ready, []
         for link in ready:
             pieces += link.take_ready()
         collect_if_due()

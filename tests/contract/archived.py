@@ -68,7 +68,7 @@ class Writer:
 
     def leave(self, offset: int) -> int:
         """Let the log begin at `offset` or before; where it begins then."""
-        return self.store.retain(FOREVER, 0, offset)
+        return self.store.trim_log(FOREVER, 0, offset)
 
 
 def check_archives(store: RocksStore) -> None:

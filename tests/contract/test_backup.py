@@ -153,7 +153,7 @@ def test_compaction_gives_space_back_and_keeps_the_rest(tmp_path: Path) -> None:
         store.commit(rows(number * ROWS, ROWS, size=5_000))
     store.close()
     store = RocksStore(tmp_path)
-    starts_at = store.retain(2**62, 0, 900)
+    starts_at = store.trim_log(2**62, 0, 900)
     store.close()
     before, after = compact(tmp_path)
     assert after < before / 2

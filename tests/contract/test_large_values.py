@@ -147,10 +147,10 @@ def test_a_reader_beside_the_broker_meets_the_first_large_message(tmp_path: Path
 def test_retention_takes_the_parts_too(log: Log) -> None:
     kept_bytes = log.store.log_extent().size_bytes
     assert kept_bytes > sum(map(len, log.published))
-    assert log.store.retain(FOREVER, 0, 2) == 2
+    assert log.store.trim_log(FOREVER, 0, 2) == 2
     assert len(log.parts()) == 8
     log.check(2)
-    assert log.store.retain(FOREVER, 0, 7) == 6
+    assert log.store.trim_log(FOREVER, 0, 7) == 6
     assert log.parts() == []
     assert 0 < log.store.log_extent().size_bytes < 2000
     log.reopen()
@@ -163,7 +163,7 @@ def test_what_is_read_while_retention_removes_it_is_gone(log: Log) -> None:
     follower = LogFollower(log.data_dir)
     rows = follower.rows(0, follower.extent().end)
     assert next(rows).batch.column("payload").to_pylist() == log.published[:6]
-    log.store.retain(FOREVER, 0, 9)
+    log.store.trim_log(FOREVER, 0, 9)
     log.publish(SMALL)
     follower.extent()
     with pytest.raises(OffsetOutOfRange, match="no longer in the log"):
@@ -176,7 +176,7 @@ def test_large_messages_move_into_the_archive_of_their_stream(log: Log) -> None:
     log.publish(large("alarm"), topic="plant/1/alarm")
     log.publish(SMALL)
     log.publish(SMALL)
-    assert log.store.retain(FOREVER, 0, 9) == 9
+    assert log.store.trim_log(FOREVER, 0, 9) == 9
     assert [key[:1] for key in log.parts()] == [b"a"] * 5
     [(_, piece)] = [one for one in log.store._database.items("archive") if read_head(one[1])]
     assert decode_span(piece)[0] == 8
@@ -251,7 +251,7 @@ def test_parts_that_a_departure_left_go_and_those_of_the_archive_stay(
 ) -> None:
     log.publish(last, topic="plant/1/alarm")
     log.publish(SMALL)
-    log.store.retain(FOREVER, 0, 8)
+    log.store.trim_log(FOREVER, 0, 8)
     before = log.parts()
     database = log.store._database
     [(key, _)] = database.items("archive")
@@ -516,5 +516,5 @@ def test_a_large_value_that_an_older_penstock_wrote_whole_is_read(tmp_path: Path
     log.open()
     log.publish(SMALL)
     log.check()
-    assert log.store.retain(FOREVER, 0, 3) == 2
+    assert log.store.trim_log(FOREVER, 0, 3) == 2
     log.close()

@@ -89,7 +89,7 @@ def test_a_store_that_cannot_be_opened_stays_readable_and_writes_nothing(
     with pytest.raises(StoreFailed) as refused:
         store.commit(rows(2, 1))
     assert not isinstance(refused.value, CommitUnknown), "it surely is not there"
-    assert store.retain(2**62, 0, 2**62) == 0
+    assert store.trim_log(2**62, 0, 2**62) == 0
     store.reopen()
     store.commit(rows(2, 1))
     assert len(payloads(store)) == 3

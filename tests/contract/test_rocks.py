@@ -122,7 +122,7 @@ def test_the_watermark_is_what_was_committed(tmp_path: Path) -> None:
     store.commit(Commit(3))
     assert watermark(tmp_path) == Committed(3, 0, 2, epoch)
     store.commit(rows(3, 1))
-    store.retain(2**62, 0, 2**62)
+    store.trim_log(2**62, 0, 2**62)
     assert watermark(tmp_path) == Committed(4, 3, 3, epoch)
     store.close()
     RocksStore(tmp_path).close()

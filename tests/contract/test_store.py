@@ -145,7 +145,7 @@ def test_a_new_store_is_empty(place: Place) -> None:
     assert not recovered.segments
     assert not recovered.wills
     assert place.store.read([0, 1]) == {}
-    assert place.store.retain(2**62, 0, 2**62) == 0
+    assert place.store.trim_log(2**62, 0, 2**62) == 0
 
 
 def test_the_epoch_stays(place: Place, restart: Restart) -> None:
@@ -206,7 +206,7 @@ def test_a_commit_without_messages_moves_no_offset(place: Place, restart: Restar
 def test_old_chunks_go_from_the_front(place: Place, restart: Restart) -> None:
     for base in range(0, 10, 2):
         place.store.commit(rows(base, 2, received_at_us=1000 + base))
-    assert place.store.retain(1004, 2**62, 2**62) == 4
+    assert place.store.trim_log(1004, 2**62, 2**62) == 4
     store = restart()
     assert sorted(store.read(range(10))) == list(range(4, 10))
     assert store.recover().next_offset == 10
@@ -215,39 +215,39 @@ def test_old_chunks_go_from_the_front(place: Place, restart: Restart) -> None:
 def test_nothing_needed_goes(place: Place) -> None:
     for base in range(0, 10, 2):
         place.store.commit(rows(base, 2))
-    starts_at = place.store.retain(2**62, 0, 5)
+    starts_at = place.store.trim_log(2**62, 0, 5)
     assert starts_at in (4, 5), "a chunk goes whole or not at all"
     assert set(range(5, 10)) <= set(place.store.read(range(10)))
-    assert place.store.retain(2**62, 0, 0) == starts_at, "and none comes back"
+    assert place.store.trim_log(2**62, 0, 0) == starts_at, "and none comes back"
 
 
 def test_chunks_go_while_the_log_is_too_large(place: Place) -> None:
     for base in range(20):
         place.store.commit(rows(base, 1, size=100_000))
-    starts_at = place.store.retain(0, 1_000_000, 2**62)
+    starts_at = place.store.trim_log(0, 1_000_000, 2**62)
     assert 9 <= starts_at <= 12
     for _ in range(3):
-        assert place.store.retain(0, 1_000_000, 2**62) == starts_at, "not more than asked"
+        assert place.store.trim_log(0, 1_000_000, 2**62) == starts_at, "not more than asked"
 
 
 def test_what_is_held_goes_only_while_the_log_is_too_large_to_hold_it(place: Place) -> None:
     for base in range(20):
         place.store.commit(rows(base, 1, size=100_000))
-    assert place.store.retain(2**62, 0, 2**62, 5, 2**62) == 5, "what is not held goes at once"
-    assert place.store.retain(2**62, 0, 2**62, 5, 2**62) == 5
-    assert place.store.retain(0, 2**62, 2**62, 5, 0) == 5, "nobody wants to have it removed"
-    starts_at = place.store.retain(2**62, 0, 2**62, 5, 1_000_000)
+    assert place.store.trim_log(2**62, 0, 2**62, 5, 2**62) == 5, "what is not held goes at once"
+    assert place.store.trim_log(2**62, 0, 2**62, 5, 2**62) == 5
+    assert place.store.trim_log(0, 2**62, 2**62, 5, 0) == 5, "nobody wants to have it removed"
+    starts_at = place.store.trim_log(2**62, 0, 2**62, 5, 1_000_000)
     assert 9 <= starts_at <= 12
-    assert place.store.retain(2**62, 0, starts_at, 5, 0) == starts_at, "a session needs it"
+    assert place.store.trim_log(2**62, 0, starts_at, 5, 0) == starts_at, "a session needs it"
 
 
 def test_the_size_of_the_log_is_known_after_a_restart(place: Place, restart: Restart) -> None:
     for base in range(20):
         place.store.commit(rows(base, 1, size=100_000))
-    starts_at = place.store.retain(0, 1_000_000, 2**62)
+    starts_at = place.store.trim_log(0, 1_000_000, 2**62)
     store = restart()
-    assert store.retain(0, 1_000_000, 2**62) == starts_at
-    assert store.retain(0, 500_000, 2**62) > starts_at
+    assert store.trim_log(0, 1_000_000, 2**62) == starts_at
+    assert store.trim_log(0, 500_000, 2**62) > starts_at
 
 
 def test_the_extent_of_the_log_is_told(place: Place, restart: Restart) -> None:
@@ -257,7 +257,7 @@ def test_the_extent_of_the_log_is_told(place: Place, restart: Restart) -> None:
     whole = place.store.log_extent()
     assert (whole.earliest, whole.end) == (0, 20)
     assert whole.size_bytes >= 20 * 10_000
-    starts_at = place.store.retain(0, 100_000, 2**62)
+    starts_at = place.store.trim_log(0, 100_000, 2**62)
     trimmed = place.store.log_extent()
     assert (trimmed.earliest, trimmed.end) == (starts_at, 20)
     assert trimmed.size_bytes < whole.size_bytes
@@ -268,9 +268,9 @@ def test_offsets_never_restart(place: Place, restart: Restart) -> None:
     """However much retention takes, the end of the log is known after a restart."""
     place.store.commit(rows(0, 3))
     place.store.commit(rows(3, 3))
-    place.store.retain(2**62, 0, 2**62)
+    place.store.trim_log(2**62, 0, 2**62)
     assert restart().recover().next_offset == 6
-    place.store.retain(2**62, 0, 2**62)
+    place.store.trim_log(2**62, 0, 2**62)
     assert restart().recover().next_offset == 6
 
 
@@ -575,7 +575,7 @@ def test_the_log_is_trimmed_by_the_steady_clock(place: Place) -> None:
         commit.clock = clock(steady_us, *leads)
         place.store.commit(commit)
     place.store.commit(dated(3, 8_000, -6_500))
-    assert place.store.retain(5_000, 2**62, 2**62) == 0
-    assert place.store.retain(5_001, 2**62, 2**62) == 1
-    assert place.store.retain(6_001, 2**62, 2**62) == 2
-    assert place.store.retain(7_001, 2**62, 2**62) == 3
+    assert place.store.trim_log(5_000, 2**62, 2**62) == 0
+    assert place.store.trim_log(5_001, 2**62, 2**62) == 1
+    assert place.store.trim_log(6_001, 2**62, 2**62) == 2
+    assert place.store.trim_log(7_001, 2**62, 2**62) == 3

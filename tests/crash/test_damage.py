@@ -130,7 +130,7 @@ def test_a_repair_may_be_killed_at_any_moment(tmp_path: Path) -> None:
     store = RocksStore(damaged, [stream])
     for base in range(0, 6000, 20):
         store.commit(rows(base, 20, size=1000))
-    store.retain(2**62, 0, 2000)
+    store.trim_log(2**62, 0, 2000)
     store.close()
     data_dir = tmp_path / "data"
     tables = sorted((damaged / "store").glob("*.sst"), key=lambda path: path.stat().st_size)

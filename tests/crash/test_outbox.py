@@ -253,10 +253,10 @@ async def test_a_full_disk(
         ):
             await until("the connection", lambda: client.is_connected)
             assert client._core is not None
-            effects = client._core.server.effects
+            context = client._core.server.context
             accepted_ones = []
             sending: asyncio.Task[object] | None = None
-            while not effects.store.fails:
+            while not context.store.fails:
                 sending = asyncio.create_task(client.send(f"{name}/1", body, 1))
                 accepted_ones.append(sending)
                 await asyncio.wait((sending,), timeout=0.5)
@@ -273,7 +273,7 @@ async def test_a_full_disk(
             await asyncio.gather(*accepted_ones)
             if overflow == "wait":
                 await stuck
-            await until("the store", lambda: not effects.store.fails)
+            await until("the store", lambda: not context.store.fails)
             await client.publish(f"{name}/end", "after", 1)
             await watcher.has("after")
 

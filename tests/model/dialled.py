@@ -50,7 +50,7 @@ class Dialled(Endpoint, ClientCallbacks):
             accepted = [("receive maximum", str(receive_maximum)), ("size", str(packet_size_max))]
             connect.properties = Properties(user_properties=accepted)
         self.connection = ClientConnection(
-            self.effects, self.session, self.arrivals, connect, self.limits, self, True, now
+            self.context, self.session, self.arrivals, connect, self.limits, self, True, now
         )
         self.link = self.connection.link
 
@@ -94,7 +94,7 @@ class Dialled(Endpoint, ClientCallbacks):
                 connection.settle(arrival, QUOTA_EXCEEDED, now)
                 continue
             sender = self.inward.sender
-            self.effects.batch.append(
+            self.context.batch.append(
                 Message(arrival.topic, packet.payload, packet.qos, False, sender, now.wall_us)
             )
             connection.settle(arrival, 0, now)
@@ -117,7 +117,7 @@ class Accepting(Endpoint):
         self._may_send = (receive_maximum, packet_size_max)
         self._decoder = Decoder(PACKET_SIZE_BYTES_MAX)
         self._wire_decoder = Decoder(PACKET_SIZE_BYTES_MAX, self.version, server=False)
-        self.link = Link(self.effects.turn)
+        self.link = Link(self.context.turn)
         self.link.version = self.version
 
     def handle(self, packet: Packet, now: Now) -> None:

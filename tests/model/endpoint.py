@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
@@ -80,11 +80,11 @@ class Endpoint:
     def _start(self, now: Now) -> None:
         recovered = self.recovered()
         forget_who_waits(self._store)
-        self.effects = Effects(recovered.next_offset)
-        self.effects.store.waits_for_disk = True
+        self.context = EngineContext(recovered.next_offset)
+        self.context.store.waits_for_disk = True
         self.drops = Drops()
         self.session = Session(
-            self.outward.sender, NUMBER, NEVER_EXPIRES_S, self.effects, self.limits, self.drops
+            self.outward.sender, NUMBER, NEVER_EXPIRES_S, self.context, self.limits, self.drops
         )
         if recovered.sessions:
             self.session.disconnected_at_us = now.wall_us
@@ -96,7 +96,7 @@ class Endpoint:
                 )
         else:
             record = SessionRecord(self.outward.sender, NUMBER, NEVER_EXPIRES_S, 0)
-            self.effects.batch.put_session(record)
+            self.context.batch.put_session(record)
         self.link = None
         self.under_way = None
         self.written = False
@@ -119,7 +119,7 @@ class Endpoint:
         sender = self.outward.sender
         message = Message(topic, payload, qos, False, sender, now.wall_us, properties)
         if qos > 0:
-            self.effects.batch.append(message)
+            self.context.batch.append(message)
         self.session.deliver(message, qos, False, (), qos == 0, now)
 
     # -- the connection ----------------------------------------------------------------
@@ -127,7 +127,7 @@ class Endpoint:
     def attach(self, receive_maximum: int, packet_size_max: int, now: Now) -> None:
         """Attach a connection whose other end accepts this much."""
         self.detach(now)
-        link = Link(self.effects.turn)
+        link = Link(self.context.turn)
         link.version = self.version
         link.max_packet_size_bytes = packet_size_max
         link.opened = True
@@ -174,7 +174,7 @@ class Endpoint:
         refused = packet.qos > 0 and self.refuses(packet)
         if not refused and self.is_new(packet, now):
             sender = self.inward.sender
-            self.effects.batch.append(
+            self.context.batch.append(
                 Message(packet.topic, packet.payload, packet.qos, False, sender, now.wall_us)
             )
         if answer:
@@ -194,13 +194,13 @@ class Endpoint:
 
     def end_turn(self, now: Now) -> None:
         """Write what is ready; seal and start a commit unless one is under way."""
-        ready = self.effects.turn.ready
-        self.effects.turn.ready = []
+        ready = self.context.turn.ready
+        self.context.turn.ready = []
         for link in ready:
             self.leave(link, b"".join(link.take_ready()), now)
-        self.effects.turn.closing = []
+        self.context.turn.closing = []
         if self.under_way is None:
-            commit = self.effects.seal()
+            commit = self.context.seal()
             if commit.writes:
                 self.under_way = commit
                 self.written = False
@@ -234,7 +234,7 @@ class Endpoint:
             self.end_turn(now)
 
     def _release(self, commit: Commit, now: Now) -> None:
-        self.effects.store.committed(commit)
+        self.context.store.committed(commit)
         for release in commit.releases:
             if not release.link.closed:
                 self.leave(release.link, b"".join(release.pieces), now)
@@ -271,7 +271,7 @@ class Endpoint:
     def trim(self) -> None:
         """Remove all messages from the log, as retention may, whether the session needs them or
         not."""
-        self._store.retain(1 << 62, 0, 1 << 62)
+        self._store.trim_log(1 << 62, 0, 1 << 62)
 
     def count_drops(self) -> None:
         """Hand the drop counters over to the judge."""

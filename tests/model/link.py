@@ -302,7 +302,7 @@ class LinkWorld:
     def _collect(self, side: int) -> None:
         """Put the bytes that one side wrote on their way, if there is a connection."""
         wire = self.sides[side].wire
-        check_session(self.sides[side].session, self.sides[side].effects)
+        check_session(self.sides[side].session, self.sides[side].context)
         connection = self._attached[side]
         if connection is not None and not connection.cut:
             connection.on_the_way[1 - side].extend(wire)

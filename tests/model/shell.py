@@ -64,7 +64,7 @@ class Shell:
         self.sealed = 0  # commits sealed so far
         self.durable = 0  # number of the last commit that was written
         self.refused: list[tuple[Link, int]] = []  # links, packet identifiers: codes from 0x80 on
-        server.effects.store.waits_for_disk = True
+        server.context.store.waits_for_disk = True
 
     def accept(self, now: Now) -> Pipe:
         """A new socket."""
@@ -82,7 +82,7 @@ class Shell:
         """What the driver does at the end of a turn."""
         self._write_ready()
         if self.under_way is None:
-            commit = self.server.effects.seal()
+            commit = self.server.context.seal()
             self.sealed += 1
             for release in commit.releases:
                 data = b"".join(release.pieces)
@@ -114,24 +114,24 @@ class Shell:
         self.end_turn()
 
     def _write_ready(self) -> None:
-        effects = self.server.effects
-        ready = effects.turn.ready
-        effects.turn.ready = []
+        context = self.server.context
+        ready = context.turn.ready
+        context.turn.ready = []
         for link in ready:
             data = b"".join(link.take_ready())
             self.refused += [(link, packet_id) for packet_id in refusals(data)]
             pipe = self.pipes.get(link)
             if pipe is not None and not pipe.closed_by_broker:
                 pipe.to_device += data
-        closing = effects.turn.closing
-        effects.turn.closing = []
+        closing = context.turn.closing
+        context.turn.closing = []
         for link in closing:
             pipe = self.pipes.get(link)
             if pipe is not None:
                 pipe.closed_by_broker = True
 
     def _release(self, commit: Commit) -> None:
-        self.server.effects.store.committed(commit)
+        self.server.context.store.committed(commit)
         for release in commit.releases:
             pipe = self.pipes.get(release.link)
             if pipe is not None and not release.link.closed:

@@ -55,9 +55,9 @@ class AnswersBeforeTheDisk(Endpoint):
     """Lets everything leave before its commit is written."""
 
     def end_turn(self, now: Now) -> None:
-        for link in self.effects.turn.deferring:
+        for link in self.context.turn.deferring:
             self.leave(link, b"".join(link.deferred.take_pieces()), now)
-        self.effects.turn.deferring = []
+        self.context.turn.deferring = []
         super().end_turn(now)
 
 

@@ -90,7 +90,7 @@ class Crowd:
         self.limits.waiting_bytes_max = memory.choice((0, 0, 0, 1000, 2500, 6000))
         self.limits.share_max = memory.choice((0.5, 1.0))
         self.bench = Bench(self.limits)
-        self.bench.server.effects.blocked_publishers.work_max = (1, 40, 4_000)[seed % 3]
+        self.bench.server.context.blocked_publishers.work_max = (1, 40, 4_000)[seed % 3]
         self.revoked: set[str] = set()
         self.sealed: Commit | None = None
         self.clients: list[Pressed] = []
@@ -148,7 +148,7 @@ class Crowd:
         elif dice < 0.90:
             client.cut()
         elif dice < 0.94:
-            fails = self.bench.server.effects.store.fails  # nobody is let in then
+            fails = self.bench.server.context.store.fails  # nobody is let in then
             if not fails and (client.line is None or random.random() < 0.2):
                 client.connect()
         elif dice < 0.96:
@@ -160,10 +160,10 @@ class Crowd:
             self.change_rights(random.choice(ALL_TOPICS))
         elif dice < 0.993:
             self.crash()
-        elif self.bench.server.effects.store.fails:
+        elif self.bench.server.context.store.fails:
             self.mend_store()
         else:
-            self.bench.server.effects.store.failed("full")
+            self.bench.server.context.store.failed("full")
 
     def publish(self, client: Pressed) -> None:
         """A few messages."""
@@ -194,18 +194,18 @@ class Crowd:
 
     def mend_store(self) -> None:
         """The store can write again, and everybody goes on."""
-        effects = self.bench.server.effects
-        effects.store_recovered()
+        context = self.bench.server.context
+        context.store_recovered()
         for client in self.clients:
             if client.line is not None:
-                effects.turn.resume_later(client.line.connection)
+                context.turn.resume_later(client.line.connection)
 
     def crash(self) -> None:
         """The broker starts again on what was committed."""
         self.sealed = None
-        work_max = self.bench.server.effects.blocked_publishers.work_max
+        work_max = self.bench.server.context.blocked_publishers.work_max
         self.bench.restart()
-        self.bench.server.effects.blocked_publishers.work_max = work_max
+        self.bench.server.context.blocked_publishers.work_max = work_max
         for client in self.clients:
             client.gone()
 
@@ -219,7 +219,7 @@ class Crowd:
 
     def finish(self) -> None:
         """What is sealed becomes durable, unless the store cannot write."""
-        if self.sealed is not None and not self.bench.server.effects.store.fails:
+        if self.sealed is not None and not self.bench.server.context.store.fails:
             sealed, self.sealed = self.sealed, None
             self.bench.finish(sealed)
 
@@ -295,8 +295,8 @@ class Crowd:
                 continue
             waits = connection._publishing
             blocker = waits.blocker
-            effects = self.bench.server.effects
-            blocked = effects.blocked_publishers
+            context = self.bench.server.context
+            blocked = context.blocked_publishers
             if blocker in blocked._in_tick:
                 continue  # memory comes back unheard
             if blocker is not None and blocker is not blocked.store:
@@ -311,7 +311,7 @@ class Crowd:
                 waits_for_itself = session.released_count or not session.has_room_to_receive()
                 if self.limits.waiting_bytes_max > 0:  # memory came back, and so does a PUBREL
                     waits_for_itself = waits_for_itself or session.awaits_pubrel
-                assert waits_for_itself or effects.store.is_full(), (
+                assert waits_for_itself or context.store.is_full(), (
                     f"{client.client_id} is forgotten"
                 )
 
@@ -324,7 +324,7 @@ class Crowd:
 
     def check_lines(self) -> None:
         """Every client that waits stands in one line, by its place, and is counted once."""
-        blocked = self.bench.server.effects.blocked_publishers
+        blocked = self.bench.server.context.blocked_publishers
         handlers = [
             client.line.connection._publishing for client in self.clients if client.line is not None
         ]

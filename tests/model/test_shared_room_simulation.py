@@ -283,12 +283,12 @@ class World:
             self.stall,
             self.time,
             self.crash,
-            self.retain,
+            self.trim_log,
         )
         lines_end = (self.cut, self.connect, self.leave, self.crash)
         for action in random.choices(actions, weights, k=STEPS):
             if self.varied and action in lines_end:  # what is on the wire of QoS 0 came
-                self.retain()
+                self.trim_log()
             full = self.counted(drop_counts.QUEUE_FULL) + self.counted(drop_counts.MEMORY_FULL)
             self.ends = False
             action()
@@ -427,17 +427,17 @@ class World:
     def time(self) -> None:
         self.bench.pass_s(self.random.choice((0.1, 1)))
 
-    def retain(self) -> None:
+    def trim_log(self) -> None:
         """The log lets go of all that nobody needs; a few sessions are asked at each call."""
         self.settle()
         server = self.bench.server
         asking = self._asking or server.registry.search_lowest_offset(
-            server.effects.batch.next_offset
+            server.context.batch.next_offset
         )
         self._asking = asking
         if asking.step(self.random.randint(1, 2) if self.asks_in_portions else 100):
             self._asking = None
-            self.bench.store.retain(self.bench.now.wall_us + 1, 0, asking.lowest)
+            self.bench.store.trim_log(self.bench.now.wall_us + 1, 0, asking.lowest)
 
     def crash(self) -> None:
         self.settle()

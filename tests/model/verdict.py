@@ -22,7 +22,7 @@ def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
     for pipe in shell.pipes.values():
         assert pipe.connection.link.unreleased_acks == 0
     check_waiting(shell.server)
-    assert shell.server.effects.budget.fetching_bytes == 0
+    assert shell.server.context.budget.fetching_bytes == 0
 
 
 def judge_retained(shell: Shell, ledger: Ledger) -> None:

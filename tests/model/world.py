@@ -159,7 +159,7 @@ class World:
         for read in shell.reads[:1]:
             self._supply(read)
             busy = True
-        shell.server.effects.tick()
+        shell.server.context.tick()
         busy = bool(shell.server.resume(self._now())) or busy
         self._end_turn()
         if shell.under_way is not None:
@@ -311,7 +311,7 @@ class World:
 
     def _plan_retention(self) -> None:
         shell = self._shell
-        keep_from = shell.server.lowest_needed_offset(shell.server.effects.batch.next_offset)
+        keep_from = shell.server.lowest_needed_offset(shell.server.context.batch.next_offset)
         self._plans.append((shell.sealed + 1, keep_from))
 
     def _retain(self) -> None:
@@ -320,7 +320,7 @@ class World:
             return
         _, keep_from = self._plans.pop(0)
         age_us = self.random.choice((0, 10_000_000))
-        starts_at = self._shell.store.retain(self._now().steady_us - age_us, 2**62, keep_from)
+        starts_at = self._shell.store.trim_log(self._now().steady_us - age_us, 2**62, keep_from)
         assert starts_at <= keep_from or starts_at <= self._trimmed
         assert starts_at >= self._trimmed
         self._trimmed = starts_at

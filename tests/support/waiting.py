@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.memory.accounts import Account
 from penstock.engine.memory.budget import (
@@ -100,10 +100,10 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
         server: the broker.
         links: of all sockets that stand; without, what they buffer is not compared.
     """
-    effects = server.effects
-    budget = effects.budget
+    context = server.context
+    budget = context.budget
     everything = Counted()
-    known = [effects.accounts.common, *effects.accounts._by_key.values()]
+    known = [context.accounts.common, *context.accounts._by_key.values()]
     accounts = {account: Counted() for account in known}
     for session in server.registry.sessions.values():
         everything.session(session, True)
@@ -127,12 +127,12 @@ def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:
         _check_links(server, list(links), accounts)
 
 
-def check_session(session: Session, effects: Effects) -> None:
+def check_session(session: Session, context: EngineContext) -> None:
     """Assert the same where there is one session, of either role."""
     counted = Counted()
     counted.session(session, True)
-    assert counted.sums == _sums(effects.budget) == _sums(session.account)
-    assert effects.budget.fetching_bytes == session.transmission.fetching_bytes
+    assert counted.sums == _sums(context.budget) == _sums(session.account)
+    assert context.budget.fetching_bytes == session.transmission.fetching_bytes
 
 
 def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int, int]:
@@ -146,9 +146,9 @@ def _sums(counts: Account | MemoryBudget | Counted) -> tuple[int, int, int, int,
 
 
 def _check_links(server: Server, links: list[Link], accounts: dict[Account, Counted]) -> None:
-    effects = server.effects
-    assert effects.turn.buffered_bytes == sum(link.buffered_bytes for link in links)
-    assert effects.turn.unsent_bytes >= sum(link.pending_bytes for link in links)
+    context = server.context
+    assert context.turn.buffered_bytes == sum(link.buffered_bytes for link in links)
+    assert context.turn.unsent_bytes >= sum(link.pending_bytes for link in links)
     for account in accounts:
         buffered = sum(link.buffered_bytes for link in links if link.account is account)
         assert account.buffered_bytes == buffered, account.key

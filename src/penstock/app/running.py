@@ -311,7 +311,7 @@ class _Broker:
                 server, self._store, status.sys_interval_s, driver.now(), self._further_status
             ),
             FlowTopics(server, status.sys_interval_s, driver.buffered_bytes),
-            LimitWarnings(server.effects, status.limit_warning_s),
+            LimitWarnings(server.context, status.limit_warning_s),
             SlownessWarnings(driver, status.loop_warning_s, status.commit_warning_s),
         )
 

@@ -112,7 +112,7 @@ class Bridge(ClientCallbacks):
             Backoff(remote.reconnect_s_min, remote.reconnect_s_max, random),
             remote.connect_timeout_s,
         )
-        self._lag = ConsumerLag(self._session, server.effects)
+        self._lag = ConsumerLag(self._session, server.context)
 
     def _open_session(self, name: str, now: Now) -> Session:
         server = self._server
@@ -133,12 +133,12 @@ class Bridge(ClientCallbacks):
             if topic_filter not in wanted:
                 server.router.unsubscribe(session, topic_filter)
                 record = SubscriptionRecord(session.number, topic_filter, None)
-                server.effects.batch.put_subscription(record)
+                server.context.batch.put_subscription(record)
         for topic_filter, subscription in wanted.items():
             entry = SessionSubscription(subscription, 0)
             is_new = server.router.subscribe(session, entry)
             record = SubscriptionRecord(session.number, topic_filter, subscription)
-            server.effects.batch.put_subscription(record)
+            server.context.batch.put_subscription(record)
             server.router.deliver_retained(session, entry, is_new, now)
         if not self._is_private:
             self._warn_of_copies()
@@ -260,7 +260,7 @@ class Bridge(ClientCallbacks):
                 break
             self._waiting.popleft()
         self._update_reading()
-        self._server.effects.turn.resume_later(self._dialler.connection)
+        self._server.context.turn.resume_later(self._dialler.connection)
         self._driver.end_turn_soon()
 
     def _publish(self, arrival: ReceivedMessage, now: Now) -> bool:
@@ -287,7 +287,7 @@ class Bridge(ClientCallbacks):
             self._incoming.properties_for(encoded),
             lead_us=now.lead_us,
         )
-        if message.qos > 0 and server.effects.store.fails:
+        if message.qos > 0 and server.context.store.fails:
             return False
         if server.router.publish_if_room(message, self._session, now) is not None:
             return False

@@ -388,7 +388,7 @@ class Client:
 
     async def _wait_for_room(self, core: Core) -> None:
         if self.options.overflow == "raise":
-            why = core.server.effects.store.failure
+            why = core.server.context.store.failure
             raise QueueFull(
                 why
                 or f"{core.pending} messages wait for their acknowledgement: queue_messages_max or"

@@ -92,7 +92,7 @@ class Core(ClientCallbacks):
         self.store = store
         self.limits = server.limits
         self._options = options
-        self._effects = server.effects
+        self._context = server.context
         self._loop = asyncio.get_running_loop()
 
         self.connack: Connack | None = None  # that of the latest connection
@@ -119,7 +119,7 @@ class Core(ClientCallbacks):
             options.inbox_messages_max,
             options.inbox_bytes_max,
             options.redeliver_s,
-            self._effects.turn,
+            self._context.turn,
             self._now,
             self._update_reading,
             self._write_acknowledgements,
@@ -267,7 +267,7 @@ class Core(ClientCallbacks):
 
     def _now(self) -> Now:
         """Return the time of this turn of the loop."""
-        return self._effects.turn.now or self.driver.now_of_turn()
+        return self._context.turn.now or self.driver.now_of_turn()
 
     # -- publishing ------------------------------------------------------------------------
 
@@ -282,8 +282,8 @@ class Core(ClientCallbacks):
         return self.session.queue_length + self.session.window_length
 
     def _queue_has_room(self) -> bool:
-        effects = self._effects
-        if effects.store.fails or effects.store.is_full():
+        context = self._context
+        if context.store.fails or context.store.is_full():
             return False
         if not self._gates:
             return True
@@ -341,7 +341,7 @@ class Core(ClientCallbacks):
         )
         self._published_in_turn += _QUEUED
         if self.is_stored:
-            self._effects.batch.append(message)
+            self._context.batch.append(message)
         else:
             message.offset = self._next_offset
             self._next_offset += 1
@@ -383,7 +383,7 @@ class Core(ClientCallbacks):
 
     def _end_of_log(self) -> int:
         """Return the offset of the next message."""
-        return self._effects.batch.next_offset if self.is_stored else self._next_offset
+        return self._context.batch.next_offset if self.is_stored else self._next_offset
 
     def notify_room(self) -> None:
         """Wake waiting publishers: a message was delivered or given up, or the socket has room."""
@@ -452,7 +452,7 @@ class Core(ClientCallbacks):
         was_full = connection.application_is_full
         connection.application_is_full = self.inbox.is_full and not self._awaits_answers()
         if was_full and not connection.application_is_full:
-            self.server.effects.turn.resume_later(connection)
+            self.server.context.turn.resume_later(connection)
             self.driver.end_turn_soon()
 
     def _write_acknowledgements(self) -> None:

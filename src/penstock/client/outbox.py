@@ -90,7 +90,7 @@ async def trim_until(stopped: asyncio.Event, core: Core) -> None:
     while not await _is_set_within(stopped, INTERVAL_S):
         try:
             needed = core.session.lowest_offset()
-            keep_from = core.server.effects.batch.next_offset if needed < 0 else needed
+            keep_from = core.server.context.batch.next_offset if needed < 0 else needed
             if keep_from > trimmed_to:
                 await core.driver.durable()  # the record that they are not needed any more
                 await _trim(core.store, keep_from)
@@ -116,4 +116,4 @@ async def _trim(store: Store, keep_from: int) -> None:
     begins_at, before = 0, -1
     while begins_at != before:
         before = begins_at
-        begins_at = await loop.run_in_executor(None, store.retain, _ALL_US, _ALL_BYTES, keep_from)
+        begins_at = await loop.run_in_executor(None, store.trim_log, _ALL_US, _ALL_BYTES, keep_from)

@@ -49,7 +49,7 @@ class WorkBudget:
     def __init__(self) -> None:
         self.spent: i64 = 0  # by all connections, ever
         self.logged_bytes: i64 = 0  # bytes of messages appended to the log, by all, ever
-        self.batch: i64 = 0  # how many batches the effects have sealed
+        self.batch: i64 = 0  # how many batches have been sealed
         self.work_max = WORK_PER_TURN_MAX
         self.work_of_all_max = WORK_PER_TURN_MAX  # of all that use up their shares
         self.used_up = 0  # how many shares were used up in this turn

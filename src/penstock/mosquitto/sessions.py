@@ -171,7 +171,7 @@ class _Player:
         for session, entry in self._unreleased:
             self._route(session, entry)
         self._retain()
-        self._server.effects.batch.put_clock(self._clock.record())
+        self._server.context.batch.put_clock(self._clock.record())
         self._commit()
         return PlayedIn(self._counts, self._left)
 
@@ -196,7 +196,7 @@ class _Player:
 
     def _append(self, message: Message) -> None:
         message.internal = True
-        self._server.effects.batch.append(message)
+        self._server.context.batch.append(message)
 
     def _message_of(self, stored: StoredMessage, retain: bool | None = None) -> Message | None:
         """Return the message; None where it expired, or has no topic that can be published to."""
@@ -256,7 +256,7 @@ class _Player:
                 expiry_s,
                 self._limits.get(client.port),
                 client.username,
-                server.effects.accounts.of(client.username, "") if client.username else None,
+                server.context.accounts.of(client.username, "") if client.username else None,
             )
             session.owned = client.username is not None
             self._subscribe(session, client)
@@ -290,7 +290,7 @@ class _Player:
         return interval_s, max(1, min(now_s, client.expires_at_s - interval_s))
 
     def _subscribe(self, session: Session, client: StoredClient) -> None:
-        batch = self._server.effects.batch
+        batch = self._server.context.batch
         for stored in client.subscriptions:
             name = stored.topic_filter
             is_valid = is_topic_filter(unshared(name), TOPIC_LEVELS_MAX) and not is_of_events(name)
@@ -371,7 +371,7 @@ class _Player:
                 continue  # a QoS 2 message that was just routed is later
             owner = server.registry.sessions.get(message.client_id)
             server.router.retained.restore(message, None if owner is None else owner.account)
-            server.effects.batch.put_retained(message.topic, message)
+            server.context.batch.put_retained(message.topic, message)
             self._counts["retained messages"] += 1
             self._commit_if_large(len(message.payload))
 
@@ -379,12 +379,12 @@ class _Player:
 
     def _commit_if_large(self, more_bytes: int = 0) -> None:
         self._waiting_bytes += more_bytes
-        if self._server.effects.batch.size_bytes + self._waiting_bytes > _COMMIT_BYTES:
+        if self._server.context.batch.size_bytes + self._waiting_bytes > _COMMIT_BYTES:
             self._commit()
 
     def _commit(self) -> None:
         self._waiting_bytes = 0
-        commit = self._server.effects.seal()
+        commit = self._server.context.seal()
         if commit.writes:
             self._store.commit(commit)
-        self._server.effects.store.committed(commit)
+        self._server.context.store.committed(commit)

@@ -193,7 +193,7 @@ class Dialler:
         session.zone = established_zone(self._limits.zone)
         if session.stored:
             interval_s = session.expiry_interval_s
-            self._server.effects.batch.put_session(
+            self._server.context.batch.put_session(
                 SessionRecord(session.client_id, session.number, interval_s, 0, session.zone)
             )
 
@@ -322,7 +322,7 @@ class Dialler:
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"
         self.connection = ClientConnection(
-            self._server.effects,
+            self._server.context,
             self._session,
             self.arrivals,
             self._sent_connect,

@@ -86,11 +86,11 @@ class Driver(PeerOwner):
         clock: MachineClock | None = None,
     ) -> None:
         self._server = server
-        self._effects = server.effects
+        self._context = server.context
         self._store = store
-        self._effects.store.waiting_bytes_max = commit_bytes_max
+        self._context.store.waiting_bytes_max = commit_bytes_max
         if store.writes_columns:
-            self._effects.batch.collect_columns()
+            self._context.batch.collect_columns()
         self._on_store_failed = failed
         self._loop = asyncio.get_running_loop()
         self._committer: Committer | None = None
@@ -99,7 +99,7 @@ class Driver(PeerOwner):
             self._committer = Committer(
                 store, self._loop, self._committed, self._store_failing, store_retry_s_max
             )
-            self._effects.store.waits_for_disk = True
+            self._context.store.waits_for_disk = True
         self._batch_size = BatchSize(commit_bytes_max)
         self._batch_bytes = 0  # of the commit under way
         self._sealed_s = 0.0  # when it was sealed
@@ -111,7 +111,7 @@ class Driver(PeerOwner):
         self._bodies = BodyReader(store.read, self.now, self.end_turn_soon, waits)
         self._peers: dict[Link, Peer] = {}
         self._deadlines = Deadlines()
-        self._read_control = ReadControl(self._effects, self.end_turn_soon)
+        self._read_control = ReadControl(self._context, self.end_turn_soon)
         self._congested: dict[Link, SlowPeer] = {}
         self._turn_end_scheduled = False
         self._turn_began_s = 0.0  # when its first input arrived
@@ -124,7 +124,7 @@ class Driver(PeerOwner):
         self._failed = False
         self._end_reason = ""  # why no client is served any more; empty while clients are served
         self._failing_since_s = 0.0  # 0 = the store works
-        self._clock = clock or MachineClock(None, server.effects.batch.next_offset)
+        self._clock = clock or MachineClock(None, server.context.batch.next_offset)
         self._log = ClientLog(server)
         self._tick_due_s = time.monotonic() + _TICK_S
         self._tick_cpu_s = time.thread_time()
@@ -136,15 +136,15 @@ class Driver(PeerOwner):
         """Return the present time of the clocks; the wall clock's time goes back only if it was set
         back for good."""
         now = self._clock.now()
-        if self._effects.events is not None:
-            self._effects.events.now_us = now.wall_us
+        if self._context.events is not None:
+            self._context.events.now_us = now.wall_us
         return now
 
     def now_of_turn(self) -> Now:
         """Return the clocks as they were when they were first read in this turn."""
-        now = self._effects.turn.now
+        now = self._context.turn.now
         if now is None:
-            now = self._effects.turn.now = self.now()
+            now = self._context.turn.now = self.now()
             self.end_turn_soon()
         return now
 
@@ -284,7 +284,7 @@ class Driver(PeerOwner):
     @property
     def store_fails(self) -> bool:
         """Return whether the store cannot write, and is tried again."""
-        return self._effects.store.fails
+        return self._context.store.fails
 
     def commit_waits_s(self) -> float:
         """Return how long the commit under way has taken until now, in seconds; 0 without one."""
@@ -308,29 +308,29 @@ class Driver(PeerOwner):
         self._write_ready()
         if self._commit_done is None and not self._failed:
             if (
-                self._effects.is_pressing
+                self._context.is_pressing
                 or self._open_batch_durable is not None
                 or self._end_reason
             ):
                 self._commit()
-            elif self._effects.batch.changed and self._progress_timer is None:
+            elif self._context.batch.changed and self._progress_timer is None:
                 self._progress_timer = self._loop.call_later(_PROGRESS_S, self._commit_progress)
 
     def _end_turn(self) -> None:
         has_begun = self._turn_end_scheduled  # else a commit ended, and no input came
         self._turn_end_scheduled = False
-        self._effects.turn.now = None
+        self._context.turn.now = None
         if self._read_peer is not None:
             self._measure_read(time.monotonic())
         self.push()
         now_s = time.monotonic()
         took_s = now_s - self._turn_began_s
-        self._effects.turn.work_budget.turn_took(took_s)
+        self._context.turn.work_budget.turn_took(took_s)
         if took_s > SLOW_TURN_S and has_begun:
             self.measures.turn_was_slow(took_s)
         # a commit may have ended this turn early; its scheduled end comes later
         self._turn_began_s = now_s
-        if self._effects.turn.unfinished and not self._turn_begin_scheduled:
+        if self._context.turn.unfinished and not self._turn_begin_scheduled:
             self._turn_begin_scheduled = True
             self._loop.call_soon(self._begin_turn)
         if self._turn_ended is not None:
@@ -350,18 +350,18 @@ class Driver(PeerOwner):
                     self._read_control.update(peer)
 
     def _write_ready(self) -> None:
-        effects = self._effects
-        ready = effects.turn.ready
+        context = self._context
+        ready = context.turn.ready
         if ready:
-            effects.turn.ready = []
+            context.turn.ready = []
             for link in ready:
                 peer = self._peers.get(link)
                 pieces = link.take_ready()
                 if peer is not None:
                     self._write(peer, pieces)
-        closing = effects.turn.closing
+        closing = context.turn.closing
         if closing:
-            effects.turn.closing = []
+            context.turn.closing = []
             for link in closing:
                 peer = self._peers.get(link)
                 if peer is not None and link.drained:
@@ -384,14 +384,14 @@ class Driver(PeerOwner):
     def _commit_progress(self) -> None:
         """Commit the progress of sessions, when no client has needed a commit for a while."""
         self._progress_timer = None
-        if self._commit_done is None and not self._failed and self._effects.batch.changed:
+        if self._commit_done is None and not self._failed and self._context.batch.changed:
             self._write_ready()  # it comes before what the batch holds
             self._commit()
 
     def _commit(self) -> None:
         assert self._commit_done is None, "one commit is under way at a time"
-        self._batch_bytes = self._effects.batch.size_bytes
-        commit = self._effects.seal()
+        self._batch_bytes = self._context.batch.size_bytes
+        commit = self._context.seal()
         if commit.writes:
             self._sealed_s = time.monotonic()
             self.measures.sealed(commit.appended, self._batch_bytes)
@@ -415,8 +415,8 @@ class Driver(PeerOwner):
         under_way.set_result(None)
         assert self._committer is not None
         self._batch_size.adapt(self._batch_bytes, self._committer.took_s)
-        if not self._effects.store.fails:
-            self._effects.store.batch_bytes_max = self._batch_size.bytes_max
+        if not self._context.store.fails:
+            self._context.store.batch_bytes_max = self._batch_size.bytes_max
         if failure is not None:
             self._fail(failure)
             return
@@ -426,13 +426,13 @@ class Driver(PeerOwner):
 
     def _store_failing(self, failure: StoreFailed | None) -> None:
         """Note that the store cannot write, and is tried again; with None, that it can again."""
-        effects = self._effects
+        context = self._context
         if failure is None:
             outage_s = time.monotonic() - self._failing_since_s
             self._failing_since_s = 0.0
-            effects.store_recovered()
+            context.store_recovered()
             for peer in self._peers.values():
-                effects.turn.resume_later(peer.connection)
+                context.turn.resume_later(peer.connection)
             logger.warning(
                 "the store can write again, after %.1f s: no acknowledged message was lost",
                 outage_s,
@@ -441,7 +441,7 @@ class Driver(PeerOwner):
             if self._failing_since_s == 0.0:
                 self._failing_since_s = time.monotonic()
                 self.measures.outages += 1
-            effects.store.failed(str(failure))
+            context.store.failed(str(failure))
             logger.error(
                 "%s. Until then nothing is acknowledged; QoS 0 reaches clients, and what the log"
                 " has no memory for is missing in streams",
@@ -452,13 +452,13 @@ class Driver(PeerOwner):
     def _release(self, commit: Commit) -> None:
         """Release the acknowledgements and deliveries that waited for ``commit``, which is
         durable."""
-        if self._effects.events is not None:
+        if self._context.events is not None:
             self.now()
-            self._effects.events.committed()
+            self._context.events.committed()
         if self._sealed_batch_durable is not None:
             self._sealed_batch_durable.set_result(None)
             self._sealed_batch_durable = None
-        self._effects.store.committed(commit)
+        self._context.store.committed(commit)
         for release in commit.releases:
             link = release.link
             peer = self._peers.get(link)
@@ -508,15 +508,15 @@ class Driver(PeerOwner):
         self.end_turn_soon()
 
     def _check_clock(self) -> None:
-        if self._clock.check_jump(self._effects.batch.next_offset):
+        if self._clock.check_jump(self._context.batch.next_offset):
             now = self.now()
-            if now.lead_us != self._effects.batch.lead_us:
+            if now.lead_us != self._context.batch.lead_us:
                 self._server.clock_jumped(now)
             self._store_clock()
 
     def _store_clock(self) -> None:
         if self._committer is not None:  # else there is no next start
-            self._effects.batch.put_clock(self._clock.record())
+            self._context.batch.put_clock(self._clock.record())
 
     def _give_up_slow_peers(self, now: Now) -> None:
         for link, slow in list(self._congested.items()):
@@ -531,7 +531,7 @@ class Driver(PeerOwner):
                 )
 
     def _close_hung_up(self, now: Now) -> None:
-        if self._failing_since_s > 0.0 or self._effects.store.is_full():
+        if self._failing_since_s > 0.0 or self._context.store.is_full():
             return  # what they left must wait
         self._read_control.close_hung_up(now)
 

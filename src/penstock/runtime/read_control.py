@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.runtime.paused import PausedPeers
 from penstock.runtime.peer import Peer
@@ -29,13 +29,13 @@ class ReadControl:
     """Starts and stops reading the connections of one driver.
 
     Args:
-        effects: says whether there is room for more input.
+        context: says whether there is room for more input.
         end_turn_soon: called when a connection is read again.
     """
 
-    def __init__(self, effects: Effects, end_turn_soon: Callable[[], None]) -> None:
+    def __init__(self, context: EngineContext, end_turn_soon: Callable[[], None]) -> None:
         self.paused = PausedPeers()
-        self._effects = effects
+        self._context = context
         self._end_turn_soon = end_turn_soon
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
@@ -84,7 +84,7 @@ class ReadControl:
             self._loop.call_soon(self._read_once, peer)
 
     def _read_once(self, peer: Peer) -> None:
-        if self._effects.store.is_full() and not peer.is_closed:
+        if self._context.store.is_full() and not peer.is_closed:
             self._loop.call_later(_RETRY_S, self._read_once, peer)
             return
         assert peer.is_draining, "one read of a peer that hung up is under way at a time"
@@ -94,7 +94,7 @@ class ReadControl:
     def _resume_after_limit(self, peer: Peer) -> None:
         assert peer.is_timed, "a peer has one timer"
         peer.is_timed = False
-        self._effects.turn.resume_later(peer.connection)
+        self._context.turn.resume_later(peer.connection)
         self._end_turn_soon()
 
     def lost(self, peer: Peer) -> None:

@@ -427,9 +427,9 @@ class Administration:
         Raises:
             StoreError: the change would wait for as long as that.
         """
-        effects = self._server.effects
-        if effects.store.fails:
-            raise StoreError(f"nothing was done: {effects.store.failure}")
+        context = self._server.context
+        if context.store.fails:
+            raise StoreError(f"nothing was done: {context.store.failure}")
 
 
 def _who(by: str) -> Sentence:

@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.telemetry.logs import get_logger
@@ -51,12 +51,12 @@ class LimitWarnings:
     """Watches the limits that clients reached.
 
     Args:
-        effects: reports the clients that reached a limit.
+        context: reports the clients that reached a limit.
         warning_s: how long a client must stay at a limit; 0 = no warnings.
     """
 
-    def __init__(self, effects: Effects, warning_s: float) -> None:
-        self._effects = effects
+    def __init__(self, context: EngineContext, warning_s: float) -> None:
+        self._context = context
         self.warning_s = warning_s
         self._watched: list[tuple[float, int, LimitUsage, float]] = []  # heap; warned of since
         self._entries = count()
@@ -67,9 +67,9 @@ class LimitWarnings:
 
     def tick(self, now: Now) -> None:
         """Look at the entries that are due."""
-        reached = self._effects.reached
+        reached = self._context.reached
         if reached:
-            self._effects.reached = []
+            self._context.reached = []
             for at_limit in reached:
                 if at_limit.limit not in _CAUSES or self.warning_s == 0:
                     at_limit.watched = False
@@ -124,7 +124,7 @@ class LimitWarnings:
     def _end_interval(self, now_s: float) -> None:
         self._interval_ends_s = now_s + LINES_INTERVAL_S
         self._lines = 0
-        refused = self._effects.budget.sessions_refused
+        refused = self._context.budget.sessions_refused
         if refused > self._sessions_refused:
             logger.warning(
                 "%d sessions, subscriptions or wills were refused: there is no room for more in"

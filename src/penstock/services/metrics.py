@@ -90,7 +90,7 @@ class MetricsReader:
         del request
         server = self._server
         return Health(
-            server.effects.store.failure if server.effects.store.fails else "",
+            server.context.store.failure if server.context.store.fails else "",
             self._driver.commit_waits_s(),
             server.draining is not None,
             server.shutting_down,
@@ -143,7 +143,7 @@ class MetricsReader:
 
     def _clients(self) -> Iterable[MetricSample]:
         server = self._server
-        counters = server.effects.turn.counters
+        counters = server.context.turn.counters
         router = server.router
         yield "clients_connected", (), len(server.connections)
         yield "clients_connected_maximum", (), server.clients_max
@@ -152,7 +152,7 @@ class MetricsReader:
         yield "subscriptions", (), router.subscription_count
         yield "shared_subscriptions", (), router.shared_subscription_count
         yield "shared_subscription_messages", (), router.sharing.waiting_count
-        yield "accounts", (), server.effects.accounts.count
+        yield "accounts", (), server.context.accounts.count
         yield "connections_opened", (), counters.sockets_accepted
         yield "connections_accepted", (), counters.connections_accepted
         yield "bans", (), len(server.bans)
@@ -161,7 +161,7 @@ class MetricsReader:
 
     def _traffic(self) -> Iterable[MetricSample]:
         server = self._server
-        counters = server.effects.turn.counters
+        counters = server.context.turn.counters
         yield "received_bytes", (), counters.bytes_received
         yield "sent_bytes", (), counters.bytes_sent
         received = counters.received.by_type()
@@ -180,15 +180,15 @@ class MetricsReader:
             yield "messages_dropped", (slug_of(reason),), server.drops.counts[reason]
         yield "rate_limit_pauses", (), counters.rate_pauses
         yield "retained_messages", (), len(server.router.retained)
-        events = server.effects.events
+        events = server.context.events
         log = server.event_log
         yield "events_written", (), 0 if log is None else log.written
         yield "events_lost", (), 0 if events is None else events.lost
 
     def _memory(self) -> Iterable[MetricSample]:
         server = self._server
-        budget = server.effects.budget
-        turn = server.effects.turn
+        budget = server.context.budget
+        turn = server.context.turn
         limits = server.limits
         budgets = (
             ("sessions", budget.sessions_bytes, limits.sessions_bytes_max),
@@ -207,11 +207,11 @@ class MetricsReader:
         yield "half_received_closed", (), server.partial_packets.closed
 
     def _stored(self) -> Iterable[MetricSample]:
-        effects = self._server.effects
+        context = self._server.context
         log = self._store.log_extent()
-        yield "commits", (), effects.turn.counters.commits
+        yield "commits", (), context.turn.counters.commits
         yield "commit_waits_seconds", (), self._driver.commit_waits_s()
-        yield "store_works", (), not effects.store.fails
+        yield "store_works", (), not context.store.fails
         yield "store_outages", (), self._driver.measures.outages
         yield "log_earliest_offset", (), log.earliest
         yield "log_end_offset", (), log.end

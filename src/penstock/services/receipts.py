@@ -79,7 +79,7 @@ class Receipts:
         """
         if not asking:
             return ReceiptsSent(0, 0)
-        failure = self._server.effects.store.failure
+        failure = self._server.context.store.failure
         if failure:
             raise StoreFailed(failure)
         loop = asyncio.get_running_loop()

@@ -150,7 +150,7 @@ async def _retain(
 ) -> int:
     loop = asyncio.get_running_loop()
     return await loop.run_in_executor(
-        None, store.retain, older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max
+        None, store.trim_log, older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max
     )
 
 
@@ -168,7 +168,7 @@ def _log_failures(what: str) -> Iterator[None]:
 async def needed_from(server: Server) -> int:
     """Return the lowest log offset that a session still needs, or the end of the log as it was at
     first."""
-    end = server.effects.batch.next_offset
+    end = server.context.batch.next_offset
     search = server.registry.search_lowest_offset(end)
     ends_s = time.monotonic() + SLICE_S
     while not search.step():

@@ -8,7 +8,7 @@
          ╰─ done before ─▶ answered as done
 
 1. A decided batch will be published, once, whatever crashes: the decision is on disk before the
-   first row is routed, the position moves with the rows (``engine.publishing.staged_rows``), and
+   first row is routed, the position moves with the rows (``engine.publishing.sink_positions``), and
    the files stay until the position is beyond the batch, on disk.
 2. ``Publish`` may be asked again at any time; the answer, how far the set is, comes within
    ``ANSWER_S_MAX``.
@@ -32,7 +32,7 @@ from typing import Final, TypeVar, final
 
 from penstock.control.client import Abandon, Publish, Published
 from penstock.engine.clock import MICROSECONDS
-from penstock.engine.publishing.staged_rows import Row
+from penstock.engine.publishing.sink_positions import Row
 from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
@@ -62,8 +62,8 @@ class StagedRowsPublisher:
     """
 
     def __init__(self, server: Server, driver: Driver, staging: Staging, expiry_s: float) -> None:
-        self._sinks = server.staged_rows
-        self._effects = server.effects
+        self._positions = server.sink_positions
+        self._context = server.context
         self._driver = driver
         self._staging = staging
         self._expiry_s = expiry_s
@@ -79,7 +79,7 @@ class StagedRowsPublisher:
         """Continue what was decided in an earlier run."""
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
-            self._sinks.renew(row_set.sink, self._driver.now())
+            self._positions.renew(row_set.sink, self._driver.now())
             logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
         for sink in {sink for sink, _ in self._decided}:
             self._work(sink)
@@ -106,10 +106,10 @@ class StagedRowsPublisher:
             return Published(False)
         async with self._deciding:
             if (sink, batch) not in self._decided:
-                if self._sinks.is_done(sink, batch):
-                    latest = self._sinks.latest(sink)
+                if self._positions.is_done(sink, batch):
+                    latest = self._positions.latest(sink)
                     return Published(True, later=latest if latest > batch else 0)
-                if not self._sinks.has_room(sink):
+                if not self._positions.has_room(sink):
                     raise StoreError(
                         "there is no room for one more sink: durability.producers_max or"
                         " durability.producers_per_user_max are reached"
@@ -118,7 +118,7 @@ class StagedRowsPublisher:
                     partial(self._staging.decide, sink, batch, request.proposal)
                 )
         if self._is_stopped:  # a repeated request will find the next run
-            return Published(False, self._sinks.rows_done(sink, batch))
+            return Published(False, self._positions.rows_done(sink, batch))
         at_work = self._work(sink)
         await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
         row_set = self._decided.get((sink, batch))
@@ -126,7 +126,7 @@ class StagedRowsPublisher:
             return Published(True)
         if at_work.done() and not at_work.cancelled():
             at_work.result()  # raises what went wrong
-        return Published(False, self._sinks.rows_done(sink, batch))
+        return Published(False, self._positions.rows_done(sink, batch))
 
     async def abandon(self, request: Abandon) -> Published:
         """Remove the rows of an attempt, if it is not decided; return whether the batch is done."""
@@ -139,7 +139,7 @@ class StagedRowsPublisher:
         return Published(self._is_done(request.sink, request.batch))
 
     def _is_done(self, sink: str, batch: int) -> bool:
-        return (sink, batch) not in self._decided and self._sinks.is_done(sink, batch)
+        return (sink, batch) not in self._decided and self._positions.is_done(sink, batch)
 
     async def _continue_without_owner(self, sink: str) -> bool:
         """Give a sink with an owner the position that it had under its name without one.
@@ -147,7 +147,7 @@ class StagedRowsPublisher:
         Return False while a batch is still being published under that name: try again.
         """
         before = without_owner(sink)
-        if not before or self._sinks.latest(sink) >= 0 or not self._sinks.has_room(sink):
+        if not before or self._positions.latest(sink) >= 0 or not self._positions.has_room(sink):
             return True
         if self._has_decided(before) and not self._is_stopped:
             at_work = self._work(before)
@@ -158,7 +158,7 @@ class StagedRowsPublisher:
             return False
         async with self._deciding:
             if not self._has_decided(sink):  # else it began without
-                self._sinks.continue_from(sink, before, self._driver.now_of_turn())
+                self._positions.continue_from(sink, before, self._driver.now_of_turn())
                 self._driver.end_turn_soon()
         return True
 
@@ -193,7 +193,7 @@ class StagedRowsPublisher:
             await self._publish_set(self._decided[sink, min(batches)])
 
     async def _publish_set(self, row_set: RowSet) -> None:
-        sinks, sink, batch = self._sinks, row_set.sink, row_set.batch
+        sinks, sink, batch = self._positions, row_set.sink, row_set.batch
         if not sinks.is_done(sink, batch):
             at = sinks.rows_done(sink, batch)
             for file in row_set.files:
@@ -225,7 +225,7 @@ class StagedRowsPublisher:
         """Publish rows as far as there is room; return how many are published, and on disk."""
         at = 0
         while at < len(rows):
-            count = self._sinks.publish(
+            count = self._positions.publish(
                 row_set.sink, row_set.batch, row_set.client_id, rows, at, self._driver.now_of_turn()
             )
             if count == 0:
@@ -233,7 +233,7 @@ class StagedRowsPublisher:
             at += count
             self._driver.end_turn_soon()
             await asyncio.sleep(0)  # the others' turn
-            if self._effects.store.is_full():
+            if self._context.store.is_full():
                 break
         await self._driver.durable()
         return at

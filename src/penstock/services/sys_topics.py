@@ -129,7 +129,7 @@ class SysTopics:
             ("uptime", f"{int(now.monotonic_s - self._started_s)} seconds"),
             ("acknowledged_when", self._server.acknowledged_when),
             ("acknowledged_in_memory", "\n".join(self._server.options.acknowledge_in_memory)),
-            ("store/state", self._server.effects.store.failure or "works"),
+            ("store/state", self._server.context.store.failure or "works"),
         ]
         found += self._clients()
         found += self._messages()
@@ -152,14 +152,14 @@ class SysTopics:
             ("clients/disconnected", total - connected),
             ("clients/inactive", total - connected),
             ("clients/maximum", server.clients_max),
-            ("clients/expired", server.effects.turn.counters.sessions_expired),
+            ("clients/expired", server.context.turn.counters.sessions_expired),
             ("bans/count", len(server.bans)),
             ("bans/made", server.bans.made),
             ("bans/refused", server.bans.refused),
         ]
 
     def _messages(self) -> list[tuple[str, object]]:
-        counters = self._server.effects.turn.counters
+        counters = self._server.context.turn.counters
         drops = self._server.drops.counts
         found: list[tuple[str, object]] = [
             ("messages/received", counters.packets_received),
@@ -172,7 +172,7 @@ class SysTopics:
             ("publish/bytes/received", counters.publish_bytes_received),
             ("publish/bytes/sent", counters.publish_bytes_sent),
         ]
-        events = self._server.effects.events
+        events = self._server.context.events
         log = self._server.event_log
         if events is not None and log is not None:
             found += [("events/written", log.written), ("events/lost", events.lost)]
@@ -184,7 +184,7 @@ class SysTopics:
     def _state(self) -> list[tuple[str, object]]:
         server = self._server
         router = server.router
-        budget = server.effects.budget
+        budget = server.context.budget
         log = self._store.log_extent()
         stored = log.end - log.earliest + len(router.retained)
         return [
@@ -200,18 +200,18 @@ class SysTopics:
             ("queues/qos0/bytes", budget.qos0_bytes),
             ("queues/packed/bytes", budget.packed_bytes),
             ("queues/waiting/bytes", budget.waiting_bytes + budget.inbound_bytes),
-            ("unsent/bytes", server.effects.turn.unsent_bytes + server.effects.turn.buffered_bytes),
+            ("unsent/bytes", server.context.turn.unsent_bytes + server.context.turn.buffered_bytes),
             ("subscriptions/count", router.subscription_count),
             ("shared_subscriptions/count", router.shared_subscription_count),
             ("shared_subscriptions/waiting", router.sharing.waiting_count),
             ("log/epoch", server.epoch),
             ("log/earliest", log.earliest),
             ("log/latest", log.end),
-            ("commits/count", server.effects.turn.counters.commits),
+            ("commits/count", server.context.turn.counters.commits),
         ]
 
     def _rates(self) -> list[tuple[str, int]]:
-        counters = self._server.effects.turn.counters
+        counters = self._server.context.turn.counters
         return [
             ("messages/received", counters.packets_received),
             ("messages/sent", counters.packets_sent),

@@ -62,6 +62,6 @@ class Watchdog:
 
     def status(self) -> str:
         """Return a line about the broker as it is."""
-        failure = self._server.effects.store.failure
+        failure = self._server.context.store.failure
         clients = f"{len(self._server.connections)} clients"
         return f"{clients}; nothing is acknowledged: {failure}" if failure else clients

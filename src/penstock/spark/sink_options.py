@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from penstock.engine.publishing.staged_rows import BATCH_MAX
+from penstock.engine.publishing.sink_positions import BATCH_MAX
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
 from penstock.spark.option_values import ACCESS_NAMES, SERVER, OptionReader, address

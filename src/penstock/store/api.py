@@ -77,7 +77,7 @@ class Store(Protocol):
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Return the messages at ``offsets``; those that the log no longer has are missing."""
 
-    def retain(
+    def trim_log(
         self,
         older_than_us: int,
         bytes_max: int,

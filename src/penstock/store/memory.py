@@ -157,7 +157,7 @@ class MemoryStore:
                 found[offset] = message
         return found
 
-    def retain(
+    def trim_log(
         self,
         older_than_us: int,
         bytes_max: int,

@@ -426,7 +426,7 @@ class RocksStore:
             return summary.batch
         return decode_chunk(self._database.full_value("log", key, value))
 
-    def retain(
+    def trim_log(
         self,
         older_than_us: int,
         bytes_max: int,

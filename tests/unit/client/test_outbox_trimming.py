@@ -22,7 +22,7 @@ async def test_trimming_that_fails_is_told_and_tried_again(
     caplog: pytest.LogCaptureFixture,
     error: Exception,
 ) -> None:
-    def retain(self: RocksStore, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def trim_log(self: RocksStore, older_than_us: int, bytes_max: int, keep_from: int) -> int:
         del self, older_than_us, bytes_max, keep_from
         raise error
 
@@ -30,7 +30,7 @@ async def test_trimming_that_fails_is_told_and_tried_again(
         return sum("could not be trimmed" in record.getMessage() for record in caplog.records)
 
     monkeypatch.setattr(outbox, "INTERVAL_S", 0.001)
-    monkeypatch.setattr(RocksStore, "retain", retain)
+    monkeypatch.setattr(RocksStore, "trim_log", trim_log)
     async with asyncio.timeout(DEADLINE_S):
         async with Client(NOBODY, client_id="meter", outbox=tmp_path) as client:
             await client.send("a", b"x")
@@ -43,15 +43,15 @@ async def test_trimming_that_fails_is_told_and_tried_again(
 async def test_what_is_delivered_is_trimmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trim = RocksStore.retain
+    trim = RocksStore.trim_log
     trimmed_to: list[int] = []
 
-    def retain(self: RocksStore, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def trim_log(self: RocksStore, older_than_us: int, bytes_max: int, keep_from: int) -> int:
         trimmed_to.append(keep_from)
         return trim(self, older_than_us, bytes_max, keep_from)
 
     monkeypatch.setattr(outbox, "INTERVAL_S", 0.001)
-    monkeypatch.setattr(RocksStore, "retain", retain)
+    monkeypatch.setattr(RocksStore, "trim_log", trim_log)
     async with opened(client_id="meter", outbox=tmp_path) as (client, _):
         for _ in range(5):
             await client.publish("a", b"x", 1)
@@ -62,7 +62,7 @@ async def test_close_waits_for_what_is_being_trimmed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loop = asyncio.get_running_loop()
-    trim, shut = RocksStore.retain, RocksStore.close
+    trim, shut = RocksStore.trim_log, RocksStore.close
     begun, goes_on = asyncio.Event(), asyncio.Event()
     done: list[str] = []
 
@@ -70,7 +70,7 @@ async def test_close_waits_for_what_is_being_trimmed(
         begun.set()
         await goes_on.wait()
 
-    def retain(self: RocksStore, older_than_us: int, bytes_max: int, keep_from: int) -> int:
+    def trim_log(self: RocksStore, older_than_us: int, bytes_max: int, keep_from: int) -> int:
         asyncio.run_coroutine_threadsafe(wait(), loop).result(DEADLINE_S)
         found = trim(self, older_than_us, bytes_max, keep_from)
         done.append("trimmed")
@@ -81,7 +81,7 @@ async def test_close_waits_for_what_is_being_trimmed(
         shut(self)
 
     monkeypatch.setattr(outbox, "INTERVAL_S", 0.001)
-    monkeypatch.setattr(RocksStore, "retain", retain)
+    monkeypatch.setattr(RocksStore, "trim_log", trim_log)
     monkeypatch.setattr(RocksStore, "close", close)
     async with asyncio.timeout(DEADLINE_S):
         client = Client(NOBODY, client_id="meter", outbox=tmp_path)

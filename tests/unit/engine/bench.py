@@ -147,8 +147,8 @@ class Bench:
         """Time passes; then what is due happens."""
         wall_us = self.now.wall_us + int(seconds * 1_000_000)
         self.now = Now(self.now.monotonic_s + seconds, wall_us, self.now.lead_us)
-        if self.server.effects.events is not None:
-            self.server.effects.events.now_us = wall_us
+        if self.server.context.events is not None:
+            self.server.context.events.now_us = wall_us
         self.server.tick(self.now)
 
     def jump_s(self, seconds: float) -> None:
@@ -218,7 +218,7 @@ class Bench:
 
     def seal(self) -> Commit:
         """Close the open batch."""
-        return self.server.effects.seal()
+        return self.server.context.seal()
 
     def finish(self, commit: Commit) -> None:
         """``commit`` is durable: what waited for it leaves."""
@@ -228,9 +228,9 @@ class Bench:
 
     def release(self, commit: Commit) -> None:
         """What waited for ``commit`` leaves; bodies it allows to be read are supplied."""
-        if self.server.effects.events is not None:
-            self.server.effects.events.committed()
-        self.server.effects.store.committed(commit)
+        if self.server.context.events is not None:
+            self.server.context.events.committed()
+        self.server.context.store.committed(commit)
         for release in commit.releases:
             written = self._written.setdefault(release.link, bytearray())
             if not release.link.closed:
@@ -253,12 +253,12 @@ class Bench:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is open: nothing to go on with, to write, or to commit."""
-        effects = self.server.effects
+        context = self.server.context
         return not (
-            effects.turn.unfinished
-            or effects.turn.ready
-            or effects.batch.changed
-            or effects.is_pressing
+            context.turn.unfinished
+            or context.turn.ready
+            or context.batch.changed
+            or context.is_pressing
         )
 
     def turns(self) -> None:
@@ -270,11 +270,11 @@ class Bench:
 
     def write_ready(self) -> None:
         """What needs no commit leaves: the end of a turn."""
-        effects = self.server.effects
-        ready = effects.turn.ready
+        context = self.server.context
+        ready = context.turn.ready
         if not ready:
             return
-        effects.turn.ready = []
+        context.turn.ready = []
         for link in ready:
             written = self._written.setdefault(link, bytearray())
             written += b"".join(link.take_ready())

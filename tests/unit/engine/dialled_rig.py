@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
@@ -35,12 +35,12 @@ class Rig(ClientCallbacks):
         limits: EngineLimits | None = None,
         stored: bool = True,
     ) -> None:
-        self.effects = Effects(0)
+        self.context = EngineContext(0)
         self.store = MemoryStore("e")
         self.limits = limits or EngineLimits(max_inflight=10)
         self.drops = Drops()
         expiry_s = NEVER_EXPIRES_S if stored else 0
-        self.session = Session("c", 1, expiry_s, self.effects, self.limits, self.drops)
+        self.session = Session("c", 1, expiry_s, self.context, self.limits, self.drops)
         self.arrivals = UnacknowledgedMessages()
         self.came: list[ReceivedMessage] = []
         self.told: list[Packet] = []
@@ -60,7 +60,7 @@ class Rig(ClientCallbacks):
     def dial(self) -> list[Packet]:
         """A new connection; what it says."""
         self.connection = ClientConnection(
-            self.effects,
+            self.context,
             self.session,
             self.arrivals,
             self.connect,
@@ -99,13 +99,13 @@ class Rig(ClientCallbacks):
         """Commit, and read what was written."""
         data = b""
         for _ in range(3):
-            for link in self.effects.turn.ready:
+            for link in self.context.turn.ready:
                 ready = b"".join(link.take_ready())
                 data += ready if link is self.connection.link else b""
-            self.effects.turn.ready = []
-            commit = self.effects.seal()
+            self.context.turn.ready = []
+            commit = self.context.seal()
             self.store.commit(commit)
-            self.effects.store.committed(commit)
+            self.context.store.committed(commit)
             for release in commit.releases:
                 data += b"".join(release.pieces) if release.link is self.connection.link else b""
                 release.done()
@@ -125,7 +125,7 @@ class Rig(ClientCallbacks):
 
     def publish(self, payload: bytes, qos: int, retain: bool = False) -> list[Packet]:
         message = Message("t", payload, qos, retain, "c", self.now.wall_us)
-        self.effects.batch.append(message)
+        self.context.batch.append(message)
         self.session.deliver(message, qos, retain, (), False, self.now)
         return self.turn()
 

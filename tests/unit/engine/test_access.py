@@ -140,7 +140,7 @@ def test_packets_sent_early_are_handled_in_order_once_let_in(version: int) -> No
     line.send(Publish("t", b"2", 1, packet_id=2), Pingreq())
     bench.commit()
     assert line.read() == []
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     line.connection.decided(ALICE, bench.now)
     bench.commit()
     kinds = [type(packet) for packet in line.read()]
@@ -154,9 +154,9 @@ def test_packets_in_the_same_read_as_connect_wait_too() -> None:
     bench = Bench(authenticate=port)
     line = bench.line(5)
     line.send(connect(), Publish("t", b"x", 0), Disconnect())
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     line.connection.decided(ALICE, bench.now)
-    assert bench.server.effects.batch.next_offset == 1
+    assert bench.server.context.batch.next_offset == 1
     assert line.connection.close_reason == "client disconnected"
 
 
@@ -168,7 +168,7 @@ def test_packets_of_a_refused_client_are_never_handled(version: int) -> None:
     line.connection.decided(REFUSED, bench.now)
     bench.commit()
     assert len(line.read()) == 1
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
 
 
 def test_a_client_that_waits_is_not_read_from() -> None:
@@ -243,7 +243,7 @@ def test_what_a_client_left_before_its_verdict_counts_as_if_it_had_stayed(
     line.cut()
     assert line.connection.state == AWAIT_VERDICT
     assert line.connection.deadline_s() == bench.now.monotonic_s + bench.limits.connect_timeout_s
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     line.connection.decided(ALICE, bench.now)
     bench.commit()
     arrived = [(packet.topic, packet.payload) for packet in publishes(subscriber.read())]
@@ -258,7 +258,7 @@ def test_what_a_client_left_that_is_refused_is_nothing(version: int) -> None:
     line.send(Publish("t", b"x", 1, packet_id=1))
     line.cut()
     line.connection.decided(REFUSED, bench.now)
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     assert line.connection.close_reason.startswith("CONNECT refused")
     assert bench.server.registry.sessions == {}
 
@@ -282,7 +282,7 @@ def test_a_client_that_left_takes_over_from_nobody(version: int, is_read_still: 
     bench.commit()
     assert bench.server.connections == {"c": present.connection}
     assert present.read() == []
-    assert bench.server.effects.batch.next_offset == 0, "what it left is not published"
+    assert bench.server.context.batch.next_offset == 0, "what it left is not published"
     said = "left before it was let in, and its client is connected again"
     assert left.connection.close_reason == said
 
@@ -336,7 +336,7 @@ def test_the_rest_of_a_client_above_its_rate_that_left_waits_for_its_verdict_too
     line.cut()
     assert len(port.asked) == 1
     line.connection.decided(ALICE, bench.now)
-    assert bench.server.effects.batch.next_offset == 1
+    assert bench.server.context.batch.next_offset == 1
     assert line.connection.close_reason == "cut"
 
 
@@ -405,11 +405,11 @@ def test_a_publish_that_is_not_allowed(version: int, qos: int) -> None:
     answers: dict[int, list[Packet]] = {0: [], 1: [Puback(7, code)], 2: [Pubrec(7, code)]}
     assert line.read() == answers[qos]
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     line.send(Publish("mine/x", b"x", qos, packet_id=8 if qos else 0))
     if qos == 2 and version == 3:
         line.send(Pubrel(8))
-    assert bench.server.effects.batch.next_offset == 1
+    assert bench.server.context.batch.next_offset == 1
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -614,7 +614,7 @@ def test_a_will_found_at_the_start_is_not_published_without_permission() -> None
     bench.authorize = AccessList(anonymous=[Rule("write", "#")])
     bench.restart()
     bench.commit()
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 1
 
 

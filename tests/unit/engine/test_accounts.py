@@ -84,7 +84,7 @@ def test_eternal_sessions_of_one_user_leave_room_for_others(version: int) -> Non
     bench = bench_of(v31_client_id_len_max=100)
     count = fill(bench, "hog", version=version)
     assert 10 <= count <= 13
-    assert bench.server.effects.budget.sessions_bytes < 60 * KIB
+    assert bench.server.context.budget.sessions_bytes < 60 * KIB
     assert connect(bench, "c", "other")[1].reason_code == reasons.SUCCESS
 
 
@@ -142,7 +142,7 @@ def test_sessions_of_one_user_have_a_number() -> None:
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40), "hog") == 10
     bench = bench_of(sessions_bytes_max=0, sessions_per_user_max=7)
     assert fill(bench, "hog") == 7
-    assert bench.server.effects.budget.sessions_refused == 1
+    assert bench.server.context.budget.sessions_refused == 1
     assert fill(bench_of(sessions_bytes_max=0, sessions_max=40, share_max=1.0), "hog") == 40
 
 
@@ -158,13 +158,13 @@ def test_an_account_is_known_after_a_restart_and_forgotten_with_its_last_session
     bench = bench_of(sessions_per_user_max=3)
     assert fill(bench, None, "192.0.2.9:1") == 3
     bench.restart()
-    accounts = bench.server.effects.accounts
+    accounts = bench.server.context.accounts
     assert connect(bench, "c", None, "192.0.2.9:2")[1].reason_code == reasons.QUOTA_EXCEEDED
     assert accounts.count == 1
     for session in list(bench.server.registry.sessions.values()):
         bench.server.registry.end(session, bench.now)
     assert accounts.count == 0
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert (budget.sessions_bytes, budget.qos0_bytes, budget.packed_bytes) == (0, 0, 0)
     assert connect(bench, "c", None, "192.0.2.9:2")[1].reason_code == reasons.SUCCESS
 
@@ -181,7 +181,7 @@ def test_qos_0_that_waits_for_one_user_leaves_room_for_others() -> None:
     line.cut()
     for number in range(200):
         bench.publish_qos0(f"hog/{number % 10}", bytes(KIB))
-    assert 25 * KIB <= bench.server.effects.budget.qos0_bytes <= 27 * KIB
+    assert 25 * KIB <= bench.server.context.budget.qos0_bytes <= 27 * KIB
     assert bench.server.drops.counts[drops.MEMORY_FULL] > 170
     bench.publish_qos0("other", bytes(KIB))
     assert bench.server.registry.sessions["c"].queue_length == 1
@@ -212,7 +212,7 @@ def test_what_spills_for_one_user_leaves_room_for_others() -> None:
         publisher.read()
         queue = bench.server.registry.sessions[user].queue_length
         assert queue == HEAD_LEN_MAX_OFFLINE + 100
-    assert bench.server.effects.budget.packed_bytes == 13 * 200
+    assert bench.server.context.budget.packed_bytes == 13 * 200
 
 
 def retain(bench: Bench, username: str, count: int, prefix: str = "") -> list[int]:
@@ -233,7 +233,7 @@ def test_retained_messages_of_one_user_leave_room_for_others() -> None:
     room = codes.index(reasons.QUOTA_EXCEEDED)
     assert 20 <= room <= 30
     assert reasons.QUOTA_EXCEEDED in retain(bench, "hog", 1, prefix="more")
-    assert bench.server.effects.accounts.count == 1
+    assert bench.server.context.accounts.count == 1
     assert reasons.QUOTA_EXCEEDED not in retain(bench, "other", 20)
     assert reasons.QUOTA_EXCEEDED in retain(bench, "hog", 1, prefix="other"), "its place is other's"
     assert reasons.QUOTA_EXCEEDED not in retain(bench, "hog", room), "replacing takes nothing"
@@ -242,7 +242,7 @@ def test_retained_messages_of_one_user_leave_room_for_others() -> None:
     retained = bench.server.router.retained
     for message in retained.match("#"):
         assert retained.remove(message.topic)
-    assert (retained.size_bytes, bench.server.effects.accounts.count) == (0, 0)
+    assert (retained.size_bytes, bench.server.context.accounts.count) == (0, 0)
 
 
 def test_a_retained_will_counts_for_who_left_it() -> None:

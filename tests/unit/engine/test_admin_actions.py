@@ -47,7 +47,7 @@ class Later(Authenticate):
 
 
 def told(bench: Bench) -> list[str]:
-    events = bench.server.effects.events
+    events = bench.server.context.events
     assert events is not None
     return [str(event["act"]) for event in events.take(ADMINISTERED)]
 
@@ -82,7 +82,7 @@ def test_an_event_names_who_did_it_where_that_is_known(bench: Bench) -> None:
     assert clear(bench.server, "t", alice)
     assert remove(bench.server, line.session, bench.now, alice)
     ban(bench.server, USER, "bob", 60.0, "", bench.now)
-    events = bench.server.effects.events
+    events = bench.server.context.events
     assert events is not None
     noted = [(event["act"], event.get("by")) for event in events.take(ADMINISTERED)]
     assert noted == [("clear", alice), ("remove", alice), ("kick", alice), ("ban", None)]
@@ -242,7 +242,7 @@ def test_selections(bench: Bench) -> None:
 
 def test_a_source_that_guessed_too_often_is_banned_and_told(bench: Bench) -> None:
     ban_source(bench.server, "192.0.2.7", 60.0, "30 wrong passwords within 300 s", bench.now)
-    events = bench.server.effects.events
+    events = bench.server.context.events
     assert events is not None
     (event,) = events.take(BANNED)
     assert (event["kind"], event["value"], event["for_s"]) == ("address", "192.0.2.7", 60.0)

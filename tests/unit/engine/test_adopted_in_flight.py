@@ -11,7 +11,7 @@ def adopt(bench: Bench, payload: bytes, qos: int, packet_id: int, is_received: b
     """Take over one message for the client "alice"."""
     session = bench.server.registry.sessions["alice"]
     message = Message("t", payload, qos, received_at_us=bench.now.wall_us)
-    bench.server.effects.batch.append(message)
+    bench.server.context.batch.append(message)
     return session.adopt_in_flight(message, qos, False, (), packet_id, is_received)
 
 

@@ -55,7 +55,7 @@ class Held:
         self.bench = Bench(limits, ("#",) if streams else ())
         self.subscriber = self.bench.subscriber("s", "t", 2)
         self.line = self.bench.join("p", V31, durable=durable)
-        self.end = self.bench.server.effects.batch.next_offset
+        self.end = self.bench.server.context.batch.next_offset
         answers = exchange(self.line, message(1), message(2), message(3))
         assert answers == [Pubrec(1), Pubrec(2), Pubrec(3)]
         assert payloads(self.subscriber) == []
@@ -74,7 +74,7 @@ class Held:
 
     def visible(self) -> list[bytes]:
         """What streams see in the log, of what came after the beginning."""
-        offsets = range(self.end, self.bench.server.effects.batch.next_offset)
+        offsets = range(self.end, self.bench.server.context.batch.next_offset)
         rows = self.bench.store.read(offsets)
         return [rows[offset].payload for offset in sorted(rows) if not rows[offset].internal]
 
@@ -156,11 +156,11 @@ def test_what_its_pubrel_promised_outlives_the_first_commit_only() -> None:
 
 def test_sent_again_it_is_held_once() -> None:
     held = Held()
-    end = held.bench.server.effects.batch.next_offset
+    end = held.bench.server.context.batch.next_offset
     assert exchange(held.line, message(1, dup=True)) == [Pubrec(1)]
     held.back()
     assert exchange(held.line, message(1, dup=True)) == [Pubrec(1)]
-    assert held.bench.server.effects.batch.next_offset == end
+    assert held.bench.server.context.batch.next_offset == end
     exchange(held.line, Pubrel(1))
     assert payloads(held.subscriber) == [b"1"]
 
@@ -218,7 +218,7 @@ def test_retention_takes_nothing_that_is_held() -> None:
 def test_what_the_log_lost_all_the_same_is_counted() -> None:
     held = Held()
     held.back()
-    held.bench.store.retain(1 << 62, 0, held.end + 1)
+    held.bench.store.trim_log(1 << 62, 0, held.end + 1)
     assert exchange(held.line, Pubrel(1), Pubrel(2)) == [Pubcomp(1), Pubcomp(2)]
     assert payloads(held.subscriber) == [b"2"]
     assert held.bench.server.drops.counts[drops.RETENTION] == 1
@@ -240,7 +240,7 @@ def test_it_is_dated_by_its_pubrel() -> None:
     held = Held()
     held.bench.pass_s(50)
     exchange(held.line, Pubrel(1))
-    end = held.bench.server.effects.batch.next_offset
+    end = held.bench.server.context.batch.next_offset
     assert held.bench.store.read([end - 1])[end - 1].received_at_us == held.bench.now.wall_us
 
 
@@ -385,7 +385,7 @@ def test_the_timeout_goes_on_while_the_client_is_away(crash: bool) -> None:
     held.bench.pass_s(1)
     held.bench.commit()
     assert (held.not_released, session.lowest_offset()) == (3, -1)
-    assert held.bench.server.effects.budget.unreleased_bytes == 0
+    assert held.bench.server.context.budget.unreleased_bytes == 0
     assert held.bench.store.recover().progress[session.number].unreleased == []
 
 
@@ -423,7 +423,7 @@ def test_all_that_waits_has_a_bound_by_bytes(durable: bool) -> None:
     body = bytes(100)
     packets = [Publish("t", body, 2, packet_id=number) for number in range(1, 10)]
     assert exchange(line, *packets) == [Pubrec(1), Pubrec(2), Pubrec(3)]
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert budget.unreleased_bytes == 3 * one_bytes
     other = bench.join("other", V31, durable=durable)
     other.send(Publish("t", body, 2, packet_id=1))
@@ -452,7 +452,7 @@ def test_what_is_unreleased_counts_by_user_and_ends_with_its_session() -> None:
         assert exchange(line, *sent) == [Pubrec(1), Pubrec(2), Pubrec(3)]
         lines.append(line)
     bench.restart()
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert budget.unreleased_bytes == 6 * one_bytes
     for session in list(bench.server.registry.sessions.values()):
         bench.server.registry.end(session, bench.now)

@@ -73,7 +73,7 @@ def went_on(lines: list[Line]) -> int:
 
 
 def blocked_of(bench: Bench) -> BlockedPublishers:
-    return bench.server.effects.blocked_publishers
+    return bench.server.context.blocked_publishers
 
 
 def session_of(bench: Bench, client_id: str = "s") -> Session:
@@ -233,7 +233,7 @@ def test_who_leaves_waits_nowhere() -> None:
     for _ in range(5):
         (line,) = waiting(bench, 1)
         line.cut()
-    bench.server.effects.store.failed("full")
+    bench.server.context.store.failed("full")
     other = bench.line(4)
     other.send(Connect("other", 4))
     other.send(Publish("free", b"x", 1, packet_id=1))
@@ -289,7 +289,7 @@ def test_who_may_receive_again_is_told_without_a_tick() -> None:
     line.send(Publish("t", b"1", 2, packet_id=1), Publish("t", b"2", 2, packet_id=2))
     bench.commit()
     assert line.read() == [Pubrec(1)]
-    bench.server.effects.timers.wake_due(bench.now)
+    bench.server.context.timers.wake_due(bench.now)
     bench.pass_s(11)
     bench.commit()
     assert line.read() == [Pubrec(2)]
@@ -320,12 +320,12 @@ def test_who_comes_back_with_other_bounds_may_be_in_nobodys_way() -> None:
 def test_who_waits_for_the_store_goes_on_when_it_works() -> None:
     bench = Bench(FULL, streams=())
     publishers = [bench.join(f"p{number}", 4) for number in range(3)]
-    bench.server.effects.store.failed("full")
+    bench.server.context.store.failed("full")
     for line in publishers:
         line.send(Publish("t", b"x", 1, packet_id=1))
     blocked = blocked_of(bench)
     assert blocked.waiting_for(blocked.store) == 3
-    bench.server.effects.store_recovered()
+    bench.server.context.store_recovered()
     bench.commit()
     assert went_on(publishers) == 3
     assert blocked.count == 0
@@ -335,13 +335,13 @@ def test_who_waits_for_a_queue_when_the_store_fails_keeps_its_place() -> None:
     bench = Bench(FULL, streams=())
     away(bench)
     first, second = waiting(bench, 2)
-    effects = bench.server.effects
-    blocked = effects.blocked_publishers
-    effects.store.failed("full")
+    context = bench.server.context
+    blocked = context.blocked_publishers
+    context.store.failed("full")
     blocked.wake(session_of(bench), True)
     bench.turns()
     assert blocked.waiting_for(blocked.store) == 2
-    effects.store_recovered()
+    context.store_recovered()
     bench.turns()
     assert blocked_by(bench) == 2
     bench.join("s", durable=True)

@@ -51,7 +51,7 @@ def test_qos_0_in_all_queues_together_has_a_bound() -> None:
     for number in range(20):
         for _ in range(10):
             publisher.send(Publish(f"t{number}", BODY))
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert 50 * KIB <= budget.qos0_bytes < 52 * KIB
     waiting = sum(session.queue_length for session in bench.server.registry.sessions.values())
     assert bench.server.drops.counts[drops.MEMORY_FULL] == 200 - waiting > 0
@@ -63,7 +63,7 @@ def test_what_waits_in_many_queues_weighs_once() -> None:
     bench.publish_qos0("t", BODY)
     waiting = [session.queue_length for session in bench.server.registry.sessions.values()]
     assert waiting == [1] * 20
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert budget.qos0_bytes < 7 * KIB
     for number in range(20):
         assert budget.qos0_bytes > KIB, "it waits somewhere"
@@ -96,7 +96,7 @@ def test_room_comes_back(way: str, streams: tuple[str, ...]) -> None:
     limits = EngineLimits(max_mqueue_len=3)
     narrow = EngineLimits(max_mqueue_len=1, zone="narrow")
     bench = Bench(limits, streams, zones={"narrow": narrow})
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     topic_filter = "$share/g/t" if way == "taken over" else "t"
     away(bench, 1, topic_filter)
     for _ in range(3):
@@ -143,7 +143,7 @@ def test_spill_without_limits_bounds_what_the_log_does_not_hold() -> None:
 def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
     limits = EngineLimits(max_mqueue_len=10, mqueue_overflow=SPILL, spilled_bytes_max=13 * 100)
     pair = Pair(limits)
-    budget = pair.bench.server.effects.budget
+    budget = pair.bench.server.context.budget
     pair.line.cut()
     pair.publish(*numbered(HEAD_LEN_MAX_OFFLINE + 120))
     pair.bench.commit()
@@ -151,7 +151,7 @@ def test_spilled_queues_have_a_bound_together(crash: bool) -> None:
     assert pair.bench.server.drops.counts[drops.MEMORY_FULL] == 20
     if crash:
         pair.bench.restart()
-        budget = pair.bench.server.effects.budget
+        budget = pair.bench.server.context.budget
         assert budget.packed_bytes == 13 * (HEAD_LEN_MAX_OFFLINE + 100), "all of it is taken up"
     line = pair.rejoin()
     received: list[bytes] = []
@@ -173,7 +173,7 @@ def test_a_session_that_ends_gives_its_packed_queue_back() -> None:
     pair.line.cut()
     pair.publish(*numbered(3000))
     pair.bench.commit()
-    budget = pair.bench.server.effects.budget
+    budget = pair.bench.server.context.budget
     assert budget.packed_bytes == 13 * (3000 - HEAD_LEN_MAX_OFFLINE)
     line = pair.rejoin()
     for message in publishes(line.read()):
@@ -192,7 +192,7 @@ def test_sessions_that_are_left_behind_have_a_bound() -> None:
     assert codes == [0] * 5 + [reasons.QUOTA_EXCEEDED] * 2
     assert connect_code(bench, "old", 4) == reasons.SERVER_UNAVAILABLE
     assert connect_code(bench, "c0") == 0, "whoever has one keeps it"
-    assert bench.server.effects.budget.sessions_refused == 3
+    assert bench.server.context.budget.sessions_refused == 3
 
 
 def test_wills_count_also_while_they_are_delayed() -> None:
@@ -247,13 +247,13 @@ def test_what_is_counted_is_the_same_after_a_restart_and_goes_with_its_sessions(
     bench.commit()
     line.cut()
     bench.commit()
-    before = bench.server.effects.budget.sessions_bytes
+    before = bench.server.context.budget.sessions_bytes
     assert before > 4 * KIB + KIB
     bench.restart()
-    assert bench.server.effects.budget.sessions_bytes == before
+    assert bench.server.context.budget.sessions_bytes == before
     bench.join("c", 5, clean=True).cut()
     bench.commit()
-    assert bench.server.effects.budget.sessions_bytes == 0
+    assert bench.server.context.budget.sessions_bytes == 0
 
 
 # -- retained messages -------------------------------------------------------------------------

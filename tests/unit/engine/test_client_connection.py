@@ -39,9 +39,9 @@ from tests.unit.engine.dialled_rig import DONE, Rig, opened
 
 def test_connect_leaves_with_the_commit_that_keeps_the_session() -> None:
     rig = Rig()
-    rig.effects.seal()
+    rig.context.seal()
     rig.connection = ClientConnection(
-        rig.effects,
+        rig.context,
         rig.session,
         rig.arrivals,
         rig.connect,
@@ -50,8 +50,8 @@ def test_connect_leaves_with_the_commit_that_keeps_the_session() -> None:
         True,
         rig.now,
     )
-    assert rig.effects.turn.ready == []
-    assert len(rig.effects.seal().releases) == 1
+    assert rig.context.turn.ready == []
+    assert len(rig.context.seal().releases) == 1
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])

@@ -21,13 +21,13 @@ def known(rig: Rig, lag: ConsumerLag) -> float:
 
 def test_nothing_waits() -> None:
     rig = opened()
-    assert ConsumerLag(rig.session, rig.effects).seconds(rig.now) == 0.0
+    assert ConsumerLag(rig.session, rig.context).seconds(rig.now) == 0.0
 
 
 def test_the_oldest_in_flight_counts_until_it_is_taken_over() -> None:
     """PUBREC says so as PUBACK does: PUBCOMP only lets go of the packet identifier."""
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     rig.publish(b"1", 1)
     rig.now_s += 5
     rig.publish(b"2", 2)
@@ -42,7 +42,7 @@ def test_the_oldest_in_flight_counts_until_it_is_taken_over() -> None:
 
 def test_what_waits_behind_the_window_is_younger() -> None:
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     for number in range(15):  # the window has ten places
         rig.publish(b"%d" % number, 1)
         rig.now_s += 1
@@ -54,30 +54,30 @@ def test_what_waits_behind_the_window_is_younger() -> None:
 
 def test_while_the_other_end_is_away_the_log_is_asked_once() -> None:
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     rig.connection.lost("cut", rig.now)
     for number in range(3):
         rig.publish(b"%d" % number, 1)
         rig.now_s += 1
     assert lag.seconds(rig.now) == UNKNOWN
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.effects.batch.body_requests
+    ((_, asked),) = rig.context.batch.body_requests
     assert asked == [0]
     rig.turn()
     assert lag.seconds(rig.now) == 3.0
     rig.now_s += 1
     assert lag.seconds(rig.now) == 4.0
-    assert rig.effects.batch.body_requests == []
+    assert rig.context.batch.body_requests == []
 
 
 def test_an_answer_that_came_too_late_is_not_taken() -> None:
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     rig.connection.lost("cut", rig.now)
     rig.publish(b"1", 1)
     rig.publish(b"2", 1)
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.effects.batch.body_requests
+    ((_, asked),) = rig.context.batch.body_requests
     rig.dial()
     rig.says(Connack(0, True))
     rig.says(Puback(1))
@@ -92,20 +92,20 @@ def test_an_answer_that_came_too_late_is_not_taken() -> None:
 
 def test_one_that_retention_took_stays_unknown_and_is_not_asked_for_again() -> None:
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     rig.connection.lost("cut", rig.now)
     rig.publish(b"1", 1)
     assert lag.seconds(rig.now) == UNKNOWN
-    ((_, asked),) = rig.effects.batch.body_requests
-    rig.effects.batch.body_requests.clear()
+    ((_, asked),) = rig.context.batch.body_requests
+    rig.context.batch.body_requests.clear()
     lag.supply(asked, {}, rig.now)
     assert lag.seconds(rig.now) == UNKNOWN
-    assert rig.effects.batch.body_requests == []
+    assert rig.context.batch.body_requests == []
 
 
 def test_what_was_in_flight_when_the_connection_broke_counts_on() -> None:
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     rig.publish(b"1", 1)
     rig.now_s += 2
     rig.connection.lost("cut", rig.now)
@@ -114,7 +114,7 @@ def test_what_was_in_flight_when_the_connection_broke_counts_on() -> None:
 
 def test_a_clock_that_is_set_back_gives_no_age_below_0() -> None:
     rig = opened()
-    lag = ConsumerLag(rig.session, rig.effects)
+    lag = ConsumerLag(rig.session, rig.context)
     rig.publish(b"1", 1)
     rig.now_s -= 10
     assert lag.seconds(rig.now) == 0.0

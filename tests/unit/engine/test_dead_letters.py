@@ -139,7 +139,7 @@ def test_a_session_leaves_no_more_than_can_wait_and_the_others_are_counted(
     bench = Bench(EngineLimits(max_mqueue_len=0), streams=(), dead_letters=TOPIC)
     bench.server.drops.drop_handler = None
     letter_box = dead_letters.DeadLetters(
-        TOPIC, with_qos0, bench.server.router, bench.server.effects, bench.server.drops
+        TOPIC, with_qos0, bench.server.router, bench.server.context, bench.server.drops
     )
     line = bench.join("s", durable=True)
     line.send(Subscribe(1, [Subscription("t", 1)]))

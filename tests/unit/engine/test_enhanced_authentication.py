@@ -202,7 +202,7 @@ def test_only_auth_with_the_method_goes_on(packet: Packet) -> None:
     line.send(packet)
     assert refusal_of(line) == reasons.PROTOCOL_ERROR
     bench.commit()
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
 
 
 @pytest.mark.parametrize(

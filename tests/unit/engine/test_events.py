@@ -49,7 +49,7 @@ def written(bench: Bench) -> list[dict[str, Any]]:
     """All events in the log, in the order in which they came about; they are written first."""
     bench.pass_s(0.25)
     bench.commit()
-    end = bench.server.effects.batch.next_offset
+    end = bench.server.context.batch.next_offset
     found: list[dict[str, Any]] = []
     for message in bench.store.read(list(range(end))).values():
         if not message.topic.startswith("$events/"):
@@ -332,11 +332,11 @@ def test_there_are_no_events_about_events() -> None:
     broker.pass_s(2)
     broker.commit()
     watcher.read()
-    end = broker.server.effects.batch.next_offset
+    end = broker.server.context.batch.next_offset
     for _ in range(10):
         broker.pass_s(2)
         broker.commit()
-    assert broker.server.effects.batch.next_offset == end
+    assert broker.server.context.batch.next_offset == end
     broker.join("alice")
     broker.pass_s(2)
     broker.commit()
@@ -379,16 +379,16 @@ def test_flow_tells_of_windows_and_queues_as_long_as_there_is_something() -> Non
 
 def test_while_the_store_is_away_events_wait_within_bounds_and_then_are_counted() -> None:
     broker = bench()
-    effects = broker.server.effects
-    events = effects.events
+    context = broker.server.context
+    events = context.events
     assert events is not None
-    effects.store.failed("the disk is full")
+    context.store.failed("the disk is full")
     for _ in range(WAITING_MAX + 10):
         events.note(0, {})
     broker.pass_s(1)
     assert events.waiting == WAITING_MAX
     assert events.lost == 11  # the start of the broker waits, too
-    effects.store_recovered()
+    context.store_recovered()
     broker.pass_s(1)
     assert events.waiting == 0
 

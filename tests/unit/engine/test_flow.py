@@ -236,7 +236,7 @@ def test_each_limit_is_noted_once_while_it_is_watched() -> None:
     bench = Bench(LIMITS)
     limit_usage = LimitUsage("s", WINDOW)
     for _ in range(3):
-        bench.server.effects.reach(limit_usage, bench.now)
+        bench.server.context.reach(limit_usage, bench.now)
         limit_usage.leave(bench.now.monotonic_s)
     assert limit_usage.times == 3
-    assert bench.server.effects.reached == [limit_usage]
+    assert bench.server.context.reached == [limit_usage]

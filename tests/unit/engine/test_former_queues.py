@@ -36,7 +36,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
         line = bench.subscriber(client_id, SHARED, 1)
         line.send(Subscribe(2, [Subscription("own", 1)]))
         bench.commit()
-    commit = Commit(bench.server.effects.batch.next_offset)
+    commit = Commit(bench.server.context.batch.next_offset)
     own: dict[str, list[int]] = {}
     shared: list[int] = []
     offset = commit.base_offset

@@ -39,7 +39,7 @@ def test_a_qos_2_message_too_large_by_now_is_released() -> None:
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_qos_2_message_that_retention_took_is_released(version: int) -> None:
     pair = received_and_cut(version, 2)
-    pair.bench.store.retain(1 << 62, 0, 1 << 62)
+    pair.bench.store.trim_log(1 << 62, 0, 1 << 62)
     line = pair.rejoin()
     pair.bench.commit()
     assert pair.bench.server.drops.counts[drops.RETENTION] == 1

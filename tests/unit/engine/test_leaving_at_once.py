@@ -45,7 +45,7 @@ class Nothing(Permissions):
 def made() -> Bench:
     """A broker whose commits take longer than a turn."""
     bench = Bench()
-    bench.server.effects.store.waits_for_disk = True
+    bench.server.context.store.waits_for_disk = True
     return bench
 
 
@@ -53,7 +53,7 @@ def restarted(bench: Bench) -> None:
     """A crash: what was not committed is gone."""
     bench.restart()
     bench.lines.clear()
-    bench.server.effects.store.waits_for_disk = True
+    bench.server.context.store.waits_for_disk = True
 
 
 def silent(bench: Bench, receive_maximum: int, durable: bool = True) -> Line:
@@ -271,7 +271,7 @@ def test_what_a_session_that_is_not_stored_takes_from_a_group_waits_for_the_comm
 
 def test_a_server_that_lost_the_session_is_sent_no_repeats() -> None:
     rig = Rig()
-    rig.effects.store.waits_for_disk = True
+    rig.context.store.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=1)))
     rig.publish(b"-", 1)
     rig.says(Puback(1))
@@ -281,7 +281,7 @@ def test_a_server_that_lost_the_session_is_sent_no_repeats() -> None:
     found = rig.store.recover()
     progress = found.progress[1]
     assert progress.sent_below == 5
-    session = Session("c", 1, NEVER_EXPIRES_S, rig.effects, rig.limits, rig.drops)
+    session = Session("c", 1, NEVER_EXPIRES_S, rig.context, rig.limits, rig.drops)
     session.restore(progress, found.queues[1], found.segments[1])
     rig.session = session
     rig.dial()
@@ -335,8 +335,8 @@ def left_at_once(rig: Rig, *packets: Packet) -> list[tuple[bytes, int, int]]:
     """Payload, QoS and packet identifier of what a dialled session sends before the commit."""
     rig.connection.receive(b"".join(encode(packet, 5) for packet in packets), rig.now)
     decoder = Decoder(1_000_000, 5, server=True)
-    decoder.feed(b"".join(piece for link in rig.effects.turn.ready for piece in link.take_ready()))
-    rig.effects.turn.ready = []
+    decoder.feed(b"".join(piece for link in rig.context.turn.ready for piece in link.take_ready()))
+    rig.context.turn.ready = []
     sent: list[Packet] = []
     while (packet := decoder.next_packet()) is not None:
         sent.append(packet)
@@ -346,7 +346,7 @@ def left_at_once(rig: Rig, *packets: Packet) -> list[tuple[bytes, int, int]]:
 def crashed(rig: Rig) -> None:
     """What is on disk, dialled again."""
     found = rig.store.recover()
-    session = Session("c", 1, NEVER_EXPIRES_S, rig.effects, rig.limits, rig.drops)
+    session = Session("c", 1, NEVER_EXPIRES_S, rig.context, rig.limits, rig.drops)
     session.restore(found.progress[1], found.queues[1], found.segments[1])
     rig.session = session
     rig.dial()
@@ -354,7 +354,7 @@ def crashed(rig: Rig) -> None:
 
 def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
     rig = Rig()
-    rig.effects.store.waits_for_disk = True
+    rig.context.store.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=2)))
     rig.publish(b"-", 1)
     rig.says(Puback(1))
@@ -374,7 +374,7 @@ def test_subscribe_takes_no_identifier_of_what_left_before_the_crash() -> None:
 
 def test_what_is_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> None:
     rig = Rig()
-    rig.effects.store.waits_for_disk = True
+    rig.context.store.waits_for_disk = True
     rig.says(Connack(0, True, Properties(receive_maximum=1, maximum_qos=1)))
     rig.publish(b"-", 1)
     rig.says(Puback(1))
@@ -387,7 +387,7 @@ def test_what_is_sent_with_a_lower_qos_waits_for_the_commit_that_says_so() -> No
 def with_priorities() -> tuple[Bench, Line]:
     """Topic h goes first; the client acknowledged one message."""
     bench = Bench(EngineLimits(mqueue_priorities={"h": 1}))
-    bench.server.effects.store.waits_for_disk = True
+    bench.server.context.store.waits_for_disk = True
     line = bench.join("s", durable=True, receive_maximum=2)
     line.send(Subscribe(1, [Subscription("#", 2)]))
     bench.commit()

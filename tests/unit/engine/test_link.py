@@ -1,6 +1,6 @@
 """The link: what leaves at once, and what waits for its commit."""
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.wire.link import Link
 from penstock.protocol.packets import (
     Connect,
@@ -19,21 +19,21 @@ from penstock.protocol.packets import (
 from tests.unit.engine.bench import Bench
 
 
-def opened_link(effects: Effects) -> Link:
-    link = Link(effects.turn)
+def opened_link(context: EngineContext) -> Link:
+    link = Link(context.turn)
     link.opened = True
     return link
 
 
 def test_held_bytes_wait_for_their_commit_and_keep_their_order() -> None:
     """[MQTT-4.6.0-2]"""
-    effects = Effects(0)
-    link = opened_link(effects)
+    context = EngineContext(0)
+    link = opened_link(context)
     link.send_after_commit(b"1")
     link.ack_after_commit(b"2")
-    first = effects.seal()
+    first = context.seal()
     link.send_after_commit(b"3")
-    second = effects.seal()
+    second = context.seal()
     assert b"".join(link.take_ready()) == b""
     assert [b"".join(release.pieces) for release in first.releases] == [b"12"]
     assert [b"".join(release.pieces) for release in second.releases] == [b"3"]
@@ -43,27 +43,27 @@ def test_held_bytes_wait_for_their_commit_and_keep_their_order() -> None:
 
 
 def test_sent_bytes_wait_for_nothing() -> None:
-    effects = Effects(0)
-    link = opened_link(effects)
+    context = EngineContext(0)
+    link = opened_link(context)
     link.send(b"1")
     link.send(b"2")
-    assert effects.turn.ready == [link]
+    assert context.turn.ready == [link]
     assert link.take_ready() == [b"12"]
 
 
 def test_nothing_passes_the_connack() -> None:
     """[MQTT-3.2.0-1]"""
-    effects = Effects(0)
-    link = Link(effects.turn)
+    context = EngineContext(0)
+    link = Link(context.turn)
     link.send_after_commit(b"connack")
     link.send(b"1")
-    assert effects.turn.ready == []
-    assert [b"".join(release.pieces) for release in effects.seal().releases] == [b"connack1"]
+    assert context.turn.ready == []
+    assert [b"".join(release.pieces) for release in context.seal().releases] == [b"connack1"]
 
 
 def test_a_farewell_passes_everything() -> None:
-    effects = Effects(0)
-    link = Link(effects.turn)
+    context = EngineContext(0)
+    link = Link(context.turn)
     link.send_after_commit(b"connack")
     link.send_last(b"bye")
     assert link.take_ready() == [b"bye"]

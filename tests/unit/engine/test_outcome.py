@@ -78,7 +78,7 @@ def test_what_expires_on_its_way_is_told() -> None:
     rig.connection.lost("cut", rig.now)
     message = Message("t", b"old", 1, False, "c", rig.now.wall_us)
     message.expires_at_us = rig.now.wall_us + 1
-    rig.effects.batch.append(message)
+    rig.context.batch.append(message)
     rig.session.deliver(message, 1, False, (), False, rig.now)
     rig.now_s += 1
     rig.dial()
@@ -125,7 +125,7 @@ def test_what_the_log_has_lost_is_told_on_its_way_and_in_the_queue() -> None:
     rig.publish(b"1", 2)
     rig.connection.lost("cut", rig.now)
     rig.publish(b"2", 1)
-    rig.store.retain(1 << 62, 0, 1 << 62)
+    rig.store.trim_log(1 << 62, 0, 1 << 62)
     rig.dial()
     assert rig.says(Connack(0, True)) == [Pubrel(2)]
     assert told.drops == [(0, RETENTION), (1, RETENTION), (2, RETENTION)]

@@ -145,7 +145,7 @@ def test_those_who_share_identifiers_on_purpose_do() -> None:
 def test_the_refusal_and_its_event_say_why() -> None:
     bench = bench_of(events=EventOptions(KINDS))
     why = "the session of this client identifier belongs to another user"
-    events = bench.server.effects.events
+    events = bench.server.context.events
     assert events is not None
     bench.connect(connect("alice", False))
     line, connack = bench.connect(connect("mallory", True))
@@ -160,6 +160,6 @@ def test_publishing_as_another_user_with_that_name_is_not_possible() -> None:
     bench = bench_of()
     bench.connect(connect("alice", False))
     line = bench.line()
-    end = bench.server.effects.batch.next_offset
+    end = bench.server.context.batch.next_offset
     line.send(connect("mallory", True), Publish("t", b"", 1, packet_id=1))
-    assert bench.server.effects.batch.next_offset == end
+    assert bench.server.context.batch.next_offset == end

@@ -158,8 +158,8 @@ def test_who_is_not_read_is_not_late() -> None:
     """While the store is slow nobody's packets are decoded: what came of it is here."""
     rig = bench(1)
     one, _ = begun(rig, "1", "2")
-    effects = rig.server.effects
-    effects.store.waiting_bytes_max = 10_000
+    context = rig.server.context
+    context.store.waiting_bytes_max = 10_000
     rig.join("3", 4).send(Publish("t", bytes(10_000), 1, packet_id=1))
     one.connection.receive(LARGE[1000:], rig.now)
     assert not is_read(one)

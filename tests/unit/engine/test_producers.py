@@ -261,7 +261,7 @@ def test_no_number_is_told_that_the_disk_may_not_have() -> None:
     send(bench, line, message(1))
     line.send(message(2))
     bench.seal()  # this commit fails, and is tried again
-    bench.server.effects.store.failed("disk full")
+    bench.server.context.store.failed("disk full")
     line.cut()
     asking = bench.line()
     properties = Properties(user_properties=[(PRODUCER, "p")])

@@ -335,7 +335,7 @@ def test_the_store_keeps_what_the_queue_needs() -> None:
     line.cut()
     for topic in ("t", "alarm/a"):
         bench.publish(topic, b"x")
-    end = bench.server.effects.batch.next_offset
+    end = bench.server.context.batch.next_offset
     assert bench.server.lowest_needed_offset(end) == end - 2
     line = bench.join("s", durable=True)
     (message,) = publishes(line.read())

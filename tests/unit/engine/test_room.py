@@ -56,7 +56,7 @@ def test_a_refused_message_reaches_nobody(qos: int) -> None:
     """MQTT 5: 0x97, and neither the watcher, nor the log, nor a retained message has it."""
     bench, _, publisher, watcher = full(5)
     assert watcher is not None
-    end = bench.server.effects.batch.next_offset
+    end = bench.server.context.batch.next_offset
     refused = message(3, qos)
     refused.retain = True
     publisher.send(refused)
@@ -64,7 +64,7 @@ def test_a_refused_message_reaches_nobody(qos: int) -> None:
     code = reasons.QUOTA_EXCEEDED
     assert publisher.read() == [Puback(3, code) if qos == 1 else Pubrec(3, code)]
     assert payloads(watcher) == []
-    assert bench.server.effects.batch.next_offset == end
+    assert bench.server.context.batch.next_offset == end
     assert len(bench.server.router.retained) == 0
     assert publisher.session.inbound_count == 0
     back = bench.join("s", durable=True)
@@ -152,7 +152,7 @@ def test_publishers_that_wait_do_not_wake_each_other() -> None:
     bench.commit()
     assert bench.server.resume(bench.now) == []
     session = bench.server.registry.sessions["s"]
-    assert bench.server.effects.blocked_publishers.waiting_for(session) == 2
+    assert bench.server.context.blocked_publishers.waiting_for(session) == 2
     back = bench.join("s", durable=True)
     received: list[bytes] = []
     while found := publishes(back.read()):

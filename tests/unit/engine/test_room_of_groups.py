@@ -179,11 +179,11 @@ def test_what_a_member_may_not_receive_waits_for_one_that_may(qos: int) -> None:
     bench.commit()
     assert [packet.payload for packet in publishes(barred.read())] == [b"t"]
     assert waiting_for(bench, "$share/g/+") == 3
-    commits = bench.server.effects.turn.counters.commits
+    commits = bench.server.context.turn.counters.commits
     for _ in range(3):
         bench.pass_s(1)
         bench.commit()
-    assert bench.server.effects.turn.counters.commits == commits
+    assert bench.server.context.turn.counters.commits == commits
     bench.publish("t", b"t")
     assert [packet.payload for packet in publishes(barred.read())] == [b"t"]
     bench.restart()

@@ -156,7 +156,7 @@ def test_an_expired_retained_message_is_removed() -> None:
 def test_a_restart_keeps_retained_messages() -> None:
     bench = Bench()
     bench.publish("a", b"x", 1, retain=True)
-    bench.store.retain(2**62, 0, 2**62)
+    bench.store.trim_log(2**62, 0, 2**62)
     bench.restart()
     (message,) = retained(bench, bench.join("c", 4), Subscribe(1, [Subscription("a", 1)]))
     assert message.payload == b"x"
@@ -166,7 +166,7 @@ def test_a_retained_message_for_a_stored_session_survives_a_crash() -> None:
     """It is put into the log once more, in no stream: its first row may be past retention."""
     bench = Bench()
     bench.publish("a", b"x", 1, retain=True)
-    bench.store.retain(2**62, 0, 2**62)
+    bench.store.trim_log(2**62, 0, 2**62)
     line = bench.join("s", 4, durable=True)
     line.send(Subscribe(1, [Subscription("a", 1)]))
     bench.commit()

@@ -79,7 +79,7 @@ def test_packets_after_the_end_are_not_heard() -> None:
     line = bench.join("c", 4)
     line.send(Disconnect(), Publish("t", b"", 1, packet_id=1))
     line.send(Publish("t", b"", 1, packet_id=2))
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -217,7 +217,7 @@ def test_the_end_is_settled_once() -> None:
     line.cut()
     line.connection.close(reasons.SERVER_BUSY, "late", bench.now)
     line.connection.tick(bench.now)
-    assert bench.server.effects.batch.next_offset == 1
+    assert bench.server.context.batch.next_offset == 1
     assert bench.server.connections == {}
 
 
@@ -238,7 +238,7 @@ def test_the_qos_2_flow(version: int) -> None:
     bench.commit()
     missing = reasons.PACKET_IDENTIFIER_NOT_FOUND if version == 5 else 0
     assert line.read() == [Pubcomp(9), Pubcomp(9, missing)]
-    rows = bench.store.read(range(bench.server.effects.batch.next_offset))
+    rows = bench.store.read(range(bench.server.context.batch.next_offset))
     assert [row.internal for row in rows.values()].count(False) == 1
 
 
@@ -267,7 +267,7 @@ def test_system_topics_are_the_brokers(version: int, topic: str) -> None:
     code = reasons.NOT_AUTHORIZED if version == 5 else 0
     assert line.read() == [Puback(1, code), Pubrec(2, code)]
     assert bench.server.drops.counts[drops.NO_PERMISSION] == 3
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
 
 
 @pytest.mark.parametrize("version", [4, 5])

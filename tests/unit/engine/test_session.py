@@ -43,7 +43,7 @@ def test_a_crash_before_the_commit_forgets_all_of_it() -> None:
     pair.bench.seal()
     pair.bench.restart()
     assert pair.rejoin().read() == []
-    assert pair.bench.server.effects.batch.next_offset == 0
+    assert pair.bench.server.context.batch.next_offset == 0
 
 
 # -- 2. order ------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_received_qos_2_message_is_known_after_a_crash() -> None:
     line.send(Publish("t", b"x", 2, dup=True, packet_id=7))
     bench.commit()
     assert line.read() == [Pubrec(7)]
-    assert bench.server.effects.batch.next_offset == 1
+    assert bench.server.context.batch.next_offset == 1
     line.send(Pubrel(7))
     bench.commit()
     assert line.read() == [Pubcomp(7)]
@@ -208,7 +208,7 @@ def test_a_received_qos_2_message_is_known_after_a_crash() -> None:
     line = bench.join("p", 4, durable=True)
     line.send(Pubrel(7), Publish("t", b"y", 2, packet_id=7))
     bench.commit()
-    assert bench.server.effects.batch.next_offset == 2, "the identifier is free again"
+    assert bench.server.context.batch.next_offset == 2, "the identifier is free again"
 
 
 # -- 4. bodies that lie in the log only ----------------------------------------------------
@@ -272,7 +272,7 @@ def test_a_body_that_is_gone_is_counted_and_the_next_ones_come() -> None:
     pair.line.cut()
     pair.publish(*numbered(4))
     pair.bench.commit()
-    pair.bench.store.retain(2**62, 0, 2)
+    pair.bench.store.trim_log(2**62, 0, 2)
     line = pair.rejoin()
     assert payloads(line) == [b"2", b"3"]
     assert pair.bench.server.drops.counts[drops.RETENTION] == 2

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.session import Session
@@ -12,7 +12,7 @@ from penstock.engine.session.session_index import CHUNK_MAX, SessionIndex
 
 
 def session(number: int) -> Session:
-    return Session(f"c{number}", number, 0, Effects(0), EngineLimits(), Drops())
+    return Session(f"c{number}", number, 0, EngineContext(0), EngineLimits(), Drops())
 
 
 @given(st.integers(0, 3 * CHUNK_MAX), st.data())

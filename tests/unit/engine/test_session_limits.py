@@ -189,4 +189,4 @@ def test_a_session_without_a_store_needs_no_log() -> None:
     bench.publish("t", b"x", 2)
     assert payloads(line) == [b"x"]
     assert bench.server.lowest_needed_offset(77) == 77
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0

@@ -72,9 +72,9 @@ def test_what_the_first_connection_sends_after_the_take_over_is_not_heard() -> N
     bench = Bench()
     first = bench.join("c", 4, durable=True)
     bench.join("c", 4, durable=True)
-    end = bench.server.effects.batch.next_offset
+    end = bench.server.context.batch.next_offset
     first.send(Publish("t", b"", 1, packet_id=1))
-    assert bench.server.effects.batch.next_offset == end
+    assert bench.server.context.batch.next_offset == end
 
 
 def test_a_session_ends_with_its_connection_when_it_does_not_expire_later() -> None:

@@ -7,7 +7,7 @@ from random import Random
 from typing import SupportsIndex, final
 
 from penstock.engine.access.access import Permissions
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.options import ROUND_ROBIN
@@ -39,12 +39,14 @@ class Watched(list[Member]):
 
 
 def group_of(first: Session, strategy: int = ROUND_ROBIN) -> SharedGroup:
-    return SharedGroup(SHARED, strategy, Xorshift32(1), Effects(0), Drops(), first, first.account)
+    return SharedGroup(
+        SHARED, strategy, Xorshift32(1), EngineContext(0), Drops(), first, first.account
+    )
 
 
 def session(number: int, stored: bool = True) -> Session:
-    effects = Effects(0)
-    return Session(f"s{number}", number, 3600 if stored else 0, effects, EngineLimits(), Drops())
+    context = EngineContext(0)
+    return Session(f"s{number}", number, 3600 if stored else 0, context, EngineLimits(), Drops())
 
 
 def entry(qos: int) -> SessionSubscription:

@@ -488,12 +488,12 @@ def test_retention_hears_of_what_changes_hands_with_its_body() -> None:
     first = member(bench, "m1")
     publish(bench, 1)
     second = member(bench, "m2")
-    effects = bench.server.effects
-    offset = effects.batch.next_offset - 1
-    effects.batch.lowest_moved = effects.batch.next_offset
+    context = bench.server.context
+    offset = context.batch.next_offset - 1
+    context.batch.lowest_moved = context.batch.next_offset
     first.cut()
     assert second.session.window_length == 1
-    assert effects.batch.lowest_moved == offset
+    assert context.batch.lowest_moved == offset
 
 
 def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not() -> None:
@@ -507,14 +507,14 @@ def test_retention_keeps_what_a_stored_member_may_take_over_from_one_that_is_not
     other.send(Pubrec(taken.packet_id))  # and no PUBCOMP: the window needs nothing of the log
     publish(bench, 5, first=1)
     assert waiting(bench) == 5
-    lowest_needed_offset = bench.server.lowest_needed_offset(bench.server.effects.batch.next_offset)
-    bench.store.retain(bench.now.wall_us + 1, 2**62, lowest_needed_offset)
+    lowest_needed_offset = bench.server.lowest_needed_offset(bench.server.context.batch.next_offset)
+    bench.store.trim_log(bench.now.wall_us + 1, 2**62, lowest_needed_offset)
     other.cut()
     bench.commit()
     assert got(bench.join("stored", durable=True)) == [1, 2, 3, 4, 5]
     assert sum(bench.server.drops.counts) == 0
     bench.commit()
-    end = bench.server.effects.batch.next_offset
+    end = bench.server.context.batch.next_offset
     line = bench.join("stored", durable=True)
     acknowledge(bench, line, publishes(line.read()))
     assert bench.server.lowest_needed_offset(end) == end
@@ -552,7 +552,7 @@ def test_a_message_that_is_nowhere_stored_is_stored_when_it_must_be() -> None:
     bench = Bench(streams=())
     first = member(bench, "m1", durable=False)
     publish(bench, 2)
-    assert bench.server.effects.batch.next_offset == 0
+    assert bench.server.context.batch.next_offset == 0
     second = member(bench, "m2")
     second.cut()
     first.cut()
@@ -647,7 +647,7 @@ def test_what_waits_goes_with_the_last_member() -> None:
     bench.commit()
     assert bench.server.drops.counts[drop_counts.SESSION_ENDED] == 2
     assert bench.server.router.sharing.groups == {}
-    assert bench.server.effects.groups_with_backlog == {}
+    assert bench.server.context.groups_with_backlog == {}
     bench.pass_s(1)
     bench.commit()
     assert got(letters) == [1, 2]
@@ -783,9 +783,9 @@ def test_what_waited_in_memory_is_in_the_log_for_the_member_that_takes_it_over()
     bench.commit()
     acknowledge(bench, first, publishes(first.read()))
     server = bench.server
-    end = server.effects.batch.next_offset
+    end = server.context.batch.next_offset
     assert (
-        bench.store.retain(bench.now.wall_us + 1, 0, server.lowest_needed_offset(end)) == end == 1
+        bench.store.trim_log(bench.now.wall_us + 1, 0, server.lowest_needed_offset(end)) == end == 1
     )
     second.send(Subscribe(1, [Subscription(other, 1)]))
     bench.commit()

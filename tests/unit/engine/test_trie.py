@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import EngineLimits
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.routing.group_members import Xorshift32
@@ -26,7 +26,7 @@ FILTERS = ["#", "+", "+/+", "a/#", "a/+", "a/b", "a", "+/b/#", "$x/#", "$x/+", "
 
 
 def session(name: str) -> Session:
-    return Session(name, 1, 0, Effects(0), EngineLimits(), Drops())
+    return Session(name, 1, 0, EngineContext(0), EngineLimits(), Drops())
 
 
 def entry(topic_filter: str, qos: int, identifier: int = 0) -> SessionSubscription:
@@ -69,7 +69,9 @@ def test_a_group_leaves_a_filter_without_a_look_at_the_others(
     trie = SubscriptionTrie()
     one = session("one")
     groups = [
-        SharedGroup(f"$share/{number}/a/b", 0, Xorshift32(1), Effects(0), Drops(), one, one.account)
+        SharedGroup(
+            f"$share/{number}/a/b", 0, Xorshift32(1), EngineContext(0), Drops(), one, one.account
+        )
         for number in range(100)
     ]
     for group in groups:

@@ -98,14 +98,14 @@ def test_those_who_use_up_their_shares_divide_what_there_is() -> None:
     assert not any(line.connection.reading_paused for line in greedy)
     arrive(greedy[0], *[Pingreq()] * (2 * PACKETS_PER_TURN_MAX))
     bench.server.resume(bench.now)
-    assert bench.server.effects.turn.work_budget.work_max == WORK_PER_TURN_MAX
+    assert bench.server.context.turn.work_budget.work_max == WORK_PER_TURN_MAX
 
 
 def test_many_who_begin_in_one_turn_have_little_each() -> None:
     """In the turn before nobody had to stop, so that it told nothing of how many they are."""
     bench = Bench()
     greedy = [bench.join(f"c{number}", 4) for number in range(50)]
-    work_budget = bench.server.effects.turn.work_budget
+    work_budget = bench.server.context.turn.work_budget
     work_budget.turn_took(0.0)
     before = work_budget.spent
     for line in greedy:
@@ -124,7 +124,7 @@ def test_many_who_subscribe_in_one_turn_have_little_each() -> None:
     bench = Bench()
     greedy = [bench.join(f"c{number}", 4) for number in range(50)]
     filters = [Subscription(f"t/{number}", 0) for number in range(1000)]
-    work_budget = bench.server.effects.turn.work_budget
+    work_budget = bench.server.context.turn.work_budget
     work_budget.turn_took(0.0)
     before = work_budget.spent
     for line in greedy:
@@ -140,10 +140,10 @@ def test_what_is_sent_counts_by_its_bytes() -> None:
     for number in range(10):
         bench.subscriber(f"s{number}", "t", 0, 4)
     line = bench.join("p", 4)
-    before = bench.server.effects.turn.work_budget.spent
+    before = bench.server.context.turn.work_budget.spent
     arrive(line, Publish("t", bytes(10 * SENT_BYTES_PER_UNIT)))
     received = 10 * SENT_BYTES_PER_UNIT // BYTES_PER_UNIT + WORK_PER_PACKET
-    assert bench.server.effects.turn.work_budget.spent - before >= received + 10 * 11
+    assert bench.server.context.turn.work_budget.spent - before >= received + 10 * 11
 
 
 def test_a_share_follows_how_long_it_took() -> None:
@@ -366,15 +366,15 @@ def test_a_resumed_session_is_sent_again_in_portions() -> None:
 def test_reading_pauses_while_much_waits_for_a_commit() -> None:
     """Whether it is in the log or held for somebody."""
     bench = Bench(streams=())
-    bench.server.effects.store.waiting_bytes_max = 100_000
+    bench.server.context.store.waiting_bytes_max = 100_000
     bench.join("s", 4).send(Subscribe(1, [Subscription("t", 1)]))
     publisher = bench.join("p", 5)
     publisher.send(*[Publish("t", bytes(10_000), 0) for _ in range(100)])
-    effects = bench.server.effects
+    context = bench.server.context
     assert publisher.connection.reading_paused is True
-    assert 100_000 <= effects.batch.size_bytes + effects.turn.unsent_bytes < 111_000
+    assert 100_000 <= context.batch.size_bytes + context.turn.unsent_bytes < 111_000
     bench.commit()
-    assert (publisher.connection.reading_paused, effects.turn.unsent_bytes) == (False, 0)
+    assert (publisher.connection.reading_paused, context.turn.unsent_bytes) == (False, 0)
 
 
 def test_nothing_stays_counted_when_connections_end() -> None:
@@ -386,7 +386,7 @@ def test_nothing_stays_counted_when_connections_end() -> None:
     line.cut()
     publisher.send(Disconnect())
     bench.commit()
-    assert bench.server.effects.turn.unsent_bytes == 0
+    assert bench.server.context.turn.unsent_bytes == 0
 
 
 # -- back-pressure instead of receive maximum ------------------------------------------------
@@ -495,8 +495,8 @@ def test_nobody_is_decoded_once_a_turn_made_as_much_as_it_may() -> None:
     subscriber.send(Subscribe(1, [Subscription("t", 0)]))
     publishers = [bench.join(f"p{number}") for number in range(20)]
     bench.commit()
-    effects = bench.server.effects
-    effects.store.waiting_bytes_max = effects.batch.size_bytes + effects.turn.unsent_bytes + 50_000
+    context = bench.server.context
+    context.store.waiting_bytes_max = context.batch.size_bytes + context.turn.unsent_bytes + 50_000
     data = encode(Publish("t", bytes(20_000)), 5)
     for publisher in publishers:
         publisher.connection.receive(data, bench.now)
@@ -520,7 +520,7 @@ def logged_by(bench: Bench) -> list[str]:
 def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
     """What comes after a large batch waits for its commit: others waited for seconds."""
     bench = Bench()
-    bench.server.effects.store.batch_bytes_max = 200_000
+    bench.server.context.store.batch_bytes_max = 200_000
     greedy = bench.join("greedy", 5)
     small = bench.join("small", 5)
     arrive(greedy, *[Publish("t", bytes(90_000), 1, packet_id=n) for n in range(1, 10)])
@@ -541,8 +541,8 @@ def test_who_made_much_of_a_full_batch_waits_and_others_go_on() -> None:
 
 def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
     bench = Bench()
-    effects = bench.server.effects
-    effects.store.batch_bytes_max = 100_000
+    context = bench.server.context
+    context.store.batch_bytes_max = 100_000
     lines = [bench.join(f"c{number}", 5) for number in range(4)]
     bench.commit()
     for line in lines:
@@ -561,19 +561,19 @@ def test_those_who_make_much_take_turns_in_what_a_batch_may_have() -> None:
 
 def test_much_is_what_a_batch_has_of_a_connection_in_however_many_reads() -> None:
     bench = Bench()
-    bench.server.effects.store.batch_bytes_max = 200_000
+    bench.server.context.store.batch_bytes_max = 200_000
     line = bench.join("c", 5)
     bench.commit()
     for number in range(1, 100):
         arrive(line, Publish("t", bytes(10_000), 1, packet_id=number))
     assert line.connection.reading_paused
-    assert 200_000 <= bench.server.effects.batch.size_bytes < 220_000
+    assert 200_000 <= bench.server.context.batch.size_bytes < 220_000
 
 
 def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
     """Others' reads come before those who wait, and may fill each batch."""
     bench = Bench()
-    bench.server.effects.store.batch_bytes_max = 100_000
+    bench.server.context.store.batch_bytes_max = 100_000
     patient = bench.join("patient", 5)
     others = [bench.join(f"o{number}", 5) for number in range(3)]
     bench.commit()
@@ -590,7 +590,7 @@ def test_who_was_passed_over_for_long_has_its_turn_in_any_case() -> None:
 
 def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
     bench = Bench()
-    bench.server.effects.store.batch_bytes_max = 100_000
+    bench.server.context.store.batch_bytes_max = 100_000
     line, other = bench.join("c", 5), bench.join("other", 5)
     arrive(line, Publish("t", bytes(100_000), 1, packet_id=1))
     for _ in range(HEAVY_FOR_BATCHES):
@@ -603,15 +603,15 @@ def test_who_put_much_into_a_batch_long_ago_waits_no_more() -> None:
 def test_in_an_outage_no_batch_is_too_large_for_what_is_not_acknowledged() -> None:
     """Nothing is sealed then, and QoS 0 goes on."""
     bench = Bench()
-    effects = bench.server.effects
-    effects.store.batch_bytes_max = 100_000
+    context = bench.server.context
+    context.store.batch_bytes_max = 100_000
     line = bench.join("c", 5)
     arrive(line, *[Publish("t", bytes(100_000), 1, packet_id=n) for n in (1, 2)])
     assert line.connection.reading_paused
-    effects.store.failed("the disk is full")
+    context.store.failed("the disk is full")
     bench.turns()
     arrive(line, *[Publish("t", bytes(100_000), 0) for _ in range(3)])
-    assert effects.store.batch_bytes_max > effects.batch.size_bytes
+    assert context.store.batch_bytes_max > context.batch.size_bytes
 
 
 # -- a packet with thousands of filters ----------------------------------------------------

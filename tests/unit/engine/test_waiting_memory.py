@@ -73,7 +73,7 @@ def bench_of(waiting_bytes_max: int = 0, unsent_bytes_max: int = 0, **more: int 
 
 def test_a_large_body_counts_once_and_is_given_back_with_the_last() -> None:
     bench = bench_of()
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     lines = [receiver(bench, f"c{number}", expiry_s=0) for number in range(10)]
     publish(bench, "t")
     assert len(LARGE) < budget.waiting_bytes - 10 * DELIVERY_BYTES < len(LARGE) + KIB
@@ -92,7 +92,7 @@ def test_what_the_log_has_rests_there_and_still_comes_in_order() -> None:
     bodies = [bytes([number]) * 100 * KIB for number in range(40)]
     for body in bodies:
         publish(bench, "t", body)
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert budget.waiting_bytes < 700 * KIB, "half of the share, and what is on its way"
     assert bench.server.drops.counts[drops.MEMORY_FULL] == 0
     got: list[bytes] = []
@@ -112,7 +112,7 @@ def test_beyond_its_share_a_user_loses_messages_and_others_do_not() -> None:
     other = receiver(bench, "other", "other", "u", expiry_s=0)
     for _ in range(40):
         publish(bench, "t")
-    assert 1000 * KIB < bench.server.effects.budget.waiting_bytes < 1200 * KIB
+    assert 1000 * KIB < bench.server.context.budget.waiting_bytes < 1200 * KIB
     dropped = bench.server.drops.counts[drops.MEMORY_FULL]
     assert dropped == bench.server.drops.of("greedy")[drops.MEMORY_FULL] == 30
     publish(bench, "u", count=5)
@@ -124,7 +124,7 @@ def test_places_count_without_bodies_and_while_the_client_is_away_are_packed() -
     bench = bench_of(max_mqueue_len=0, max_inflight=1)
     line = receiver(bench, "c")
     publish(bench, "t", b"", 501)
-    budget = bench.server.effects.budget
+    budget = bench.server.context.budget
     assert budget.waiting_bytes > 501 * DELIVERY_BYTES
     line.cut()
     assert budget.waiting_bytes < 20 * DELIVERY_BYTES
@@ -153,7 +153,7 @@ def test_a_queue_that_refuses_does_so_for_want_of_memory(version: int) -> None:
     assert acknowledge_all(bench, line) == (3 if version == 4 else 2)
     bench.commit()
     assert len(publisher.read()) == (1 if version == 4 else 0)
-    assert bench.server.effects.budget.waiting_bytes == 0
+    assert bench.server.context.budget.waiting_bytes == 0
 
 
 def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_refused() -> None:
@@ -166,7 +166,7 @@ def test_packet_identifiers_of_qos_2_count_and_a_client_that_owes_a_pubrel_is_re
     assert (len(codes), len(refused)) == (15, 5)
     publisher.send(*[Pubrel(number) for number in range(1, 11)])
     bench.commit()
-    assert bench.server.effects.budget.inbound_bytes == 0
+    assert bench.server.context.budget.inbound_bytes == 0
 
 
 def test_large_messages_wait_until_there_is_room_for_what_is_sent() -> None:
@@ -176,7 +176,7 @@ def test_large_messages_wait_until_there_is_room_for_what_is_sent() -> None:
     for qos in (0, 1):
         message = Message("t", LARGE, qos, False, "p", bench.now.wall_us)
         bench.server.router.publish(message, None, bench.now)
-        assert bench.server.effects.turn.unsent_bytes < 1100 * KIB
+        assert bench.server.context.turn.unsent_bytes < 1100 * KIB
         waiting = [line for line in lines if line.session.queue_length > 0]
         assert len(waiting) == 11, "nine packets fit"
         for _ in range(3):
@@ -218,7 +218,7 @@ def test_who_does_not_read_is_congested_and_not_read_when_its_user_has_its_share
     assert account is not None
     for link in links:
         link.report_socket_buffer(0)
-    assert bench.server.effects.turn.buffered_bytes == account.buffered_bytes == 0
+    assert bench.server.context.turn.buffered_bytes == account.buffered_bytes == 0
 
 
 def test_full_queues_that_are_asked_for_at_once_are_read_a_few_at_a_time() -> None:
@@ -234,14 +234,14 @@ def test_full_queues_that_are_asked_for_at_once_are_read_a_few_at_a_time() -> No
             Connect(f"c{number}", clean_start=False, username=f"user{number}", properties=wish)
         )
     bench.turns()
-    body_requests = bench.server.effects.batch.body_requests
+    body_requests = bench.server.context.batch.body_requests
     assert [len(asked) for _, asked in body_requests] == [2, 2], "of 100 KiB each"
     for _ in range(10):
         bench.commit()
         bench.pass_s(0.25)
     for line in lines:
         assert acknowledge_all(bench, line) == 20
-    assert bench.server.effects.budget.fetching_bytes == 0
+    assert bench.server.context.budget.fetching_bytes == 0
 
 
 def test_a_message_that_is_larger_than_the_bound_finds_room_when_half_of_it_is_free() -> None:
@@ -272,7 +272,7 @@ def test_a_publisher_that_waits_for_memory_goes_on_whoever_gives_it_back(topic: 
     bench.pass_s(0.25)
     bench.commit()
     assert len(publisher.read()) == 1
-    assert bench.server.effects.budget.waiting_bytes > len(LARGE)
+    assert bench.server.context.budget.waiting_bytes > len(LARGE)
 
 
 @pytest.mark.parametrize("topic", ["t", "$share/g/t"])

@@ -123,7 +123,7 @@ def test_a_copy_of_a_retained_message_in_the_log(step_s: int) -> None:
     (packet,) = [packet for packet in line.read() if isinstance(packet, Publish)]
     assert packet.properties is not None
     assert packet.properties.message_expiry_interval == 50
-    copy = bench.store.read([bench.server.effects.batch.next_offset - 1])
+    copy = bench.store.read([bench.server.context.batch.next_offset - 1])
     (message,) = copy.values()
     assert message.internal
     assert message.received_at_us == bench.now.wall_us - 10_000_000
@@ -153,7 +153,7 @@ def test_how_long_a_client_was_here(step_s: int) -> None:
     bench.pass_s(5)
     bench.jump_s(step_s)
     line.connection.lost("cut", bench.now)
-    events = bench.server.effects.events
+    events = bench.server.context.events
     assert events is not None
     assert [event["by_us"] for event in events.take(CLOCK_JUMPED)] == [step_s * 1_000_000]
     assert [event["duration_us"] for event in events.take(DISCONNECTED)] == [5_000_000]

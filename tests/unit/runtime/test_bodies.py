@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
@@ -34,7 +34,7 @@ class ShakyLog:
 
 def asking() -> Session:
     """A session that waits for bodies."""
-    session = Session("pump-7", 1, 1, Effects(100), EngineLimits(), Drops())
+    session = Session("pump-7", 1, 1, EngineContext(100), EngineLimits(), Drops())
     session.transmission.requested_offsets = OFFSETS
     return session
 

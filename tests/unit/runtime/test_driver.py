@@ -256,7 +256,7 @@ async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
 ) -> None:
     rig = Rig()
     greedy, _ = rig.connect("a")
-    work_budget = rig.server.effects.turn.work_budget
+    work_budget = rig.server.context.turn.work_budget
     slow = itertools.count(time.monotonic())  # a second from each look to the next
     monkeypatch.setattr(time, "monotonic", lambda: next(slow))
     send(greedy, *[Pingreq()] * 10_000)
@@ -294,7 +294,7 @@ async def test_who_left_before_its_verdict_is_kept_until_then_and_no_longer(deci
     assert list(rig.driver._peers.values()) == [peer]
     if decided:
         rig.driver.decided(peer.connection.link, AuthResult(reasons.SUCCESS, "alice"))
-        assert rig.server.effects.batch.next_offset == 1
+        assert rig.server.context.batch.next_offset == 1
     await until(lambda: not rig.driver._peers)
     assert peer.connection.state == CLOSED
     assert not wire.reading
@@ -364,12 +364,12 @@ def windows(rig: Rig) -> list[int]:
 async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
-    await until(lambda: not rig.server.effects.batch.changed)
-    commits = rig.server.effects.batch.sealed
+    await until(lambda: not rig.server.context.batch.changed)
+    commits = rig.server.context.batch.sealed
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    assert rig.server.effects.batch.sealed == commits
+    assert rig.server.context.batch.sealed == commits
     await until(lambda: windows(rig) == [0])
     await rig.driver.stop()
 
@@ -377,7 +377,7 @@ async def test_that_a_session_went_on_is_stored_a_little_later() -> None:
 async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -> None:
     rig = Rig()
     subscriber = await in_flight(rig)
-    await until(lambda: not rig.server.effects.batch.changed)
+    await until(lambda: not rig.server.context.batch.changed)
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
     await rig.driver.durable()
@@ -400,8 +400,8 @@ async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_bef
     wire.written.clear()
     rig.store.broken = "the disk is full"
     send(publisher, Publish("t", b"1", 1, packet_id=1))
-    await until(lambda: rig.server.effects.store.fails)
-    assert rig.server.effects.store.failure == "the disk is full"
+    await until(lambda: rig.server.context.store.fails)
+    assert rig.server.context.store.failure == "the disk is full"
     send(publisher, Publish("t", b"2", 1, packet_id=2))  # MQTT 3.1.1: it waits
     await asyncio.sleep(0.2)
     assert not wire.written
@@ -412,7 +412,7 @@ async def test_a_failed_commit_is_written_again_unchanged_and_nothing_leaves_bef
     assert failed is again
     assert [message.payload for message in rig.store.memory.read([0, 1]).values()] == [b"1", b"2"]
     assert not rig.failures
-    assert not rig.server.effects.store.fails
+    assert not rig.server.context.store.fails
     await rig.driver.stop()
 
 
@@ -442,7 +442,7 @@ async def test_a_broker_is_stopped_while_its_store_fails() -> None:
     await until(lambda: wire.written)
     rig.store.broken = "the disk is full"
     send(publisher, Publish("t", b"1", 1, packet_id=1))
-    await until(lambda: rig.server.effects.store.fails)
+    await until(lambda: rig.server.context.store.fails)
     await asyncio.wait_for(rig.driver.stop(), 5.0)
     assert rig.failures
 

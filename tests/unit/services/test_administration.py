@@ -175,10 +175,10 @@ async def test_nothing_is_done_while_it_could_not_be_stored(
     bench: Bench, operator: Administration
 ) -> None:
     """Done means on disk: an operator would wait for as long as the disk is full."""
-    bench.server.effects.store.failed("the store cannot write: No space left on device")
+    bench.server.context.store.failed("the store cannot write: No space left on device")
     for act in (operator.remove(RemoveSessions(Which())), operator.clear(ClearRetained("#"))):
         with pytest.raises(StoreError, match="nothing was done: the store cannot write: No space"):
             await act
     assert (await operator.remove(RemoveSessions(Which(), True))).count == SESSIONS
-    bench.server.effects.store_recovered()
+    bench.server.context.store_recovered()
     assert (await operator.remove(RemoveSessions(Which()))).count == SESSIONS

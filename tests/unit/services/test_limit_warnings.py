@@ -23,7 +23,7 @@ class Watched:
         caplog.set_level(logging.INFO, "penstock")
         self._caplog = caplog
         self.bench = bench
-        self.warnings = LimitWarnings(bench.server.effects, warning_s)
+        self.warnings = LimitWarnings(bench.server.context, warning_s)
 
     def pass_s(self, seconds: float) -> list[str]:
         self.bench.pass_s(seconds)
@@ -33,7 +33,7 @@ class Watched:
         return lines
 
     def reach(self, at_limit: LimitUsage) -> None:
-        self.bench.server.effects.reach(at_limit, self.bench.now)
+        self.bench.server.context.reach(at_limit, self.bench.now)
 
     def leave(self, at_limit: LimitUsage) -> None:
         at_limit.leave(self.bench.now.monotonic_s)

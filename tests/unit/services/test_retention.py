@@ -35,7 +35,7 @@ class Trouble:
         self.works = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def retain(self, *_asked: int) -> int:
+    def trim_log(self, *_asked: int) -> int:
         self.calls += 1
         if self.calls == 1:
             raise StoreFailed("the disk is full")
@@ -80,7 +80,7 @@ class Much:
         self.trimmed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
 
-    def retain(self, *_asked: int) -> int:
+    def trim_log(self, *_asked: int) -> int:
         self.calls.append("retain")
         return min(30, 10 * len(self.calls))
 
@@ -110,7 +110,7 @@ async def test_sessions_are_asked_some_at_a_time(monkeypatch: pytest.MonkeyPatch
     """Two thousand sessions, and others have their turn in between."""
     now = Now(1.0, 1)
     server = Server(Bench().limits, MemoryStore("e").recover(), ("#",), "memory", now)
-    server.effects.batch.next_offset = 10_000
+    server.context.batch.next_offset = 10_000
     for number in range(2000):
         session = server.registry.open(f"c{number}", False, 3600)
         session.deliver(Message("t", b"", 1, offset=5000 - number), 1, False, (), False, now)
@@ -136,7 +136,7 @@ def test_what_is_taken_over_while_sessions_are_asked_is_kept() -> None:
     registry = pair.bench.server.registry
     registry.sessions.clear()
     asking = registry.search_lowest_offset(3)
-    pair.bench.server.effects.batch.moved(1)  # by a group, or from one
+    pair.bench.server.context.batch.moved(1)  # by a group, or from one
     while not asking.step():
         pass
     assert asking.lowest == 1
@@ -154,7 +154,7 @@ class Asked:
     def log_extent(self) -> LogExtent:
         return LogExtent(0, 100, 0)
 
-    def retain(self, *asked: int) -> int:
+    def trim_log(self, *asked: int) -> int:
         self.asked.append(asked)
         return 0
 

@@ -15,7 +15,7 @@ class Running:
     def __init__(self) -> None:
         self.turns = 0
         self.commit_attempts = -1
-        self.effects: Any = SimpleNamespace(store=SimpleNamespace(failure=""))
+        self.context: Any = SimpleNamespace(store=SimpleNamespace(failure=""))
         self.connections: dict[str, object] = {}
 
     def watched(self) -> Watchdog:
@@ -55,7 +55,7 @@ def test_the_status_names_what_is_wrong_with_the_store() -> None:
     running.connections = {"a": object(), "b": object()}
     watchdog = running.watched()
     assert watchdog.status() == "2 clients"
-    running.effects.store.failure = "the disk is full"
+    running.context.store.failure = "the disk is full"
     assert watchdog.status() == "2 clients; nothing is acknowledged: the disk is full"
 
 

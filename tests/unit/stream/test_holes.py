@@ -119,7 +119,7 @@ def test_a_spark_task_names_the_hole_or_reads_around_it(data_dir: Path) -> None:
 
 def test_retention_passes_the_hole(data_dir: Path) -> None:
     store = RocksStore(data_dir)
-    assert store.retain(0, 0, 1 * ROWS) == 2 * ROWS
+    assert store.trim_log(0, 0, 1 * ROWS) == 2 * ROWS
     assert store.log_extent().earliest == 2 * ROWS
     store.commit(rows(END, ROWS))
     assert sorted(store.read(range(END + ROWS))) == list(range(2 * ROWS, END + ROWS))

@@ -2,7 +2,7 @@
 
 Modules::
 
-    effects              the parts that all of one broker share: turn, batch, store, events
+    engine_context       the parts that all of one broker share: turn, batch, store, events
     batch                the open batch, which the next commit writes
     commit               one atomic write, and the packets that are sent when it is durable
     store_health         whether the store works, and how much may wait for it

@@ -35,7 +35,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
 from penstock.engine.connection.reason_strings import REASON_CHARACTERS_MAX, fits
@@ -174,23 +174,23 @@ class Connection(Resumable):
         if self._logged_bytes > HEAVY_BYTES:
             self._heavy_in = work_budget.batch
 
-    def must_yield_batch(self, effects: Effects) -> bool:
+    def must_yield_batch(self, context: EngineContext) -> bool:
         """Return whether this connection must wait for the next batch.
 
         It must when the open batch is full and has, or a recent batch had, more than
         ``HEAVY_BYTES`` of it. It is resumed when the batch is sealed.
         """
-        if effects.batch.size_bytes < effects.store.batch_bytes_max:
+        if context.batch.size_bytes < context.store.batch_bytes_max:
             return False
         work_budget = self._work_budget
         logged: i64 = work_budget.logged_bytes - self._logged_before
         if self._logged_in == work_budget.batch:
             logged += self._logged_bytes
         if logged > HEAVY_BYTES:
-            effects.turn.resume_when_sealed(self)
+            context.turn.resume_when_sealed(self)
             return True
         if work_budget.batch - self._heavy_in < HEAVY_FOR_BATCHES:
-            effects.turn.resume_first_when_sealed(self)
+            context.turn.resume_first_when_sealed(self)
             return True
         return False
 

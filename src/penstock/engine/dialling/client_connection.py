@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.keepalive import NO_DEADLINE, KeepAlive
@@ -85,7 +85,7 @@ class ClientConnection(Connection):
     """One connection that was dialled, in the client role.
 
     Args:
-        effects: the open batch that stores the session.
+        context: the open batch that stores the session.
         session: attached when the server accepts the CONNECT.
         arrivals: the unacknowledged messages of that session.
         connect: the first packet we send. Its properties say what we accept.
@@ -99,7 +99,7 @@ class ClientConnection(Connection):
 
     def __init__(
         self,
-        effects: Effects,
+        context: EngineContext,
         session: Session,
         arrivals: UnacknowledgedMessages,
         connect: Connect,
@@ -112,7 +112,7 @@ class ClientConnection(Connection):
         asked = connect.properties or Properties()
         size_bytes_max = asked.maximum_packet_size or limits.max_packet_size_bytes
         super().__init__(
-            Link(effects.turn),
+            Link(context.turn),
             Decoder(size_bytes_max, connect.version, server=False),
             KeepAlive(limits.connect_timeout_s, now.monotonic_s),
             CLIENT,
@@ -127,7 +127,7 @@ class ClientConnection(Connection):
         self.is_unknown = False  # the server has a session that is not ours
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
-        self._effects = effects
+        self._context = context
         self._session = session
         self._connect = connect
         self.limits = limits
@@ -347,22 +347,22 @@ class ClientConnection(Connection):
         if self.link.is_full():
             self.link.resume_when_room()
             return True
-        if self._effects.store.is_full():
-            self._effects.turn.resume_when_sealed(self)
+        if self._context.store.is_full():
+            self._context.turn.resume_when_sealed(self)
             return True
-        return self.must_yield_batch(self._effects) or self.application_is_full
+        return self.must_yield_batch(self._context) or self.application_is_full
 
     def broker_is_saturated(self) -> bool:
         """Return whether so much waits for commits and sockets that no connection's packets are
         decoded."""
-        if not self._effects.store.is_full():
-            return self.must_yield_batch(self._effects)
-        self._effects.turn.resume_when_sealed(self)
+        if not self._context.store.is_full():
+            return self.must_yield_batch(self._context)
+        self._context.turn.resume_when_sealed(self)
         return True
 
     def wait_for_turn(self) -> None:
         """Ask for ``resume`` in the next turn of the loop."""
-        self._effects.turn.resume_later(self)
+        self._context.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
         """Send queued messages and decode received bytes: there may be room again, or it is this

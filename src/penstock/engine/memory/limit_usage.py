@@ -6,7 +6,8 @@
                          times + 1, since = now                     total += now - since
 
 Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell,
-which writes it, takes ``Effects.reached``, where each limit is once until ``watched`` is reset.
+which writes it, takes ``EngineContext.reached``: each limit is in it once until ``watched`` is
+reset.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class LimitUsage:
         self.limit = limit
         self.times = 0
         self.since_s = NOT_AT_LIMIT
-        self.watched = False  # whether it is in ``Effects.reached``, or the shell watches it
+        self.watched = False  # whether it is in ``EngineContext.reached``, or the shell watches it
         self._total_s = 0.0
 
     def reached(self, now_s: float) -> bool:

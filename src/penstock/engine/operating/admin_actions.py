@@ -58,7 +58,7 @@ def ban(
 def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
     """Refuse new connections of ``source``, whose passwords were wrong; its connections stay."""
     server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
-    events = server.effects.events
+    events = server.context.events
     if events is not None:
         event: Event = {"kind": ADDRESS, "value": source, "for_s": for_s, "reason": why}
         events.note(BANNED_EVENT, event)
@@ -124,7 +124,7 @@ def clear(server: Server, topic: str, by: str = "") -> bool:
     """
     if not server.router.retained.remove(topic):
         return False
-    server.effects.batch.put_retained(topic, None)
+    server.context.batch.put_retained(topic, None)
     event: Event = {"topic": topic}
     note_action(server, "clear", event, by)
     return True
@@ -154,8 +154,8 @@ def end_drain(server: Server, by: str = "") -> bool:
 
 def note_action(server: Server, act: str, event: Event, by: str = "") -> None:
     """Note an administrative act as an event, where events are configured."""
-    if server.effects.events is not None:
+    if server.context.events is not None:
         event["act"] = act
         if by:
             event["by"] = by
-        server.effects.events.note(ADMINISTERED, event)
+        server.context.events.note(ADMINISTERED, event)

@@ -143,7 +143,7 @@ def explain(
     facts: JsonObject = {
         "client_id": client_id,
         "banned_because": _ban(server, client_id, session, now),
-        "store_fails": server.effects.store.fails,
+        "store_fails": server.context.store.fails,
         "draining": server.draining is not None,
         "topic": topic,
     }

@@ -73,7 +73,7 @@ def session_summary(server: Server, session: Session) -> JsonObject:
     """Return the description of a session in a list."""
     connection = connection_of(server, session)
     dropped = server.drops.of(session.client_id)
-    lead_us = server.effects.batch.lead_us
+    lead_us = server.context.batch.lead_us
     since = since_us(session, connection)
     description: JsonObject = {
         "client_id": session.client_id,

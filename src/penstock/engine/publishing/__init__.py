@@ -3,6 +3,6 @@
 Modules::
 
     producers           publishers that number their messages, so that none is published twice
-    staged_rows         sets of rows from Spark, published whole and exactly once
+    sink_positions      sets of rows from Spark, published whole and exactly once
     pending_publishes   messages of one client that wait for room
 """

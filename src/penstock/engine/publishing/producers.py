@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import ProducerRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -101,15 +101,15 @@ class Producers:
     """The latest number of each producer.
 
     Args:
-        effects: the open batch, which stores the numbers.
+        context: the open batch, which stores the numbers.
         limits: how many producers there may be, and how long a silent one is remembered.
         drops: counts the messages that are refused.
     """
 
-    def __init__(self, effects: Effects, limits: EngineLimits, drops: Drops) -> None:
+    def __init__(self, context: EngineContext, limits: EngineLimits, drops: Drops) -> None:
         self._latest: dict[str, ProducerRecord] = {}  # by key; the least recently used is first
         self._count_by_user: dict[str, int] = {}  # producers of each user
-        self._effects = effects
+        self._context = context
         self._drops = drops
         self.use(limits)
 
@@ -174,7 +174,7 @@ class Producers:
         else:
             assert before.sequence <= message.sequence, "the numbers of a producer never fall"
         self._latest[key] = record
-        self._effects.batch.put_producer(key, record)
+        self._context.batch.put_producer(key, record)
 
     def expire(self, now: Now) -> None:
         """Forget producers that were silent for too long, at most ``_EXPIRED_AT_ONCE_MAX`` in one
@@ -190,7 +190,7 @@ class Producers:
         for key in expired:
             del self._latest[key]
             self._count_producer(key, -1)
-            self._effects.batch.put_producer(key, None)
+            self._context.batch.put_producer(key, None)
 
     def _has_room_for(self, username: str) -> bool:
         """Return whether there may be one more producer of this user."""

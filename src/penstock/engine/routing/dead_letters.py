@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery, Message
 from penstock.engine.reporting.drop_counts import DEAD_LETTER_LOST, DropHandler, Drops, slug_of
@@ -127,16 +127,16 @@ class DeadLetters(StoredState):
         topic: the topic to which dead letters are published.
         with_qos0: whether dropped messages of QoS 0 become dead letters too.
         router: publishes the dead letters.
-        effects: bodies that only the log has are asked for here.
+        context: bodies that only the log has are asked for here.
         drops: the drops of the broker; dead letters that are lost are counted here too.
     """
 
     def __init__(
-        self, topic: str, with_qos0: bool, router: Router, effects: Effects, drops: Drops
+        self, topic: str, with_qos0: bool, router: Router, context: EngineContext, drops: Drops
     ) -> None:
         self._topic = topic
         self._router = router
-        self._effects = effects
+        self._context = context
         self._drops = drops
         self._inbox = _Inbox(topic, with_qos0, drops)
         self._asked: list[int] = []
@@ -160,7 +160,7 @@ class DeadLetters(StoredState):
         elif absent:
             self._asking = absent
             self._asked = [letter.offset for letter in absent]
-            self._effects.batch.body_requests.append((self, self._asked))
+            self._context.batch.body_requests.append((self, self._asked))
 
     def needs_bodies(self, offsets: list[int]) -> bool:
         """Return whether the bodies that were asked for are still needed."""

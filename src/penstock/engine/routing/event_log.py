@@ -18,7 +18,7 @@ from typing import Final, final
 
 import msgspec
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.reporting.events import FLOW, KINDS, Event, Events
@@ -42,7 +42,7 @@ class EventLog:
     Args:
         events: the events that wait to be written.
         router: publishes the messages that carry them.
-        effects: knows whether the store can write.
+        context: knows whether the store can write.
         sessions: the sessions by client identifier, for events of the kind ``flow``.
         flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
     """
@@ -51,14 +51,14 @@ class EventLog:
         self,
         events: Events,
         router: Router,
-        effects: Effects,
+        context: EngineContext,
         sessions: dict[str, Session],
         flow_interval_s: float,
     ) -> None:
         self.written = 0
         self._events = events
         self._router = router
-        self._effects = effects
+        self._context = context
         self._sessions = sessions
         self.flow_interval_s = flow_interval_s
         self._due_s = 0.0
@@ -74,7 +74,7 @@ class EventLog:
     def write(self, now: Now) -> None:
         """Write all waiting events, unless the store cannot write."""
         events = self._events
-        if events.waiting == 0 or self._effects.store.fails:
+        if events.waiting == 0 or self._context.store.fails:
             return
         for kind in range(len(KINDS)):
             taken = events.take(kind)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects, GroupSource
+from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import GROUP_KEY_PREFIX, Progress, SessionRecord
 from penstock.engine.clock import Now
@@ -128,7 +128,7 @@ class GroupQueue(StoredState):
     Args:
         topic_filter: ``$share/{group}/{filter}``.
         owner: the group; it offers what waits when bodies came.
-        effects: the parts of the broker that it acts on.
+        context: the parts of the broker that it acts on.
         limits: of its first member: they have the priorities.
         drops: the counts of dropped messages.
         account: of its first member, in which it counts.
@@ -138,14 +138,14 @@ class GroupQueue(StoredState):
         self,
         topic_filter: str,
         owner: GroupSource,
-        effects: Effects,
+        context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
         account: Account,
     ) -> None:
         self.name = topic_filter  # in events, drops and the store
         self.account = account
-        self.backlog = Backlog(topic_filter, False, effects, limits, drops, account)
+        self.backlog = Backlog(topic_filter, False, context, limits, drops, account)
         self.backlog.is_offline = False  # a member is connected: bodies stay in memory
         self.number = 0  # key of its stored state; 0 = there is none
         self.bounds = GroupBounds()
@@ -156,7 +156,7 @@ class GroupQueue(StoredState):
         self._order: list[Lane] = []  # of all lanes, in which they are looked at
         self._queue = self.backlog.queue
         self._found_in = self._queue.first_lane  # the lane of what ``find`` found
-        self._effects = effects
+        self._context = context
         self._drops = drops
         account.count_group(1)
         self.backlog.owner = self  # until ``end``
@@ -190,8 +190,8 @@ class GroupQueue(StoredState):
     def store(self) -> None:
         """Store what comes from now on, because a member has a stored session."""
         if not self.backlog.stored:
-            self._become_stored(self._effects.batch.new_number())
-            self._effects.batch.put_session(
+            self._become_stored(self._context.batch.new_number())
+            self._context.batch.put_session(
                 SessionRecord(
                     GROUP_KEY_PREFIX + self.name,
                     self.number,
@@ -226,7 +226,7 @@ class GroupQueue(StoredState):
         self.backlog.drop_all([])
         self.account.count_group(-1)
         if self.backlog.stored:
-            self._effects.batch.end_session(GROUP_KEY_PREFIX + self.name, self.number)
+            self._context.batch.end_session(GROUP_KEY_PREFIX + self.name, self.number)
         self.backlog.stored = False
         self.recheck_blocked_publishers()
         self.backlog.owner = None
@@ -256,10 +256,10 @@ class GroupQueue(StoredState):
         if message is not None and self.backlog.stored and delivery.qos > 0 and delivery.offset < 0:
             if message.offset >= 0:
                 message = message.for_session()
-            self._effects.batch.append(message)
+            self._context.batch.append(message)
             delivery.message = message
             delivery.offset = message.offset
-        self._effects.batch.moved(delivery.offset)
+        self._context.batch.moved(delivery.offset)
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
@@ -312,7 +312,7 @@ class GroupQueue(StoredState):
                     delivery.label = label  # its body may rest in the log
             if found is not None or waits:
                 break
-        turn = self._effects.turn
+        turn = self._context.turn
         turn.counters.shared_looked_at += looked_at
         turn.work_budget.spent += looked_at // LOOKS_PER_UNIT
         if freed:
@@ -328,7 +328,7 @@ class GroupQueue(StoredState):
         """Take out what ``find`` found just now."""
         at_head = self._queue.remove(self._found_in, delivery)
         self._leave(delivery, at_head)
-        self._effects.batch.moved(delivery.offset)
+        self._context.batch.moved(delivery.offset)
         self.backlog.wake_blocked_publishers()
 
     def _leave(self, delivery: Delivery, at_head: bool) -> None:
@@ -407,8 +407,8 @@ class GroupQueue(StoredState):
     # -- inside ------------------------------------------------------------------------
 
     def _append(self, delivery: Delivery, number: int) -> None:
-        if self._effects.events is not None:
-            self._effects.events.queued(self.name, delivery, len(self._queue) + 1)
+        if self._context.events is not None:
+            self._context.events.queued(self.name, delivery, len(self._queue) + 1)
         self.backlog.push(delivery, number)
 
     def _lanes(self) -> list[Lane]:
@@ -445,7 +445,7 @@ class GroupQueue(StoredState):
             budget.fetching_bytes += size_bytes
             self._asked = asked
             self.wanted = offsets
-            self._effects.batch.body_requests.append((self, offsets))
+            self._context.batch.body_requests.append((self, offsets))
 
     def _stop_fetching(self) -> None:
         self.account.budget.fetching_bytes -= self._fetching_bytes

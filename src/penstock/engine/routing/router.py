@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.blocked_publishers import Blocker
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
@@ -78,7 +78,7 @@ class Router:
     """Routes every message of one broker.
 
     Args:
-        effects: the open batch.
+        context: the open batch.
         limits: the limits of the broker.
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.
@@ -88,24 +88,24 @@ class Router:
 
     def __init__(
         self,
-        effects: Effects,
+        context: EngineContext,
         limits: EngineLimits,
         stream_filters: tuple[str, ...],
         drops: Drops,
         sharing: SharingOptions,
     ) -> None:
-        self.trie = SubscriptionTrie(effects.turn.work_budget)
-        self.sharing = SharedSubscriptions(effects, drops, sharing)
+        self.trie = SubscriptionTrie(context.turn.work_budget)
+        self.sharing = SharedSubscriptions(context, drops, sharing)
         self.system = RetainedMessages(SYSTEM_TOPICS_MAX)
         self.subscription_count = 0
         self.shared_subscription_count = 0
         self.retained = RetainedMessages(limits.retained_messages_max, limits.retained_bytes_max)
-        self._effects = effects
+        self._context = context
         self._drops = drops
         self._stream_filters = stream_filters
         self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
-        self._work_budget = effects.turn.work_budget
-        self._blocked = effects.blocked_publishers
+        self._work_budget = context.turn.work_budget
+        self._blocked = context.blocked_publishers
         self.rejecting = limits.rejects  # whether any queue may refuse
 
     def publish(
@@ -135,8 +135,8 @@ class Router:
             for group in matches.groups:
                 append = append or group.members.stored_qos > 0
         if append and (message.qos > 0 or self._may_append_qos0(message)):
-            self._effects.batch.append(message)
-        events = self._effects.events
+            self._context.batch.append(message)
+        events = self._context.events
         event = None if events is None else events.received(message)
         if message.retain:
             self._work_budget.spent += LEVEL_WORK * (1 + message.topic.count("/"))
@@ -174,7 +174,7 @@ class Router:
 
         A message that may not is counted as dropped.
         """
-        if not self._effects.store.fails or self._effects.store.has_room_for_qos0():
+        if not self._context.store.fails or self._context.store.has_room_for_qos0():
             return True
         self._drops.count(STORE_FAILED, message.client_id, message.topic)
         return False
@@ -307,7 +307,7 @@ class Router:
             ids,
             session.client_id if entry.subscription.no_local else None,
             session.stored,
-            self._effects,
+            self._context,
         )
         session.outbound.deliver_retained(delivery, now)  # [MQTT-3.3.1-8]
 
@@ -335,12 +335,12 @@ class Router:
     def _retain(self, message: Message, account: Account | None) -> None:
         if not message.payload:
             if self.retained.remove(message.topic):
-                self._effects.batch.put_retained(message.topic, None)
+                self._context.batch.put_retained(message.topic, None)
         elif self.retained.put(message, account):
-            self._effects.batch.put_retained(message.topic, message)
+            self._context.batch.put_retained(message.topic, message)
         else:
             if self.retained.remove(message.topic):  # out of date: it is not the last value
-                self._effects.batch.put_retained(message.topic, None)
+                self._context.batch.put_retained(message.topic, None)
             self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 
     def _in_a_stream(self, topic: str) -> bool:

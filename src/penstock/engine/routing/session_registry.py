@@ -17,7 +17,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import Progress, Recovered, SessionRecord
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
@@ -41,18 +41,18 @@ class LowestOffsetSearch:
         asked: the sessions and groups' queues at the beginning; later ones need nothing below
             ``end``.
         end: the end of the log at the beginning.
-        effects: its batch notes messages that move meanwhile to a session that was asked.
+        context: its batch notes messages that move meanwhile to a session that was asked.
     """
 
-    def __init__(self, asked: list[Session | GroupQueue], end: int, effects: Effects) -> None:
+    def __init__(self, asked: list[Session | GroupQueue], end: int, context: EngineContext) -> None:
         self._lowest = end
         self._asked = asked
-        self._effects = effects
+        self._context = context
 
     @property
     def lowest(self) -> int:
         """Return the lowest offset that is needed; valid once all have been asked."""
-        return min(self._lowest, self._effects.batch.lowest_moved)
+        return min(self._lowest, self._context.batch.lowest_moved)
 
     def step(self, count: int = _ASKED_AT_ONCE) -> bool:
         """Ask the next ``count``; return whether all have been asked."""
@@ -70,7 +70,7 @@ class Registry:
     """The sessions of one broker.
 
     Args:
-        effects: the open batch.
+        context: the open batch.
         router: knows their subscriptions.
         wills: the wills that wait for the end of a session.
         limits: the limits of the broker, and of sessions whose zone is not known.
@@ -80,7 +80,7 @@ class Registry:
 
     def __init__(
         self,
-        effects: Effects,
+        context: EngineContext,
         router: Router,
         wills: Wills,
         limits: EngineLimits,
@@ -90,7 +90,7 @@ class Registry:
         self.sessions: dict[str, Session] = {}
         self.order = SessionIndex()
         drops.clients = self.sessions
-        self._effects = effects
+        self._context = context
         self._router = router
         self._wills = wills
         self._limits = limits
@@ -114,7 +114,7 @@ class Registry:
             return False
         if account is not None:
             return account.has_room_for_another_session()
-        return self._effects.budget.has_room_for_sessions()
+        return self._context.budget.has_room_for_sessions()
 
     def belongs_to(self, client_id: str, username: str | None) -> bool:
         """Return whether ``username`` (None: anonymous) may open the session of ``client_id``.
@@ -126,10 +126,10 @@ class Registry:
 
     def unused_client_id(self, epoch: str, prefix: str = "auto-") -> str:
         """Return a client identifier for a client that sent none [MQTT-3.1.3-6]."""
-        number = self._effects.batch.next_number
+        number = self._context.batch.next_number
         while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
-        self._effects.batch.next_number = (
+        self._context.batch.next_number = (
             number  # identifiers that clients took are not tried again
         )
         return f"{prefix}{epoch}-{number}"
@@ -158,9 +158,9 @@ class Registry:
                 self._remove(session)
             session = Session(
                 client_id,
-                self._effects.batch.new_number(),
+                self._context.batch.new_number(),
                 expiry_interval_s,
-                self._effects,
+                self._context,
                 limits,
                 self._drops,
                 account,
@@ -200,9 +200,9 @@ class Registry:
             if session is None or session.number != number or session.link is not None:
                 continue
             if _expires_at_us(session) <= now.steady_us:
-                self._effects.turn.counters.sessions_expired += 1
-                if self._effects.events is not None:
-                    self._effects.events.note(
+                self._context.turn.counters.sessions_expired += 1
+                if self._context.events is not None:
+                    self._context.events.note(
                         SESSION_EXPIRED,
                         {
                             "client": client_id,
@@ -215,10 +215,10 @@ class Registry:
 
     def search_lowest_offset(self, end: int) -> LowestOffsetSearch:
         """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
-        self._effects.batch.lowest_moved = end
+        self._context.batch.lowest_moved = end
         asked: list[Session | GroupQueue] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
-        return LowestOffsetSearch(asked, end, self._effects)
+        return LowestOffsetSearch(asked, end, self._context)
 
     def recover(self, recovered: Recovered, now: Now) -> None:
         """Restore the sessions of the store. Clients that were connected are offline now.
@@ -228,9 +228,9 @@ class Registry:
         """
         groups: list[SessionRecord] = []
         records: list[SessionRecord] = []
-        effects = self._effects
+        context = self._context
         for record in sorted(recovered.sessions, key=_number):
-            effects.batch.next_number = max(effects.batch.next_number, record.number + 1)
+            context.batch.next_number = max(context.batch.next_number, record.number + 1)
             if record.is_of_group:
                 groups.append(record)
                 continue
@@ -239,10 +239,10 @@ class Registry:
                 record.client_id,
                 record.number,
                 record.expiry_interval_s,
-                self._effects,
+                self._context,
                 self._zones.get(record.zone, self._limits),
                 self._drops,
-                self._effects.accounts.with_key(record.account),
+                self._context.accounts.with_key(record.account),
             )
             session.backlog.stored = True
             session.zone = record.zone
@@ -280,7 +280,7 @@ class Registry:
 
     def _store(self, session: Session, disconnected_at_us: int) -> None:
         if session.stored:
-            self._effects.batch.put_session(
+            self._context.batch.put_session(
                 SessionRecord(
                     session.client_id,
                     session.number,
@@ -315,7 +315,7 @@ class Registry:
         session.end()
         self._drops.forget(session.client_id)
         if session.stored:
-            self._effects.batch.end_session(session.client_id, session.number)
+            self._context.batch.end_session(session.client_id, session.number)
 
 
 def _number(record: SessionRecord) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects, GroupSource
+from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Account
@@ -42,7 +42,7 @@ class SharedGroup(GroupSource):
         topic_filter: ``$share/{group}/{filter}``.
         strategy: one of ``STRATEGIES``.
         random: for the random strategy.
-        effects: the parts of the broker that it acts on.
+        context: the parts of the broker that it acts on.
         drops: the counts of dropped messages.
         first: the session of its first member: it has the queue's priorities.
         account: the account in which the queue counts.
@@ -53,15 +53,15 @@ class SharedGroup(GroupSource):
         topic_filter: str,
         strategy: int,
         random: Xorshift32,
-        effects: Effects,
+        context: EngineContext,
         drops: Drops,
         first: Session,
         account: Account,
     ) -> None:
         self.topic_filter = topic_filter
         self.members = GroupMembers(strategy, random)
-        self.queue = GroupQueue(topic_filter, self, effects, first.limits, drops, account)
-        self._effects = effects
+        self.queue = GroupQueue(topic_filter, self, context, first.limits, drops, account)
+        self._context = context
         self._drops = drops
         self._offers = False  # ``offer`` is at work
 
@@ -153,7 +153,7 @@ class SharedGroup(GroupSource):
 
     def has_free_member(self) -> bool:
         """Return whether a connected member has room for any message of QoS 1 or 2."""
-        self._effects.blocked_publishers.work += len(self.members.connected)
+        self._context.blocked_publishers.work += len(self.members.connected)
         for member in self.members.connected:
             room = member.session.outbound.room_for_shared(None)
             if room == ANY_QOS or (room != NO_ROOM and member.qos_of(2) == 0):
@@ -162,7 +162,7 @@ class SharedGroup(GroupSource):
 
     def watch_links(self) -> None:
         """Have the members that do not read resumed when they read again."""
-        self._effects.blocked_publishers.work += len(self.members.connected)
+        self._context.blocked_publishers.work += len(self.members.connected)
         for member in self.members.connected:
             member.session.watch_links()
 
@@ -199,7 +199,7 @@ class SharedGroup(GroupSource):
             self._drops.drop(reason, self.topic_filter, lost)
             return True
         if queue.put(message, slot, planned):
-            self._effects.groups_with_backlog[self.topic_filter] = self
+            self._context.groups_with_backlog[self.topic_filter] = self
         return True
 
     def publish_system(self, message: Message, now: Now) -> None:
@@ -236,7 +236,7 @@ class SharedGroup(GroupSource):
             if member.room == ANY_QOS or member.qos_of(2) == 0:
                 queue.wake_blocked_publishers()
             if queue.queue_length == 0:
-                self._effects.groups_with_backlog.pop(self.topic_filter, None)
+                self._context.groups_with_backlog.pop(self.topic_filter, None)
             return False
         message = delivery.message
         assert message is not None
@@ -247,7 +247,7 @@ class SharedGroup(GroupSource):
             queue.take(delivery)
             self._hand_over(member, delivery, message, now)
         if queue.queue_length == 0:
-            self._effects.groups_with_backlog.pop(self.topic_filter, None)
+            self._context.groups_with_backlog.pop(self.topic_filter, None)
         elif self.members.by_hash and queue.found_in != self.members.slot_of(member):
             self.offer(now)  # what follows there may be for others
         return True
@@ -276,12 +276,12 @@ class SharedGroup(GroupSource):
                 priority = queue.priority_of(message)
             queue.put_back(back, priority)
         session.outbound.remove_in_flight(entries)
-        self._effects.groups_with_backlog[self.topic_filter] = self
+        self._context.groups_with_backlog[self.topic_filter] = self
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
         """Take over what an earlier store has at a member: its body lies in the log."""
         self.queue.adopt(delivery, priority)
-        self._effects.groups_with_backlog[self.topic_filter] = self
+        self._context.groups_with_backlog[self.topic_filter] = self
 
     def restore(self, record: SessionRecord, recovered: Recovered) -> None:
         """Take up what the store holds of the queue."""
@@ -293,7 +293,7 @@ class SharedGroup(GroupSource):
             recovered.segments.get(number, []),
         )
         if self.queue.queue_length > 0:
-            self._effects.groups_with_backlog[self.topic_filter] = self
+            self._context.groups_with_backlog[self.topic_filter] = self
 
     def _offer_one(self, now: Now) -> bool:
         members = self.members.connected
@@ -349,7 +349,7 @@ class SharedGroup(GroupSource):
         self.members.took(member)
         shared = Shared(self.topic_filter, message.qos, message.retain)
         if member.session.stored and message.offset < 0 and member.qos_of(message.qos) > 0:
-            self._effects.batch.append(message)
+            self._context.batch.append(message)
         self._send(member, message, message.offset, shared, at_once, now)
 
     def _hand_over(self, member: Member, delivery: Delivery, message: Message, now: Now) -> None:
@@ -360,7 +360,7 @@ class SharedGroup(GroupSource):
         have the message.
         """
         self.members.took(member)
-        events = self._effects.events
+        events = self._context.events
         if events is not None:
             events.note_delivery(MOVED, self.topic_filter, delivery)
         shared = Shared(self.topic_filter, delivery.qos, delivery.retain)
@@ -368,7 +368,7 @@ class SharedGroup(GroupSource):
         if member.session.stored and delivery.sequence == 0 and member.qos_of(delivery.qos) > 0:
             if message.offset >= 0:
                 message = message.for_session()
-            self._effects.batch.append(message)
+            self._context.batch.append(message)
             offset = message.offset
         self._send(member, message, offset, shared, False, now)
 

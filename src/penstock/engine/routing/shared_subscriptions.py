@@ -19,7 +19,7 @@ from typing import final
 from zlib import crc32
 
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects, MemberConnections
+from penstock.engine.batch.engine_context import EngineContext, MemberConnections
 from penstock.engine.batch.records import GROUP_KEY_PREFIX, Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery
@@ -39,19 +39,19 @@ class SharedSubscriptions(MemberConnections):
     """All shared subscriptions of one broker.
 
     Args:
-        effects: the parts of the broker that they act on.
+        context: the parts of the broker that they act on.
         drops: the counts of dropped messages.
         options: the strategies, and whether they are available.
     """
 
-    def __init__(self, effects: Effects, drops: Drops, options: SharingOptions) -> None:
+    def __init__(self, context: EngineContext, drops: Drops, options: SharingOptions) -> None:
         self.options = options
         self.groups: dict[str, SharedGroup] = {}  # by $share/{group}/{filter}
         self.shutting_down = False  # all members disconnect: no message is moved to another
         self._recovered: Recovered | None = None  # while queues are restored from the store
         self._records: dict[str, SessionRecord] = {}  # of groups that are not restored yet
-        self._effects = effects
-        effects.member_connections = self
+        self._context = context
+        context.member_connections = self
         self._drops = drops
 
     # -- members -----------------------------------------------------------------------
@@ -68,9 +68,9 @@ class SharedSubscriptions(MemberConnections):
             record = self._records.pop(topic_filter, None)
             account = session.account
             if record is not None:
-                account = self._effects.accounts.with_key(record.account)
+                account = self._context.accounts.with_key(record.account)
             group = SharedGroup(
-                topic_filter, strategy, random, self._effects, self._drops, session, account
+                topic_filter, strategy, random, self._context, self._drops, session, account
             )
             self.groups[topic_filter] = group
             if record is not None and self._recovered is not None:
@@ -95,7 +95,7 @@ class SharedSubscriptions(MemberConnections):
         if group.has_members:
             return None
         del self.groups[topic_filter]
-        self._effects.groups_with_backlog.pop(topic_filter, None)
+        self._context.groups_with_backlog.pop(topic_filter, None)
         return group
 
     def member_connected(self, session: StoredState, now: Now) -> None:
@@ -105,7 +105,7 @@ class SharedSubscriptions(MemberConnections):
             return
         for topic_filter in session.outbound.shared_filters:
             self.groups[topic_filter].member_connected(session)
-        if self._effects.groups_with_backlog:
+        if self._context.groups_with_backlog:
             session.refill(now)
 
     def member_disconnected(self, session: StoredState, now: Now) -> None:
@@ -153,7 +153,7 @@ class SharedSubscriptions(MemberConnections):
 
     def _groups_with_backlog(self) -> list[SharedGroup]:
         """Return the groups with messages in their queues."""
-        return [self.groups[topic_filter] for topic_filter in self._effects.groups_with_backlog]
+        return [self.groups[topic_filter] for topic_filter in self._context.groups_with_backlog]
 
     # -- after a start -----------------------------------------------------------------
 
@@ -172,7 +172,7 @@ class SharedSubscriptions(MemberConnections):
             if self._recovered is not None:
                 waiting = _waiting(record.number, self._recovered)
                 self._drops.count(reasons_to_drop.SESSION_ENDED, topic_filter, "", waiting)
-            self._effects.batch.end_session(record.client_id, record.number)
+            self._context.batch.end_session(record.client_id, record.number)
         self._recovered = None
         self._records = {}
         taken = [session.take_legacy_queue() for session in sessions]

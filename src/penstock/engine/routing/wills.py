@@ -23,7 +23,7 @@ from heapq import heapify, heappop, heappush
 from typing import final
 
 from penstock.engine.access.access import Authorize
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import WillRecord
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import OUT_OF_DATE_MAX
@@ -40,18 +40,18 @@ class Wills:
     """The wills of one broker, at most one for each client identifier.
 
     Args:
-        effects: the open batch.
+        context: the open batch.
         router: publishes the wills.
         drops: counts a will that may not be published.
         authorize: the permissions of a client at the time its will is due.
     """
 
     def __init__(
-        self, effects: Effects, router: Router, drops: Drops, authorize: Authorize
+        self, context: EngineContext, router: Router, drops: Drops, authorize: Authorize
     ) -> None:
         self.authorize = authorize
         self._drops = drops
-        self._effects = effects
+        self._context = context
         self._router = router
         self._wills: dict[str, WillRecord] = {}
         self._due: list[tuple[int, str]] = []  # heap; entries may be out of date
@@ -70,7 +70,7 @@ class Wills:
         record.account = account
         self._delete(client_id)
         self._set(client_id, record)
-        self._effects.batch.put_will(client_id, record)
+        self._context.batch.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
         """Return the memory of the will of ``client_id``, which another one would replace; 0
@@ -81,7 +81,7 @@ class Wills:
     def disarm(self, client_id: str) -> None:
         """Delete the will: the client sent DISCONNECT, or resumed its session within the delay."""
         if self._delete(client_id) is not None:
-            self._effects.batch.put_will(client_id, None)
+            self._context.batch.put_will(client_id, None)
 
     def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
         """Publish the will, now or after its delay: the connection ended without DISCONNECT
@@ -101,7 +101,7 @@ class Wills:
         record = WillRecord(record.message, record.delay_s, due_at_us, record.username)
         record.account = account
         self._wills[client_id] = record
-        self._effects.batch.put_will(client_id, record)
+        self._context.batch.put_will(client_id, record)
         self._schedule(client_id, record)
 
     def publish(self, client_id: str, now: Now) -> None:
@@ -109,7 +109,7 @@ class Wills:
         record = self._delete(client_id)
         if record is None:
             return
-        self._effects.batch.put_will(client_id, None)
+        self._context.batch.put_will(client_id, None)
         message = record.message
         permissions = self.authorize.permissions(record.username, client_id)
         if permissions is not None and not permissions.may_publish(message.topic):
@@ -146,13 +146,13 @@ class Wills:
 
     def _set(self, client_id: str, record: WillRecord) -> None:
         self._wills[client_id] = record
-        account = record.account or self._effects.accounts.common
+        account = record.account or self._context.accounts.common
         account.count_will(record.message.size_bytes(), 1)
 
     def _delete(self, client_id: str) -> WillRecord | None:
         record = self._wills.pop(client_id, None)
         if record is not None:
-            account = record.account or self._effects.accounts.common
+            account = record.account or self._context.accounts.common
             account.count_will(record.message.size_bytes(), -1)
         return record
 

@@ -99,7 +99,7 @@ class OpeningConnection(Connection):
 
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(
-            Link(server.effects.turn),
+            Link(server.context.turn),
             Decoder(
                 limits.max_packet_size_bytes,
                 connect_size_bytes_max=limits.connect_packet_size_bytes_max,
@@ -261,7 +261,7 @@ class OpeningConnection(Connection):
         answer = refusing_connack(connect, code, why, reference)
         if not self._is_too_large(answer):  # [MQTT-3.1.2-24]
             self.link.send_last(encode(answer, self.version))
-        events = self._server.effects.events
+        events = self._server.context.events
         if events is not None:
             event: Event = {
                 "client": "" if connect is None else _cut(connect.client_id),
@@ -331,14 +331,14 @@ class OpeningConnection(Connection):
             why = "the session of this client identifier belongs to another user"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
             return
-        if server.effects.store.fails and self._needs_store(connect):
-            why = server.effects.store.failure
+        if server.context.store.fails and self._needs_store(connect):
+            why = server.context.store.failure
             self._refuse(Refusal(reasons.SERVER_UNAVAILABLE), now, connect, why)
             return
         if server.draining is not None:  # draining began meanwhile
             self._refuse(self._draining_refusal(server.draining), now, connect)
             return
-        account = server.effects.accounts.of(username, self.address)
+        account = server.context.accounts.of(username, self.address)
         if not self._has_room(connect, self.client_id, account):  # now in the user's account too
             self._refuse(no_room_refusal(connect), now, connect)
             return
@@ -370,7 +370,7 @@ class OpeningConnection(Connection):
         if not self.link.closed:
             server.router.rejecting = server.router.rejecting or limits.rejects
             self.receive_maximum = receive_maximum
-            events = server.effects.events
+            events = server.context.events
             if events is not None:
                 granted: Event = {
                     "user": username,
@@ -480,7 +480,7 @@ class OpeningConnection(Connection):
         link = self.link
         session = self._session
         is_transient = session is not None and not session.stored
-        if is_transient and self._server.effects.store.fails and not link.waits:
+        if is_transient and self._server.context.store.fails and not link.waits:
             link.send_last(frame)  # before the commit: there is nothing to be stored
         else:
             link.send_after_commit(frame)
@@ -492,7 +492,7 @@ class OpeningConnection(Connection):
         limits of the broker apply.
         """
         server = self._server
-        account = account or server.effects.accounts.common
+        account = account or server.context.accounts.common
         known = server.registry.sessions.get(client_id)
         if known is not None and not connect.clean_start:
             account = known.account

@@ -85,8 +85,8 @@ class PublishHandler(BlockedPublisher):
         self._limits = limits
         self._offers = limits.offers
         self._router = server.router
-        self._effects = server.effects
-        self._blocked_publishers = self._effects.blocked_publishers
+        self._context = server.context
+        self._blocked_publishers = self._context.blocked_publishers
         self._blocked_message: Message | None = (
             None  # the message that a full queue blocks; None: none, or the store blocks it
         )
@@ -212,7 +212,7 @@ class PublishHandler(BlockedPublisher):
         continues. The messages are published now: they get the time of this turn, and permission is
         checked again.
         """
-        work_budget = self._effects.turn.work_budget
+        work_budget = self._context.turn.work_budget
         before: i64 = work_budget.spent
         while session.released_count > 0:
             if self._must_stop(work_budget.spent - before):
@@ -242,7 +242,7 @@ class PublishHandler(BlockedPublisher):
         counted = session.inbound_count
         code = session.release(packet_id)
         if self.pending.count > 0:
-            self._effects.turn.resume_later(link.user)
+            self._context.turn.resume_later(link.user)
         is_ours = session.inbound_count < counted or link.version != V5
         if code == reasons.SUCCESS and is_ours:
             link.ack_plain_after_commit(PUBCOMP, packet_id)
@@ -271,7 +271,7 @@ class PublishHandler(BlockedPublisher):
 
     def refused_by(self) -> Blocker | None:
         """Return what still refuses the blocked message, or None."""
-        if self._effects.store.fails:
+        if self._context.store.fails:
             return self._blocked_publishers.store
         if self._blocked_message is None:
             return None
@@ -282,7 +282,7 @@ class PublishHandler(BlockedPublisher):
 
         It uses at most one turn's share; permission is checked again for each message.
         """
-        work_budget = self._effects.turn.work_budget
+        work_budget = self._context.turn.work_budget
         before: i64 = work_budget.spent
         self._is_still_blocked = False
         self._route_released(session, now)
@@ -308,11 +308,11 @@ class PublishHandler(BlockedPublisher):
     def _must_stop(self, work: i64) -> bool:
         """Return whether the rest must wait after this much work; if so, arrange for a resume."""
         user = self.link.user
-        if work >= self._effects.turn.work_budget.remaining():
-            self._effects.turn.resume_later(user)
+        if work >= self._context.turn.work_budget.remaining():
+            self._context.turn.resume_later(user)
             return True
-        if work > 0 and user is not None and self._effects.store.is_full():
-            self._effects.turn.resume_when_sealed(user)
+        if work > 0 and user is not None and self._context.store.is_full():
+            self._context.turn.resume_when_sealed(user)
             return True
         return False
 
@@ -362,8 +362,8 @@ class PublishHandler(BlockedPublisher):
         if number is not None and not self._is_next(number, packet, topic, session, now):
             return True
         if qos > 0:
-            effects = self._effects
-            refused = effects.store.fails or (qos == 2 and not session.has_room_to_receive())
+            context = self._context
+            refused = context.store.fails or (qos == 2 and not session.has_room_to_receive())
             blocker: Blocker | None = None
             if router.rejecting and not refused and not at_pubrel:
                 plan = router.plan(message, session)
@@ -372,10 +372,10 @@ class PublishHandler(BlockedPublisher):
                 if self.link.version != V5:
                     if blocker is not None:
                         self._wait(blocker, message, session)
-                    elif effects.store.fails:
+                    elif context.store.fails:
                         self._wait(self._blocked_publishers.store, None, session)
                     return False  # else for a PUBREL of its own
-                why = effects.store.failure or _NO_ROOM
+                why = context.store.failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return True
             if (
@@ -524,7 +524,7 @@ class PublishHandler(BlockedPublisher):
     def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
         link = self.link
         is_refusal = code >= reasons.UNSPECIFIED_ERROR
-        if is_refusal and packet.qos > 0 and self._effects.store.fails and not link.waits:
+        if is_refusal and packet.qos > 0 and self._context.store.fails and not link.waits:
             kind = PUBACK if packet.qos == 1 else PUBREC  # before the commit: it promises nothing
             link.send(acknowledgement(kind, packet.packet_id, code, why, link))
         elif packet.qos == 1:

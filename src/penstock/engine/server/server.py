@@ -3,8 +3,8 @@
 Pure like the rest of the engine: a whole broker can be run in a test with a virtual
 clock and no socket. The shell (``penstock.runtime.driver``) owns the loop::
 
-      bytes ─▶ ServerConnection.receive ─▶ Server's parts ─▶ Effects
-                                            tick(now) ─────▶ Effects ─▶ seal ─▶ Commit
+      bytes ─▶ ServerConnection.receive ─▶ Server's parts ─▶ EngineContext
+                                            tick(now) ─────▶ EngineContext ─▶ seal ─▶ Commit
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import final
 from penstock.engine.access.access import Authenticate, Authorize
 from penstock.engine.access.bans import Bans
 from penstock.engine.access.refused_filters import RefusedFilters
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import Recovered
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
@@ -25,7 +25,7 @@ from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.producers import Producers
-from penstock.engine.publishing.staged_rows import StagedRows
+from penstock.engine.publishing.sink_positions import SinkPositions
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
 from penstock.engine.routing.dead_letters import DeadLetters
@@ -93,27 +93,27 @@ class Server:
             limits.unsent_bytes_max,
         )
         accounts = Accounts(budget, limits.share_max, limits.sessions_of_one_max())
-        self.effects = Effects(recovered.next_offset, budget, accounts)
-        self.effects.batch.lead_us = now.lead_us
+        self.context = EngineContext(recovered.next_offset, budget, accounts)
+        self.context.batch.lead_us = now.lead_us
         self.router = Router(
-            self.effects, limits, stream_filters, self.drops, sharing or SharingOptions()
+            self.context, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
         self._dead_letters: DeadLetters | None = None
         if dead_letter_topic:
             self._dead_letters = DeadLetters(
-                dead_letter_topic, dead_letters_of_qos0, self.router, self.effects, self.drops
+                dead_letter_topic, dead_letters_of_qos0, self.router, self.context, self.drops
             )
-        self.producers = Producers(self.effects, limits, self.drops)
-        self.staged_rows = StagedRows(self.effects, self.router, self.producers)
+        self.producers = Producers(self.context, limits, self.drops)
+        self.sink_positions = SinkPositions(self.context, self.router, self.producers)
         self.authenticate = authenticate or Authenticate()
         self.authorize = authorize or Authorize()
-        self.wills = Wills(self.effects, self.router, self.drops, self.authorize)
-        self.registry = Registry(self.effects, self.router, self.wills, limits, self.drops, zones)
+        self.wills = Wills(self.context, self.router, self.drops, self.authorize)
+        self.registry = Registry(self.context, self.router, self.wills, limits, self.drops, zones)
         for zone in (zones or {}).values():
             self.router.rejecting = self.router.rejecting or zone.rejects
         self.bans = Bans()
         self.partial_packets = PartialPacketBudget(
-            self.effects.turn, limits.half_received_bytes_max
+            self.context.turn, limits.half_received_bytes_max
         )
         self.refused_filters = RefusedFilters()
         self.connections: dict[str, Connection] = {}  # by client identifier
@@ -134,7 +134,7 @@ class Server:
         self.router.sharing.tick(now)
         if self.draining is not None:
             self.draining.tick(self.connections, self.registry.order, now)
-        self.effects.timers.wake_due(now)
+        self.context.timers.wake_due(now)
         for connection in self.partial_packets.overdue(now.monotonic_s):
             connection.close(
                 reasons.QUOTA_EXCEEDED,
@@ -145,15 +145,15 @@ class Server:
             self._dead_letters.tick(now)
         if self.event_log is not None:
             self.event_log.tick(now)
-        self.effects.tick()
+        self.context.tick()
 
     def clock_jumped(self, now: Now) -> None:
         """Note that dates jump: their lead over the ``steady_clock`` is another from ``now`` on."""
-        effects = self.effects
-        by_us = now.lead_us - effects.batch.lead_us
-        effects.batch.lead_us = now.lead_us
-        effects.turn.now = None  # what follows in this turn is dated anew
-        events = effects.events
+        context = self.context
+        by_us = now.lead_us - context.batch.lead_us
+        context.batch.lead_us = now.lead_us
+        context.turn.now = None  # what follows in this turn is dated anew
+        events = context.events
         if events is not None:
             events.now_us = now.wall_us
             events.lead_us = now.lead_us
@@ -164,15 +164,15 @@ class Server:
 
         Some of them may not have finished in this turn either.
         """
-        self.effects.turn.work_budget.next_turn()
-        unfinished = self.effects.turn.unfinished
-        self.effects.turn.unfinished = []
+        self.context.turn.work_budget.next_turn()
+        unfinished = self.context.turn.unfinished
+        self.context.turn.unfinished = []
         for user in unfinished:
             user.waits_for_turn = False
             user.resume(now)
-        resumed_for_room = self.effects.turn.resumed_for_room
+        resumed_for_room = self.context.turn.resumed_for_room
         if resumed_for_room:
-            self.effects.turn.resumed_for_room = []
+            self.context.turn.resumed_for_room = []
             unfinished.extend(resumed_for_room)
         return unfinished
 
@@ -206,14 +206,14 @@ class Server:
         for session in self.registry.sessions.values():
             session.backlog.count_qos0_dropped()
         self.router.sharing.count_qos0_dropped()
-        if self.effects.events is not None:
-            self.effects.events.note(STOPPED, {"reason": because})
+        if self.context.events is not None:
+            self.context.events.note(STOPPED, {"reason": because})
             self.write_events(now)
 
     def write_events(self, now: Now) -> bool:
         """Write the events that wait, without waiting for the next tick; return whether any were
         written."""
-        events = self.effects.events
+        events = self.context.events
         if self.event_log is None or events is None or events.waiting == 0:
             return False
         self.event_log.write(now)
@@ -255,9 +255,9 @@ class Server:
         self.registry.use(limits)
         self.producers.use(limits)
         self.router.retained.limit = limits.retained_messages_max
-        self.effects.accounts.limit_sessions(limits.sessions_of_one_max())
-        if events is not None and self.event_log is not None and self.effects.events is not None:
-            self.effects.events.use(events)
+        self.context.accounts.limit_sessions(limits.sessions_of_one_max())
+        if events is not None and self.event_log is not None and self.context.events is not None:
+            self.context.events.use(events)
             self.event_log.flow_interval_s = events.flow_interval_s
 
     def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
@@ -273,16 +273,16 @@ class Server:
                 "sessions": recovered.session_count,
             },
         )
-        self.effects.events = events
+        self.context.events = events
         self.drops.events = events
         sessions = self.registry.sessions
-        return EventLog(events, self.router, self.effects, sessions, options.flow_interval_s)
+        return EventLog(events, self.router, self.context, sessions, options.flow_interval_s)
 
     def _recover(self, recovered: Recovered, now: Now) -> None:
         self.registry.recover(recovered, now)
         for message in recovered.retained:
             if message.expired(now.steady_us):
-                self.effects.batch.put_retained(message.topic, None)
+                self.context.batch.put_retained(message.topic, None)
             else:
                 owner = self.registry.sessions.get(message.client_id)
                 account = None if owner is None else owner.account

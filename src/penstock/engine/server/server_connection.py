@@ -132,7 +132,7 @@ class ServerConnection(OpeningConnection):
         self._request = None
         joined = (
             isinstance(request, SubscribeHandler)
-            and len(self._server.effects.groups_with_backlog) > 0
+            and len(self._server.context.groups_with_backlog) > 0
         )
         if joined and self._session is not None:
             self._session.outbound.refill(now)  # groups that it joined may have something
@@ -171,7 +171,7 @@ class ServerConnection(OpeningConnection):
         if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
             if self.inbound_limit is None:
                 self.inbound_limit = LimitUsage(self.client_id, INBOUND)
-            self._server.effects.reach(self.inbound_limit, now)
+            self._server.context.reach(self.inbound_limit, now)
             self.link.resume_when_room()
         elif self.inbound_limit is not None:
             self.inbound_limit.leave(now.monotonic_s)
@@ -201,12 +201,12 @@ class ServerConnection(OpeningConnection):
     def must_wait(self) -> bool:
         """Return whether this client's next packets must wait; if so, arrange for ``resume``."""
         link = self.link
-        effects = self._server.effects
+        context = self._server.context
         if (  # after nearly every packet, so without a call
             link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
-            and effects.batch.size_bytes + effects.turn.unsent_bytes
-            < effects.store.waiting_bytes_max
-            and effects.batch.size_bytes < effects.store.batch_bytes_max
+            and context.batch.size_bytes + context.turn.unsent_bytes
+            < context.store.waiting_bytes_max
+            and context.batch.size_bytes < context.store.batch_bytes_max
             and link.unreleased_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
@@ -219,16 +219,16 @@ class ServerConnection(OpeningConnection):
     def broker_is_saturated(self) -> bool:
         """Return whether no packets of any client are decoded: too much waits for commits and
         sockets."""
-        effects = self._server.effects
-        if effects.batch.size_bytes + effects.turn.unsent_bytes >= effects.store.waiting_bytes_max:
-            effects.turn.resume_when_sealed(self)
+        context = self._server.context
+        if context.batch.size_bytes + context.turn.unsent_bytes >= context.store.waiting_bytes_max:
+            context.turn.resume_when_sealed(self)
             return True
-        return self.must_yield_batch(effects)
+        return self.must_yield_batch(context)
 
     def _is_at_limit(self) -> bool:
         """Return as ``must_wait``: check each limit by itself, and arrange for ``resume``."""
         link = self.link
-        effects = self._server.effects
+        context = self._server.context
         if self.resume_at_s > 0.0:
             return True
         if self._request is not None:
@@ -240,13 +240,13 @@ class ServerConnection(OpeningConnection):
             return True
         if self._pending.above_soft_limit() and not self._may_make_room():
             link.resume_when_room()  # the client may acknowledge messages that are sent then
-            if self._pending.at_hard_limit() or effects.store.fails:
-                effects.turn.resume_in_tick(self)  # its own queue may have filled since
+            if self._pending.at_hard_limit() or context.store.fails:
+                context.turn.resume_in_tick(self)  # its own queue may have filled since
             return True
-        if effects.store.is_full():
-            effects.turn.resume_when_sealed(self)
+        if context.store.is_full():
+            context.turn.resume_when_sealed(self)
             return True
-        return self.must_yield_batch(effects)
+        return self.must_yield_batch(context)
 
     def _may_make_room(self) -> bool:
         """Return whether the client's next packets may make room for its pending messages.
@@ -255,7 +255,7 @@ class ServerConnection(OpeningConnection):
         ever. At the hard limit they are read only if its own queue has no room.
         """
         session = self._session
-        if session is None or self._server.effects.store.fails:
+        if session is None or self._server.context.store.fails:
             return False
         if session.awaits_pubrel and not session.has_room_to_receive():
             return True
@@ -265,7 +265,7 @@ class ServerConnection(OpeningConnection):
 
     def wait_for_turn(self) -> None:
         """Arrange for ``resume`` in the next turn."""
-        self._server.effects.turn.resume_later(self)
+        self._server.context.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
         """Handle waiting packets: there may be room again, or it is this connection's turn."""
@@ -347,8 +347,8 @@ class ServerConnection(OpeningConnection):
         if self.inbound_limit is not None:
             self.inbound_limit.leave(now.monotonic_s)
         session.disconnected_because = self.close_reason
-        if server.effects.events is not None:
-            self._note_disconnected(server.effects.events, session)
+        if server.context.events is not None:
+            self._note_disconnected(server.context.events, session)
         server.partial_packets.give_back(self)
         self._publishing.ended(self.client_id)
         server.registry.close(session, now)  # first: its own will finds the session away

@@ -112,7 +112,7 @@ class SubscribeHandler(Request):
             if self._position == len(subscriptions):
                 self.answer = self._suback()
                 self.finished = not self._added
-            self._server.effects.turn.work_budget.spent += FILTER_WORK
+            self._server.context.turn.work_budget.spent += FILTER_WORK
             return
         self._deliver_retained(now)
         self._delivered += 1
@@ -136,7 +136,7 @@ class SubscribeHandler(Request):
             self._added.append(entry)
             self._is_new.append(server.router.subscribe(session, entry))
             if session.stored:
-                server.effects.batch.put_subscription(
+                server.context.batch.put_subscription(
                     SubscriptionRecord(session.number, topic_filter, subscription, self._identifier)
                 )
         elif version == V31 and code == reasons.NOT_AUTHORIZED:
@@ -144,7 +144,7 @@ class SubscribeHandler(Request):
         elif version != V5:
             code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
         self._codes.append(code)
-        events = server.effects.events
+        events = server.context.events
         if events is not None:
             events.note(
                 SUBSCRIBED, {"client": session.client_id, "filter": topic_filter, "code": code}
@@ -162,7 +162,7 @@ class SubscribeHandler(Request):
     def _deliver_retained(self, now: Now) -> None:
         entry = self._added[self._delivered]
         is_new = self._is_new[self._delivered]
-        self._server.effects.turn.work_budget.spent += 1
+        self._server.context.turn.work_budget.spent += 1
         self._server.router.deliver_retained(self._session, entry, is_new, now)
 
 
@@ -191,7 +191,7 @@ class UnsubscribeHandler(Request):
         if self._position == len(filters):
             self.answer = self._unsuback()
             self.finished = True
-        self._server.effects.turn.work_budget.spent += FILTER_WORK
+        self._server.context.turn.work_budget.spent += FILTER_WORK
 
     def _unsubscribe(self, topic_filter: str) -> None:
         server = self._server
@@ -200,11 +200,11 @@ class UnsubscribeHandler(Request):
             self._codes.append(reasons.NO_SUBSCRIPTION_EXISTED)
             return
         self._codes.append(reasons.SUCCESS)
-        events = server.effects.events
+        events = server.context.events
         if events is not None:
             events.note(UNSUBSCRIBED, {"client": session.client_id, "filter": topic_filter})
         if session.stored:
-            server.effects.batch.put_subscription(
+            server.context.batch.put_subscription(
                 SubscriptionRecord(session.number, topic_filter, None)
             )
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Delivery, Message
@@ -34,7 +34,7 @@ class Backlog:
     Args:
         client_id: the client identifier, or the filter of a group.
         stored: whether it outlives its connection.
-        effects: the parts of the broker that it acts on.
+        context: the parts of the broker that it acts on.
         limits: the limits of the queue.
         drops: the counts of dropped messages.
         account: the account in which its messages count.
@@ -44,7 +44,7 @@ class Backlog:
         self,
         client_id: str,
         stored: bool,
-        effects: Effects,
+        context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
         account: Account,
@@ -61,7 +61,7 @@ class Backlog:
         self.is_offline = True  # no receiver is connected: bodies are left in the log
         self.changed = False  # whether the durable form changed since the last snapshot
         self._priorities = limits.priorities
-        self._effects = effects
+        self._context = context
         self._drops = drops
 
     def count_qos0_dropped(self) -> None:
@@ -122,7 +122,7 @@ class Backlog:
         """Note that the durable form of the owner changed in this turn."""
         if self.stored and not self.changed and self.owner is not None:
             self.changed = True
-            self._effects.batch.changed.append(self.owner)
+            self._context.batch.changed.append(self.owner)
 
     def priority_of(self, message: Message) -> int:
         """Return the priority of ``message`` in this queue."""
@@ -154,8 +154,8 @@ class Backlog:
         if not self._make_room(delivery.qos, delivery.size_bytes, number & PRIORITY_MASK):
             self.count_dropped(reasons_to_drop.QUEUE_FULL, delivery)
             return
-        if self._effects.events is not None:
-            self._effects.events.queued(self.client_id, delivery, len(self.queue) + 1)
+        if self._context.events is not None:
+            self._context.events.queued(self.client_id, delivery, len(self.queue) + 1)
         self.push(delivery, number)
 
     def push(self, delivery: Delivery, number: int) -> None:
@@ -197,7 +197,7 @@ class Backlog:
 
     def wake_blocked_publishers(self) -> None:
         """Wake the publishers that this queue blocks: there may be room."""
-        blocked = self._effects.blocked_publishers
+        blocked = self._context.blocked_publishers
         if blocked.count > 0 and self.owner is not None:
             blocked.wake(self.owner)
 
@@ -205,7 +205,7 @@ class Backlog:
         """Wake all publishers that this queue blocks: limits, subscriptions or permissions
         changed."""
         if self.owner is not None:
-            self._effects.blocked_publishers.wake(self.owner, True)
+            self._context.blocked_publishers.wake(self.owner, True)
 
     def dequeued(self, delivery: Delivery) -> None:
         """Note that ``delivery`` left the queue."""
@@ -218,7 +218,7 @@ class Backlog:
         commit."""
         if delivery.sequence > 0:
             self.dequeued(delivery)
-            self.stored_queue.first.wait_for_drop(self._effects.batch.sealed + 1)
+            self.stored_queue.first.wait_for_drop(self._context.batch.sealed + 1)
 
     def count_dropped_message(self, reason: int, message: Message, qos: int) -> None:
         """Count as dropped a message that was not queued."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import NOT_AT_LIMIT, QUEUE, WINDOW, WRITE_BUFFER, LimitUsage
 from penstock.engine.session.queue import MessageQueue
@@ -29,9 +29,9 @@ class Congestion:
     """The use of the limits of one client's queue. It allocates nothing before the first is
     reached."""
 
-    def __init__(self, client_id: str, effects: Effects) -> None:
+    def __init__(self, client_id: str, context: EngineContext) -> None:
         self._client_id = client_id
-        self._effects = effects
+        self._context = context
         self._cause = NOTHING
         self._limits: list[LimitUsage] | None = None
 
@@ -49,13 +49,13 @@ class Congestion:
             self._limit(before).leave(now.monotonic_s)
         self._cause = limit
         if limit != NOTHING:
-            self._effects.reach(self._limit(limit), now)
+            self._context.reach(self._limit(limit), now)
 
     def update_queue_full(self, queue: MessageQueue, now: Now) -> None:
         """Note whether the queue is full, after it grew or shrank."""
         if queue.overflowed or not queue.has_room(1):
             queue.overflowed = False
-            self._effects.reach(self._limit(QUEUE), now)
+            self._context.reach(self._limit(QUEUE), now)
         elif self._limits is not None:
             limit = self._limits[QUEUE]
             if limit.since_s != NOT_AT_LIMIT and not queue.is_half_full(_UNBOUNDED):

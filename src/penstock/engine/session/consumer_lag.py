@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.message import NOT_IN_LOG, Message
 from penstock.engine.session.session import Session
@@ -27,12 +27,12 @@ class ConsumerLag(StoredState):
 
     Args:
         session: the session with the peer.
-        effects: reads a body from the log.
+        context: reads a body from the log.
     """
 
-    def __init__(self, session: Session, effects: Effects) -> None:
+    def __init__(self, session: Session, context: EngineContext) -> None:
         self._session = session
-        self._effects = effects
+        self._context = context
         self._offset = NOT_IN_LOG  # offset of the message whose age is known
         self._since_us = 0
         self._asked: list[int] = []
@@ -52,7 +52,7 @@ class ConsumerLag(StoredState):
         elif oldest.offset != self._offset:
             if self._asked != [oldest.offset]:
                 self._asked = [oldest.offset]
-                self._effects.batch.body_requests.append((self, self._asked))
+                self._context.batch.body_requests.append((self, self._asked))
             return UNKNOWN
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 

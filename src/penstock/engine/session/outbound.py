@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects, GroupSource
+from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.clock import Now
 from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
 from penstock.engine.memory.limit_usage import WINDOW, WRITE_BUFFER
@@ -52,17 +52,19 @@ class Outbound:
     Args:
         backlog: the queued messages.
         transmission: the messages in flight.
-        effects: the parts of the broker that it acts on.
+        context: the parts of the broker that it acts on.
     """
 
-    def __init__(self, backlog: Backlog, transmission: Transmission, effects: Effects) -> None:
+    def __init__(
+        self, backlog: Backlog, transmission: Transmission, context: EngineContext
+    ) -> None:
         self.max_age_us = 0  # messages queued for longer are dropped; 0 = no limit
         self.shared_filters: dict[str, None] | None = None  # the client's shared subscriptions
         self._backlog = backlog
         self._transmission = transmission
         self._window = transmission.window
         self._queue = backlog.queue
-        self._effects = effects
+        self._context = context
         self._retained_deliveries: dict[str, RetainedDelivery] | None = (
             None  # not delivered yet, by filter
         )
@@ -171,7 +173,7 @@ class Outbound:
         if link.may_grow(size_bytes):
             return True
         if link.user is not None:
-            self._effects.turn.resume_in_tick(link.user)
+            self._context.turn.resume_in_tick(link.user)
         return False
 
     def _has_memory_for(self, link: Link, message: Message) -> bool:
@@ -213,7 +215,7 @@ class Outbound:
             elif not self._window.has_room():
                 transmission.congestion.set_cause(WINDOW, now)
             elif link.user is not None and not backlog.account.has_room_to_wait():
-                self._effects.turn.resume_in_tick(link.user)  # memory: no acknowledgement may come
+                self._context.turn.resume_in_tick(link.user)  # memory: no acknowledgement may come
 
     def refill(self, now: Now) -> None:
         """Fill the window: send unacknowledged messages again, then from the queues.
@@ -242,7 +244,7 @@ class Outbound:
                 continue
             if head is None:
                 break
-            if head.qos > 0 and (not self._window.has_room() or self._effects.store.fails):
+            if head.qos > 0 and (not self._window.has_room() or self._context.store.fails):
                 if queue.qos0_count > 0 and not self._send_qos0_past_window(link, now):
                     return
                 while self._take_from_group(groups_with_backlog, None, now):
@@ -363,7 +365,7 @@ class Outbound:
             elif delivery.finished:
                 del self._retained_deliveries[delivery.topic_filter]
             else:
-                self._effects.turn.resume_later(link.user)
+                self._context.turn.resume_later(link.user)
                 return
         self._retained_deliveries = None
 
@@ -457,7 +459,7 @@ class Outbound:
             return NO_ROOM
         queue = self._queue
         is_next = len(queue) == 0 or (group is not None and self._is_group_first(group))
-        if is_next and self._window.has_room() and not self._effects.store.fails:
+        if is_next and self._window.has_room() and not self._context.store.fails:
             return ANY_QOS
         return ONLY_QOS_0 if queue.qos0_count == 0 else NO_ROOM
 
@@ -519,7 +521,7 @@ class Outbound:
 
     def _groups_with_backlog(self) -> list[GroupSource]:
         """Return the groups of this session with messages in their queues."""
-        groups_with_backlog = self._effects.groups_with_backlog
+        groups_with_backlog = self._context.groups_with_backlog
         filters = self.shared_filters
         if not groups_with_backlog or filters is None:
             return []
@@ -561,7 +563,7 @@ class Outbound:
 
     def remove_in_flight(self, taken: list[Delivery]) -> None:
         """Remove deliveries of ``shared_in_flight`` that groups took back."""
-        events = self._effects.events
+        events = self._context.events
         if events is not None:
             for delivery in taken:
                 events.note_delivery(MOVED, self._backlog.client_id, delivery)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.session.retained import RetainedMessages
@@ -33,7 +33,7 @@ class RetainedDelivery:
         subscription_ids: subscription identifiers to send with each message.
         excluded_client_id: the client identifier whose messages are left out (No Local), or None.
         logged: whether messages delivered at QoS 1 or 2 are logged, for a stored session.
-        effects: the open batch.
+        context: the open batch.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RetainedDelivery:
         subscription_ids: tuple[int, ...],
         excluded_client_id: str | None,
         logged: bool,
-        effects: Effects,
+        context: EngineContext,
     ) -> None:
         self.topic_filter = topic_filter
         self.qos = qos
@@ -54,7 +54,7 @@ class RetainedDelivery:
         self._walk = retained.walk(topic_filter)
         self._excluded_client_id = excluded_client_id
         self._logged = logged
-        self._effects = effects
+        self._context = context
 
     @property
     def finished(self) -> bool:
@@ -65,7 +65,7 @@ class RetainedDelivery:
         """Return the next message; None when all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
-        self._effects.turn.work_budget.spent += before - self.visits_left
+        self._context.turn.work_budget.spent += before - self.visits_left
         return message
 
     def _find(self, now: Now) -> Message | None:
@@ -77,10 +77,10 @@ class RetainedDelivery:
                 continue
             if message.expired(now.steady_us):
                 self._retained_messages.remove(message.topic)
-                self._effects.batch.put_retained(message.topic, None)
+                self._context.batch.put_retained(message.topic, None)
             elif self._excluded_client_id is None or message.client_id != self._excluded_client_id:
                 if self._logged and min(message.qos, self.qos) > 0:
                     message = message.for_session()
-                    self._effects.batch.append(message)
+                    self._context.batch.append(message)
                 return message
         return None

@@ -26,7 +26,7 @@ from typing import final
 
 from penstock.engine.access.access import Permissions
 from penstock.engine.batch.commit import StoredState
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import Progress, WindowEntry
 from penstock.engine.clock import MICROSECONDS, Now
@@ -66,7 +66,7 @@ class Session(StoredState):
         client_id: the client identifier.
         number: the key of its stored state.
         expiry_interval_s: 0 = it ends with its connection, and is not stored.
-        effects: the parts of the broker that it acts on.
+        context: the parts of the broker that it acts on.
         limits: the limits of the listener that its client uses.
         drops: the counts of dropped messages.
         account: the memory account of its owner (``accounts``); None = the common account.
@@ -77,17 +77,17 @@ class Session(StoredState):
         client_id: str,
         number: int,
         expiry_interval_s: int,
-        effects: Effects,
+        context: EngineContext,
         limits: EngineLimits,
         drops: Drops,
         account: Account | None = None,
     ) -> None:
         self.client_id = client_id
-        self.account = account or effects.accounts.common
+        self.account = account or context.accounts.common
         stored = expiry_interval_s > 0
-        self.backlog = Backlog(client_id, stored, effects, limits, drops, self.account)
-        self.transmission = Transmission(self.backlog, effects, drops)
-        self.outbound = Outbound(self.backlog, self.transmission, effects)
+        self.backlog = Backlog(client_id, stored, context, limits, drops, self.account)
+        self.transmission = Transmission(self.backlog, context, drops)
+        self.outbound = Outbound(self.backlog, self.transmission, context)
         self.inbound = Inbound(self.account, stored)
         self.number = number
         self.expiry_interval_s = expiry_interval_s
@@ -99,7 +99,7 @@ class Session(StoredState):
         self.disconnected_at_us = 0
         self.disconnected_because = ""  # why its last connection ended; empty after a start
         self.subscriptions: dict[str, SessionSubscription] = {}
-        self._effects = effects
+        self._context = context
         self._drops = drops
         self._legacy: LegacyQueue | None = None  # until its deliveries were moved to groups
         self.backlog.owner = self  # until ``end``
@@ -229,7 +229,7 @@ class Session(StoredState):
             unreleased.bytes_max = limits.max_awaiting_rel_bytes
         self.outbound.resume(limits, receive_maximum, now)
         self._watch_releases()
-        self._effects.member_connections.member_connected(self, now)
+        self._context.member_connections.member_connected(self, now)
 
     def _set_link(self, link: Link | None) -> None:
         """Send through ``link`` from now on; None: the client is offline."""
@@ -264,11 +264,11 @@ class Session(StoredState):
         self.transmission.permissions = permissions
         self.recheck_blocked_publishers()
         if self.link is not None:  # a message that was blocked may be permitted now, or refused
-            self._effects.turn.resume_later(self.link.user)
+            self._context.turn.resume_later(self.link.user)
 
     def detach(self, now: Now) -> None:
         """Detach the connection, which ended, and release message bodies that the log has."""
-        self._effects.member_connections.member_disconnected(self, now)
+        self._context.member_connections.member_disconnected(self, now)
         self._set_link(None)
         if self.backlog.stored_queue.first.may_send_any():
             self.backlog.touch()  # nothing may be sent before its commit any more
@@ -334,7 +334,7 @@ class Session(StoredState):
         )
         if self.stored or not unreleased.has_room(message.size_bytes()):
             message.internal = True
-            self._effects.batch.append(message)
+            self._context.batch.append(message)
         unreleased.keep(packet_id, message)
 
     def awaits_routing(self, packet_id: int) -> bool:
@@ -373,7 +373,7 @@ class Session(StoredState):
             return first
         offsets = unreleased.next_offsets_to_read()
         if offsets:
-            self._effects.batch.body_requests.append((self, offsets))
+            self._context.batch.body_requests.append((self, offsets))
         return None
 
     def needs_bodies(self, offsets: list[int]) -> bool:
@@ -392,7 +392,7 @@ class Session(StoredState):
         gone = unreleased.supply(bodies)
         self._drops.count(reasons_to_drop.RETENTION, self.client_id, "", gone)
         if self.link is not None:
-            self._effects.turn.resume_later(self.link.user)
+            self._context.turn.resume_later(self.link.user)
 
     def lowest_offset(self) -> int:
         """Return the lowest log offset that this session still needs, or -1."""
@@ -431,7 +431,7 @@ class Session(StoredState):
         inbound = self.inbound
         oldest_us = inbound.oldest_us() if self.link is not None else inbound.oldest_message_us()
         if oldest_us > 0:
-            self._effects.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
+            self._context.timers.wake_at(self, oldest_us + int(timeout_s * MICROSECONDS))
 
     @property
     def has_unfinished_qos2(self) -> bool:
@@ -471,7 +471,7 @@ class Session(StoredState):
                 self.backlog.touch()
                 self._drops.count(reasons_to_drop.NOT_RELEASED, self.client_id, "", forgotten)
                 if link is not None:
-                    self._effects.turn.resume_later(link.user)  # there is room to receive
+                    self._context.turn.resume_later(link.user)  # there is room to receive
             self._watch_releases()
         if link is not None and self.transmission.retry(now):
             self.outbound.refill(now)
@@ -484,15 +484,15 @@ class Session(StoredState):
         if self.ended:
             return None
         queue = self.backlog.stored_queue
-        effects = self._effects
-        is_connected = self.link is not None and effects.store.waits_for_disk
+        context = self._context
+        is_connected = self.link is not None and context.store.waits_for_disk
         first = queue.first
         free_below = 0
         if is_connected and self.transmission.has_acknowledged:
             begin, end = first.next_sendable()
             free_below = self.transmission.window.free_below(begin, end)
         sent_below = first.seal(
-            effects.batch.sealed, effects.store.durable, is_connected, free_below
+            context.batch.sealed, context.store.durable, is_connected, free_below
         )
         self.transmission.window.reserved_ids.reserve(first.head, first.sendable_end())
         self.transmission.has_acknowledged = False

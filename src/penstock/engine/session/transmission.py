@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from penstock.engine.access.access import Permissions
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.bridge_forwarding import Forwarding
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import (
@@ -64,11 +64,11 @@ class Transmission:
 
     Args:
         backlog: the messages that wait for a place in the window.
-        effects: the parts of the broker that it acts on.
+        context: the parts of the broker that it acts on.
         drops: the counts of dropped messages.
     """
 
-    def __init__(self, backlog: Backlog, effects: Effects, drops: Drops) -> None:
+    def __init__(self, backlog: Backlog, context: EngineContext, drops: Drops) -> None:
         self.link: Link | None = None  # None while the client is offline
         self.permissions: Permissions | None = None  # None = everything is allowed
         self.forwarding: Forwarding | None = None  # the rules of a bridge
@@ -76,13 +76,13 @@ class Transmission:
         self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
         self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
-        self.congestion = Congestion(backlog.client_id, effects)
+        self.congestion = Congestion(backlog.client_id, context)
         self.requested_offsets = NO_BODIES  # log offsets of the bodies that were requested last
         self.fetching = False  # whether these are being read
         self.has_acknowledged = False  # whether the client has, since the last snapshot
         self.fetching_bytes = 0
         self._backlog = backlog
-        self._effects = effects
+        self._context = context
         self._drops = drops
 
     def may_receive(self, message: Message) -> bool:
@@ -136,7 +136,7 @@ class Transmission:
         ):
             self.window.drop(delivery.packet_id)
             return
-        events = self._effects.events
+        events = self._context.events
         if events is not None:
             events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
         if link.version == V31:
@@ -163,17 +163,17 @@ class Transmission:
         subscriptions, which the store has in the queue of the group, and retained messages, which
         must follow their SUBACK. Where a commit takes no longer than a turn, all wait for it.
         """
-        effects = self._effects
-        if not effects.store.waits_for_disk:
+        context = self._context
+        if not context.store.waits_for_disk:
             return False
         if delivery.shared is not None or delivery.retain:
             return False
         if not self._backlog.stored:
-            return 0 <= delivery.offset < effects.store.durable_end
+            return 0 <= delivery.offset < context.store.durable_end
         sequence = delivery.sequence
         if delivery.qos != 1 or sequence == 0:
             return False
-        return self._backlog.stored_queue.first.may_send(sequence, effects.store.durable)
+        return self._backlog.stored_queue.first.may_send(sequence, context.store.durable)
 
     def _may_have_been_sent(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` may have been sent before the program was restarted."""
@@ -236,7 +236,7 @@ class Transmission:
             self.congestion.set_cause(WRITE_BUFFER, now)
             self._backlog.count_dropped_message(reasons_to_drop.SLOW_CONSUMER, message, 0)
             return
-        if not at_once and self._effects.store.fails and link.opened and not link.waits:
+        if not at_once and self._context.store.fails and link.opened and not link.waits:
             at_once = True
         batch = -1 if link.aliases is None else link.batch_of_qos0(at_once)
         retain = retain and link.retain_available
@@ -249,7 +249,7 @@ class Transmission:
             self._drop_unsendable(link, message, 0)
             return
         link.wrote_qos0(buffer, size_bytes)
-        events = self._effects.events
+        events = self._context.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
             events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
@@ -287,7 +287,7 @@ class Transmission:
             RemoteProtocolError: 0x82, the message awaits another acknowledgement.
         """
         outcomes = self.outcomes
-        events = self._effects.events
+        events = self._context.events
         needs_entry = reason_code >= 0x80 or outcomes is not None or events is not None
         entry = self.window.get(packet_id) if needs_entry else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
@@ -403,8 +403,8 @@ class Transmission:
         if self._send(link, entry, message, not is_new, False, now):
             if self.forwarding is not None:
                 self.forwarding.resent += 1
-            if self._effects.events is not None:
-                self._effects.events.sent(RESENT, self._backlog.client_id, entry, link)
+            if self._context.events is not None:
+                self._context.events.sent(RESENT, self._backlog.client_id, entry, link)
             return True
         self.window.give_up(entry)
         self._backlog.touch()
@@ -455,7 +455,7 @@ class Transmission:
         """Set the timer of the owner, which calls ``retry``."""
         owner = self._backlog.owner
         if owner is not None:
-            self._effects.timers.wake_at(owner, due_us)
+            self._context.timers.wake_at(owner, due_us)
 
     # -- bodies from the log -----------------------------------------------------------
 
@@ -476,13 +476,13 @@ class Transmission:
         size_bytes = max(size_bytes, FETCHED_BYTES_MAX)
         if not self._backlog.account.budget.may_fetch(size_bytes):
             if link is not None and link.user is not None:
-                self._effects.turn.resume_in_tick(link.user)
+                self._context.turn.resume_in_tick(link.user)
             return
         self.fetching = True
         self.fetching_bytes = size_bytes
         self._backlog.account.budget.fetching_bytes += size_bytes
         self.requested_offsets = offsets
-        self._effects.batch.body_requests.append((owner, offsets))
+        self._context.batch.body_requests.append((owner, offsets))
 
     def stop_fetching(self) -> None:
         """Give back the memory budget of requested bodies: they came, or are not needed."""
@@ -497,7 +497,7 @@ class Transmission:
             return False
         link.resume_when_room()
         if link.user is not None and not link.is_full() and not link.congested:
-            self._effects.turn.resume_in_tick(link.user)  # all links together have no room
+            self._context.turn.resume_in_tick(link.user)  # all links together have no room
         return True
 
     def bodies_at_once(self) -> int:

@@ -23,7 +23,7 @@ from typing import Final, TypeAlias, final
 
 from mypy_extensions import i64
 
-from penstock.engine.batch.effects import Effects
+from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
 from penstock.engine.publishing.producers import Producers, ProducerSequence
@@ -44,17 +44,17 @@ _SINK_PREFIX: Final = "\0"  # no MQTT string has it, so no producer's name [MQTT
 
 
 @final
-class StagedRows:
-    """The progress of all sinks.
+class SinkPositions:
+    """The positions of all sinks: how many rows of which batch are published.
 
     Args:
-        effects: the open batch.
+        context: the open batch.
         router: publishes the rows.
         producers: stores the positions.
     """
 
-    def __init__(self, effects: Effects, router: Router, producers: Producers) -> None:
-        self._effects = effects
+    def __init__(self, context: EngineContext, router: Router, producers: Producers) -> None:
+        self._context = context
         self._router = router
         self._producers = producers
 
@@ -108,13 +108,13 @@ class StagedRows:
         Returns:
             How many were published.
         """
-        effects = self._effects
+        context = self._context
         router = self._router
-        work_budget = effects.turn.work_budget
+        work_budget = context.turn.work_budget
         before: i64 = work_budget.spent
         at = first
         while at < len(rows) and work_budget.spent - before < SHARE:
-            if effects.store.fails:
+            if context.store.fails:
                 break
             topic, payload, qos, retain, properties = rows[at]
             message = Message(

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.engine.limits import REJECT, EngineLimits
 from penstock.engine.publishing.producers import ProducerSequence
-from penstock.engine.publishing.staged_rows import BATCH_MAX, ROWS_MAX, SHARE, Row
+from penstock.engine.publishing.sink_positions import BATCH_MAX, ROWS_MAX, SHARE, Row
 from penstock.engine.work_budget import WORK_PER_PACKET
 from penstock.protocol.packets import Puback, Publish
 from tests.unit.engine.bench import Bench
@@ -25,13 +25,13 @@ def payloads(bench: Bench) -> list[bytes]:
 
 def test_rows_and_position_are_one_commit_and_survive_a_crash() -> None:
     bench = Bench()
-    sinks = bench.server.staged_rows
+    sinks = bench.server.sink_positions
     assert sinks.publish("s", 7, "spark", rows(5)[:3], 0, bench.now) == 3
     bench.commit()
     sinks.publish("s", 7, "spark", rows(5), 3, bench.now)  # and never stored
     assert sinks.rows_done("s", 7) == 5
     bench.restart()
-    sinks = bench.server.staged_rows
+    sinks = bench.server.sink_positions
     assert sinks.rows_done("s", 7) == 3
     assert sinks.rows_done("s", 8) == 0
     assert not sinks.is_done("s", 7)
@@ -40,15 +40,15 @@ def test_rows_and_position_are_one_commit_and_survive_a_crash() -> None:
     bench.commit()
     bench.restart()
     assert payloads(bench) == [b"0", b"1", b"2", b"3", b"4"]
-    assert bench.server.staged_rows.is_done("s", 7)
-    assert bench.server.staged_rows.is_done("s", 6)
-    assert not bench.server.staged_rows.is_done("s", 8)
-    assert not bench.server.staged_rows.is_done("other", 7)
+    assert bench.server.sink_positions.is_done("s", 7)
+    assert bench.server.sink_positions.is_done("s", 6)
+    assert not bench.server.sink_positions.is_done("s", 8)
+    assert not bench.server.sink_positions.is_done("other", 7)
 
 
 def test_the_largest_numbers_are_told_apart() -> None:
     bench = Bench()
-    sinks = bench.server.staged_rows
+    sinks = bench.server.sink_positions
     sinks.renew("s", bench.now)
     assert not sinks.is_done("s", BATCH_MAX)
     sinks.finish("s", BATCH_MAX, bench.now)
@@ -60,18 +60,18 @@ def test_a_turn_has_its_share_and_no_more() -> None:
     bench = Bench()
     work_budget = SHARE // WORK_PER_PACKET
     assert (
-        bench.server.staged_rows.publish("s", 0, "spark", rows(work_budget + 5), 0, bench.now)
+        bench.server.sink_positions.publish("s", 0, "spark", rows(work_budget + 5), 0, bench.now)
         == work_budget
     )
     bench.subscriber("reader", "t", 1)
-    reached = bench.server.staged_rows.publish("s", 1, "spark", rows(work_budget), 0, bench.now)
+    reached = bench.server.sink_positions.publish("s", 1, "spark", rows(work_budget), 0, bench.now)
     assert reached < work_budget  # each went to somebody, too
 
 
 def test_subscribers_and_the_retained_message_are_as_of_any_client() -> None:
     bench = Bench()
     reader = bench.subscriber("reader", "t", 1)
-    bench.server.staged_rows.publish("s", 0, "spark", rows(2, retain=True), 0, bench.now)
+    bench.server.sink_positions.publish("s", 0, "spark", rows(2, retain=True), 0, bench.now)
     assert reader.read() == []  # not before the commit
     bench.commit()
     assert [p.payload for p in reader.read() if isinstance(p, Publish)] == [b"0", b"1"]
@@ -84,7 +84,7 @@ def test_subscribers_and_the_retained_message_are_as_of_any_client() -> None:
 def test_a_full_queue_that_rejects_is_waited_for(qos: int) -> None:
     bench = Bench(EngineLimits(mqueue_overflow=REJECT, max_mqueue_len=1, max_inflight=1))
     reader = bench.subscriber("reader", "t", 1)
-    sinks = bench.server.staged_rows
+    sinks = bench.server.sink_positions
     assert sinks.publish("s", 0, "spark", rows(5, qos), 0, bench.now) == 2
     bench.commit()
     assert sinks.publish("s", 0, "spark", rows(5, qos), 2, bench.now) == 0
@@ -97,15 +97,15 @@ def test_a_full_queue_that_rejects_is_waited_for(qos: int) -> None:
 
 def test_nothing_is_published_while_the_store_cannot_write() -> None:
     bench = Bench()
-    bench.server.effects.store.failed("no space")
-    assert bench.server.staged_rows.publish("s", 0, "spark", rows(1), 0, bench.now) == 0
-    bench.server.effects.store_recovered()
-    assert bench.server.staged_rows.publish("s", 0, "spark", rows(1), 0, bench.now) == 1
+    bench.server.context.store.failed("no space")
+    assert bench.server.sink_positions.publish("s", 0, "spark", rows(1), 0, bench.now) == 0
+    bench.server.context.store_recovered()
+    assert bench.server.sink_positions.publish("s", 0, "spark", rows(1), 0, bench.now) == 1
 
 
 def test_a_sink_is_forgotten_like_a_producer_but_not_what_it_is_at() -> None:
     bench = Bench(EngineLimits(producer_expiry_s=100.0))
-    sinks = bench.server.staged_rows
+    sinks = bench.server.sink_positions
     for sink in ("at it", "silent"):
         sinks.publish(sink, 3, "spark", rows(2), 0, bench.now)
     bench.commit()
@@ -118,7 +118,7 @@ def test_a_sink_is_forgotten_like_a_producer_but_not_what_it_is_at() -> None:
 
 def test_sinks_are_as_many_as_one_user_may_have_producers() -> None:
     bench = Bench(EngineLimits(producers_per_user_max=1))
-    sinks = bench.server.staged_rows
+    sinks = bench.server.sink_positions
     assert sinks.has_room("s")
     sinks.publish("s", 0, "spark", rows(1), 0, bench.now)
     assert sinks.has_room("s")

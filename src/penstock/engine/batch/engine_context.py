@@ -62,7 +62,7 @@ class MemberConnections:
 
 
 @final
-class Effects:
+class EngineContext:
     """The parts of one broker that its connections and sessions act on.
 
     ``turn`` has the links with bytes to send, and the work left for later turns; ``batch`` what the
