@@ -7,7 +7,7 @@ session and the commit, not a broker.
 
 ::
 
-      publish ─▶ session ─▶ effects ─▶ seal ─▶ (write) ─▶ disk ─▶ (release) ─▶ wire
+      publish ─▶ session ─▶ open batch ─▶ seal ─▶ (write) ─▶ disk ─▶ (release) ─▶ wire
       wire ─▶ decoder ─▶ session ─▶ new messages: rows of the log, acknowledgements held
 
 ``crash`` forgets everything that the disk does not have. A subclass with one method changed is a

@@ -90,7 +90,7 @@ class Counted:
 def forget_who_waits(store: MemoryStore) -> None:
     """A process that ends leaves its counts nowhere; a store in memory gives the same messages."""
     for message in store._log.values():
-        message.holders = None
+        message.accounts = None
 
 
 def check_waiting(server: Server, links: Iterable[Link] | None = None) -> None:

@@ -64,14 +64,14 @@ class Source:
     """The source of the settings.
 
     Attributes:
-        asked: the settings as they were read, without what was fitted to the machine's memory.
+        settings: the settings as they were read, before limits were fitted to the memory.
         read_again: reads them anew; it raises ConfigError.
-        there_is: the memory of the machine.
+        memory: the memory that the process may use.
     """
 
-    asked: Settings
+    settings: Settings
     read_again: Callable[[], Settings]
-    there_is: Available
+    memory: Available
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Reloading:
         stream_arguments: Callable[[], Arguments],
         admin_arguments: Callable[[], Arguments],
     ) -> None:
-        self._asked = source.asked  # with what was reloaded since
+        self._as_read = source.settings  # with what was reloaded since
         self._source = source
         self._parts = parts
         self._manager = manager
@@ -169,9 +169,9 @@ class Reloading:
     def _reload(self, why: str, by: str) -> Reloaded:
         parts = self._parts
         read = self._source.read_again()
-        found = compared(self._asked, read)
-        settings = fitted(found.used, self._source.there_is)
-        for either in (settings, fitted(read, self._source.there_is)):  # now, and at the next start
+        found = compared(self._as_read, read)
+        settings = fitted(found.used, self._source.memory)
+        for either in (settings, fitted(read, self._source.memory)):  # now, and at the next start
             refused = excess(either)
             if refused:
                 raise ConfigError(refused)
@@ -187,12 +187,12 @@ class Reloading:
             check_stream_files(settings.stream)
         if parts.admin is not None:
             check_admin(settings.admin)
-        if settings.log != self._asked.log:
+        if settings.log != self._as_read.log:
             use_log(settings)
         # From here on nothing can fail.
         before = self._stream_arguments()
         admin_before = self._admin_arguments()
-        self._asked = found.used
+        self._as_read = found.used
         self._use(settings)
         for opened, listener, certificates in listeners:
             opened.use(listener, self._accept(listener), certificates)

@@ -65,7 +65,7 @@ from penstock.services.metrics import MetricSource, MetricsReader
 from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
-from penstock.services.retention import LogBounds, retain_forever, retain_needed
+from penstock.services.retention import LogBounds, trim_log_periodically, trim_memory_log
 from penstock.services.service_manager import ServiceManager
 from penstock.services.slowness_warnings import SlownessWarnings
 from penstock.services.staged_rows import StagedRowsPublisher
@@ -111,8 +111,8 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         StoreDamaged: the store holds less than was acknowledged.
     """
     signal.signal(signal.SIGTERM, _stop_while_starting)
-    there_is = available()
-    settings = fitted(asked, there_is)
+    memory = available()
+    settings = fitted(asked, memory)
     use_log(settings)
     refused = excess(settings)
     if refused:
@@ -139,7 +139,7 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
     with manager.starting("opening the store"):
         store = _open_store(settings)
     try:
-        source = Source(asked, read_again or (lambda: asked), there_is)
+        source = Source(asked, read_again or (lambda: asked), memory)
         return uvloop.run(_Broker(settings, store, access, contexts, source, manager).run())
     finally:
         store.close()
@@ -184,7 +184,7 @@ class _Broker:
         self._authentication: Authentication | None = None
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
-        self._sinks: StagedRowsPublisher | None = None
+        self._staged_rows: StagedRowsPublisher | None = None
 
     async def run(self) -> int:
         settings = self._settings
@@ -225,7 +225,7 @@ class _Broker:
             settings.durability.retention_s, settings.durability.retention_bytes_max
         )
         tasks: tuple[asyncio.Task[None], ...] = (
-            asyncio.create_task(self._retain(server, driver, log_bounds)),
+            asyncio.create_task(self._trim_log(server, driver, log_bounds)),
             asyncio.create_task(reports.run()),
             asyncio.create_task(self._check_leases()),
             asyncio.create_task(Watchdog(self._manager, server, driver).run()),
@@ -242,8 +242,8 @@ class _Broker:
             for listener in self._listeners:
                 listener.close()
             authentication.close()
-            if self._sinks is not None:
-                await self._sinks.stop()
+            if self._staged_rows is not None:
+                await self._staged_rows.stop()
             await driver.stop()
             if self._metrics is not None:
                 self._metrics.stop()
@@ -295,12 +295,12 @@ class _Broker:
         ban_source(server, source, for_s, why, driver.now())
         logger.warning("banned %s for %d s: %s", source, for_s, Sentence(why))
 
-    async def _retain(self, server: Server, driver: Driver, bounds: LogBounds) -> None:
+    async def _trim_log(self, server: Server, driver: Driver, bounds: LogBounds) -> None:
         """Trim the log until cancelled."""
         if self._settings.durability.persistence == "memory":
-            await retain_needed(server, self._store)
+            await trim_memory_log(server, self._store)
             return
-        await retain_forever(server, self._store, bounds, driver.now, self._leases)
+        await trim_log_periodically(server, self._store, bounds, driver.now, self._leases)
 
     def _reports(self, server: Server, driver: Driver) -> StatusReports:
         """Return the broker's reports about itself."""
@@ -377,10 +377,10 @@ class _Broker:
         admin_address = await self._prepare_admin()
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
-            self._sinks = StagedRowsPublisher(
+            self._staged_rows = StagedRowsPublisher(
                 server, driver, staging, settings.stream.staged_expiry_s
             )
-            self._sinks.start()
+            self._staged_rows.start()
         await self._open_listeners(driver)
         if self._stream is not None:
             self._stream.start()
@@ -418,9 +418,9 @@ class _Broker:
                 self._control.on(Landed, self._tables.landed)
                 self._control.on(ListTables, self._tables.tables)
                 self._control.on(ForgetTable, self._tables.forget)
-            if self._sinks is not None:
-                self._control.on(Publish, self._sinks.publish)
-                self._control.on(Abandon, self._sinks.abandon)
+            if self._staged_rows is not None:
+                self._control.on(Publish, self._staged_rows.publish)
+                self._control.on(Abandon, self._staged_rows.abandon)
             self._metrics = MetricsReader(
                 server,
                 driver,

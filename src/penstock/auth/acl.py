@@ -193,7 +193,7 @@ def _filters(rules: Sequence[Rule], *accesses: str) -> list[str]:
 
 
 def _applied(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:
-    """Return ``pattern`` with the names of one client; nothing where it is not for this client."""
+    """Return the rules that ``pattern`` gives to the client with these names; none if none fits."""
     pieces: list[str] = []
     rest = pattern.topic_filter
     while rest:

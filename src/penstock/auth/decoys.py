@@ -62,7 +62,8 @@ class Decoys:
         self._scram_shapes = [shape for shape in shapes if shape.kind == scram.LINE_PREFIX]
 
     def line(self, name: str) -> str:
-        """Return a password line for ``name`` that costs what a real one does, and fits nothing."""
+        """Return a password line for ``name`` that takes as long to check as a real one and matches
+        no password."""
         shape = self._chosen(name, self._shapes)
         salt = base64.b64encode(self._salt(name, shape)).decode()
         if shape.kind == passwords.ARGON2:

@@ -2,13 +2,14 @@
 
 ::
 
-      CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ Granted.as_authorize
-                                                                               │
-      permissions are asked for: at CONNACK, of a will, when files are read again ─╯
+      CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ AuthorizeByAnswer
+                                                                                  ▼ rules
+      a will is due, files are read again: permissions are asked for ─▶ AnsweredRules
 
 A *method* (``http_requests``, ``json_web_tokens``) answers for the clients that concern it. Rules
-that come with an answer are the client's access list, instead of the file's. They are kept for
-later questions, for at most ``KEPT_MAX`` clients; a client whose rules are dropped may do nothing.
+that come with an answer are the client's access list, instead of the file's. They are stored
+for later questions, of at most ``CLIENTS_MAX`` clients; a client whose rules are dropped may do
+nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.auth.acl import NOTHING, AccessList, Rule
 from penstock.engine.access.access import Authorize, Credentials, Permissions
 from penstock.protocol import reasons
 
-KEPT_MAX: Final = 200_000
+CLIENTS_MAX: Final = 200_000
 
 
 @final
@@ -60,7 +61,7 @@ class Method(Protocol):
 
 @final
 class FirstOf:
-    """Several methods: the first that a client concerns answers for it.
+    """Several methods as one: the first whose ``concerns`` is true checks the client.
 
     Args:
         methods: in the order in which they are asked.
@@ -82,8 +83,11 @@ class FirstOf:
 
 
 @final
-class Granted:
-    """The rules that came with answers, by user name and client identifier."""
+class AnsweredRules:
+    """The access lists that came with answers, by user name and client identifier.
+
+    At most ``CLIENTS_MAX`` clients have one; the oldest are dropped, and then permit nothing.
+    """
 
     def __init__(self) -> None:
         self._rules: dict[tuple[str | None, str], tuple[Rule, ...] | None] = {}
@@ -107,33 +111,33 @@ class Granted:
         """Remember the rules of a client that is let in."""
         key = (username, client_id)
         self._rules.pop(key, None)
-        if len(self._rules) >= KEPT_MAX:
+        if len(self._rules) >= CLIENTS_MAX:
             del self._rules[next(iter(self._rules))]
         self._rules[key] = rules
-        assert len(self._rules) <= KEPT_MAX, "the oldest rules make room"
+        assert len(self._rules) <= CLIENTS_MAX, "the oldest rules make room"
 
 
 @final
-class AnswersRules(Authorize):
-    """Authorizes one client, as an answer says.
+class AuthorizeByAnswer(Authorize):
+    """The permissions of one client by the rules of an answer.
 
     Args:
-        granted: remembers the rules, once the client's identifier is known.
+        answered_rules: stores the rules, once the client's identifier is known.
         rules: the rules of the answer.
         access_list: the broker's.
     """
 
     def __init__(
         self,
-        granted: Granted,
+        answered_rules: AnsweredRules,
         rules: tuple[Rule, ...] | None,
         access_list: AccessList | None,
     ) -> None:
-        self._granted = granted
+        self._answered_rules = answered_rules
         self._rules = rules
         self._access_list = access_list
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return the client's permissions, and remember them for later questions."""
-        self._granted.put(username, client_id, self._rules)
-        return self._granted.permissions(username, client_id, self._access_list)
+        self._answered_rules.put(username, client_id, self._rules)
+        return self._answered_rules.permissions(username, client_id, self._access_list)

@@ -12,7 +12,7 @@ from typing import Final, final
 from penstock.auth import passwords, scram
 from penstock.auth.acl import NOTHING, AccessList
 from penstock.auth.acl_file import read_access_list
-from penstock.auth.external import Granted
+from penstock.auth.external import AnsweredRules
 from penstock.auth.lines import lines_of
 from penstock.auth.passwords import Users, name_mistake
 from penstock.engine.access.access import Authorize, Permissions
@@ -40,14 +40,14 @@ class Access(Authorize):
         self.users = users
         self._certificates_name_users = certificates_name_users
         self.access_list = access_list
-        self.granted = Granted()  # by methods outside of both files
+        self.answered_rules = AnsweredRules()  # by methods outside of both files
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return the permissions by the access list, None for everything; ``NOTHING`` for a user
         that is gone from the password file."""
         is_listed = username is not None and self.users is not None and username in self.users
-        if not is_listed and self.granted.knows(username, client_id):
-            return self.granted.permissions(username, client_id, self.access_list)
+        if not is_listed and self.answered_rules.knows(username, client_id):
+            return self.answered_rules.permissions(username, client_id, self.access_list)
         users = None if self._certificates_name_users else self.users
         if username is not None and users is not None and username not in users:
             return NOTHING

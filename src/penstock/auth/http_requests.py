@@ -128,7 +128,7 @@ class HttpMethod:
         return answer_of(content, credentials.username)
 
     def _complain(self, error: Exception) -> None:
-        """Log why no client can be let in, once in a while: every login asks."""
+        """Log why the service lets no client in; rate-limited, because every login asks it."""
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         with self._lock:
             warn_limited(
@@ -162,7 +162,7 @@ def answer_of(content: object, username: str | None) -> Answer:
     """Return the answer in a body.
 
     Raises:
-        ValueError: it is none; one sentence.
+        ValueError: the body is no answer; the message is one sentence.
     """
     if not isinstance(content, dict):
         raise ValueError("its answer is no JSON object")
@@ -188,7 +188,7 @@ def rules_of(acl: object) -> tuple[Rule, ...]:
     """Return the rules of an access list in JSON.
 
     Raises:
-        ValueError: a rule is none; nothing of the list holds then.
+        ValueError: an item is no rule; the whole list is refused then.
     """
     if not isinstance(acl, list) or len(acl) > RULES_MAX:
         raise ValueError(f'"acl" is no list of at most {RULES_MAX} rules')

@@ -96,7 +96,7 @@ class KeySet:
             return self._keys.get(key_id)
 
     def _read_if_changed(self) -> None:
-        """Read the file again where another is in its place, or none: that is said once."""
+        """Read the key file again if it changed or is gone; keep the old keys if that fails."""
         path = Path(self._place)
         version = _version_of(path)
         if version == self._file:
@@ -215,7 +215,7 @@ def _keys(text: bytes) -> dict[str | None, jwt.PyJWK]:
     """Return the keys of a key set, by identifier.
 
     Raises:
-        ValueError: it is none, or has none.
+        ValueError: the bytes are no key set, or one without keys.
     """
     try:
         decoded = json.loads(text)

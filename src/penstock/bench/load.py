@@ -54,8 +54,8 @@ class Load:
     """The state of one run.
 
     Args:
-        plan: of it.
-        run: its number, which no other run has.
+        plan: the plan of the run.
+        run: the number of the run, which no other run has.
         start_ns: when it begins, on the caller's clock.
     """
 

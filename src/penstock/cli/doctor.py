@@ -32,7 +32,7 @@ from penstock.config.memory import excess, fitted, readable, statement
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
-from penstock.runtime.machine_clock import is_kept_right, is_unset
+from penstock.runtime.machine_clock import is_synchronized, is_unset
 from penstock.spark.java import JavaNotFound, find_java
 from penstock.store.faults import with_remedy
 from penstock.transport.descriptors import connections_within
@@ -89,7 +89,7 @@ def examine(settings: Settings) -> list[Finding]:
         java(),
         tool("mosquitto_pub", "mosquitto-clients"),
         tool("strace", "strace"),
-        wall_clock(time.time_ns() // 1000, is_kept_right()),
+        wall_clock(time.time_ns() // 1000, is_synchronized()),
         open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
     findings += [listening(listener) for listener in settings.listener.open_ones()]
@@ -142,14 +142,14 @@ def memory(settings: Settings) -> Finding:
     )
 
 
-def wall_clock(wall_us: int, kept_right: bool = True) -> Finding:
+def wall_clock(wall_us: int, synchronized: bool = True) -> Finding:
     """Check that the wall clock, which shows ``wall_us``, was ever set, and whether the system says
-    that it is kept right; messages are dated by it."""
+    that it is synchronized; messages are dated by it."""
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
     if is_unset(wall_us):
         remedy = "set it, or let the system do so (NTP): messages are dated by it."
         return Finding("clock", Verdict.ABSENT, f"it is not set: it says {shown}", remedy)
-    if not kept_right:
+    if not synchronized:
         remedy = (
             "let NTP keep it: after a reboot a broker can only then tell for how long it was off,"
             " and else lets sessions and messages live longer (docs/durability.md)."

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.protocol.properties import Properties
-from penstock.telemetry.terminal import Obeyed
+from penstock.telemetry.terminal import TerminalSafe
 
 if TYPE_CHECKING:
     from penstock.client import Message
@@ -81,7 +81,7 @@ Formatter = Callable[[Received], bytes]
 
 
 def parse_format(text: str, *, pretty: bool = False) -> list[Formatter]:
-    """Parse ``-F``. Parts of the format itself, such as colours, are returned as ``Obeyed``.
+    """Parse ``-F``. Parts of the format itself, such as colours, are returned as ``TerminalSafe``.
 
     Args:
         text: the format.
@@ -135,7 +135,7 @@ def as_json(received: Received) -> bytes:
 
 
 def _constant(value: bytes) -> Formatter:
-    own = Obeyed(value)
+    own = TerminalSafe(value)
     return lambda _: own
 
 

@@ -66,7 +66,7 @@ class Output:
     async def write(self, topic: str, data: bytes) -> None:
         """Write a message; on return the operating system has all of it.
 
-        On a terminal it is escaped, unless it is ``Obeyed``.
+        On a terminal it is escaped, unless it is ``TerminalSafe``.
 
         Raises:
             BrokenPipeError: the reader is gone.

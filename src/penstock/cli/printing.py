@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.message_format import NotJson, as_json, parse_format, received_now
 from penstock.errors import ConfigError
-from penstock.telemetry.terminal import Obeyed, bytes_for_terminal
+from penstock.telemetry.terminal import TerminalSafe, bytes_for_terminal
 
 if TYPE_CHECKING:
     from penstock.client import Message
@@ -79,7 +79,7 @@ def _formatted(form: str, pretty: bool, end: bytes, on_terminal: bool) -> Printe
             print(f"penstock: {error}; %j takes any", file=sys.stderr)
             return b""
         if on_terminal:
-            return Obeyed(b"".join(map(bytes_for_terminal, parts)) + end)
+            return TerminalSafe(b"".join(map(bytes_for_terminal, parts)) + end)
         return b"".join(parts) + end
 
     return formatted

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from penstock.cli.table_lines import row_lines
 from penstock.telemetry.logs import printable
-from penstock.telemetry.terminal import for_terminal, obeyed
+from penstock.telemetry.terminal import for_terminal, raw_stream
 
 PIPE_WIDTH: Final = 10_000
 """Columns of an output that is not a terminal: lines stay whole, for programs that read them."""
@@ -38,7 +38,7 @@ class Screen(Console):
     def __init__(self, *, stderr: bool = False, pipe_width: int | None = None) -> None:
         stream = sys.stderr if stderr else sys.stdout
         super().__init__(
-            file=obeyed(stream),
+            file=raw_stream(stream),
             width=None if stream.isatty() else pipe_width,
             markup=False,
             highlight=False,

@@ -51,7 +51,7 @@ class Room:
             self.waiting -= 1
 
     def close(self) -> None:
-        """Let all go on: there will be no room any more."""
+        """Wake all waiting publishers: there will be no room any more."""
         self.is_closed = True
         self.notify()
 

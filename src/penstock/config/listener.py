@@ -17,10 +17,10 @@ from penstock.config.values import (
     FileMode,
     HttpPath,
     IdPrefix,
+    ListenAddress,
     ListenerName,
     MountPoint,
     Network,
-    Place,
 )
 from penstock.engine.change_effects import (
     AT_ONCE,
@@ -51,7 +51,7 @@ class Endpoint(Group):
     """Transport: "tcp"; "tls" (TLS 1.2 or newer over TCP); "ws" (WebSocket); "wss" (WebSocket
     over TLS); "unix" (a socket file)."""
 
-    bind: Place = Address("127.0.0.1", 1883)
+    bind: ListenAddress = Address("127.0.0.1", 1883)
     """Address, HOST:PORT, such as 127.0.0.1:1883 or [::1]:1883; port 0 takes any free port. For
     kind "unix" the path of the socket file. An address that other machines can reach is refused
     while clients are not authenticated: see access.password_file and allow_anonymous."""
@@ -204,7 +204,7 @@ class OtherListener(Listener):
     name: ListenerName
     """Its name in logs: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
 
-    bind: Place
+    bind: ListenAddress
     """Address, HOST:PORT, or for kind "unix" the path of the socket file."""
 
 

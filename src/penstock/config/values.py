@@ -181,7 +181,7 @@ BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)
 OptionalBindAddress = Annotated[
     Address | Literal[""], BeforeValidator(_address_or_empty), PlainSerializer(str)
 ]
-Place = Annotated[Address | SocketFile, BeforeValidator(_place), PlainSerializer(str)]
+ListenAddress = Annotated[Address | SocketFile, BeforeValidator(_place), PlainSerializer(str)]
 Network = Annotated[str, AfterValidator(_network)]
 LocalDirectory = Annotated[str, AfterValidator(local_directory)]
 LocalPath = Annotated[Path, AfterValidator(_local_path)]

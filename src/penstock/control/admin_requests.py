@@ -24,7 +24,7 @@ By = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The sessions that are meant; see ``engine.operating.selection.SessionSelection``."""
+    """A filter of sessions; see ``engine.operating.selection.SessionSelection``."""
 
     client: str | None = None
     user: str | None = None

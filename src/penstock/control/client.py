@@ -71,9 +71,9 @@ class Published(msgspec.Struct, frozen=True):
 
     Attributes:
         is_done: all of it is published, and on disk.
-        rows: so many are published; 0 of a set that was done before.
-        later: the latest batch of the sink, where that comes after this one: this one counts as
-            done, and its rows are not known any more; else 0.
+        rows: the number of published rows; 0 if the set was published before this request.
+        later: the latest batch of the sink if that comes after this one, which then counts as
+            published although its rows are not known any more; else 0.
     """
 
     is_done: bool

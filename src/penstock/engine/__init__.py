@@ -1,4 +1,4 @@
-"""The pure heart of Penstock: (state, input, now) → context.
+"""The pure state machines of a broker: (state, input, now) → new state, a commit, bytes to send.
 
 No module here reads a clock, draws a random number, logs or touches a socket
 (``import-linter`` proves it), so every run can be replayed from its inputs. Packages import down

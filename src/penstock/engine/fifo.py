@@ -60,7 +60,7 @@ class Fifo(Generic[T]):
         return item
 
     def remove(self, item: T) -> None:
-        """Remove ``item``, wherever it stands; it must be in the queue."""
+        """Remove ``item`` from any position; it must be in the queue."""
         if self.first() == item:
             self.pop()
         else:

@@ -25,8 +25,8 @@ _MESSAGE_EXPIRY: Final = 0x02
 _SUBSCRIPTION_IDENTIFIER: Final = 0x0B
 
 
-class Holder:
-    """The port of an object that counts the bodies of waiting messages: see ``accounts``."""
+class BodyAccount:
+    """The port of a memory account that counts the bodies of waiting messages: see ``accounts``."""
 
 
 @mypyc_attr(acyclic=True)
@@ -77,7 +77,7 @@ class Message:
         self.offset = offset
         self.internal = internal
         self.waiting = 0  # queues that have it as QoS 0 while it is not in the log: see ``budget``
-        self.holders: dict[Holder, int] | None = None  # deliveries of QoS 1 or 2 by account
+        self.accounts: dict[BodyAccount, int] | None = None  # deliveries of QoS 1 or 2 by account
         self._expiry_at = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
         if len(properties) > 0:

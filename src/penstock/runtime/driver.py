@@ -2,7 +2,7 @@
 
 ::
 
-      socket bytes ─▶ Peer.received ─▶ engine ─▶ effects        (many times in one turn)
+      socket bytes ─▶ Peer.received ─▶ engine ─▶ open batch, links   (many times in one turn)
       what an earlier turn left ────────▶
                                                     │ end of turn
                     ready bytes written ◀───────────┤
@@ -16,7 +16,8 @@ under way until the committer has written it after all. Where no client waits fo
 only sessions made progress, it comes ``_PROGRESS_S`` later, or with the next one. A connection does
 a bounded amount of work in one turn: the driver adapts the bound so that all connections together
 take no longer than ``work_budget.SLICE_S``. The engine resumes in a later turn the rest of that
-work, and publishers that wait for room; until then their sockets are not read (``reading``).
+work, and publishers that wait for room; until then their sockets are not read
+(``read_control``).
 """
 
 from __future__ import annotations
@@ -472,7 +473,7 @@ class Driver(PeerOwner):
             self._bodies.fetch(stored, offsets)
 
     def _fail(self, failure: StoreFailed) -> None:
-        """Fail closed: acknowledge nothing more, and close all connections (contract, rule 2)."""
+        """Fail closed: acknowledge nothing more, and close all connections."""
         if self._failed:
             return
         self._failed = True

@@ -18,7 +18,7 @@ RECORD_S: Final = 60.0
 
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _TIMEX_BYTES: Final = 1024  # more than a struct timex has anywhere
-_TIME_ERROR: Final = 5  # adjtimex(2): the clock is not kept right, or not any more
+_TIME_ERROR: Final = 5  # adjtimex(2): the clock is not synchronized, or not any more
 _UNSET_BEFORE_US: Final = 1_704_067_200 * MICROSECONDS  # 2024-01-01: older than this program
 
 
@@ -33,7 +33,7 @@ class MachineClock:
 
     def __init__(self, record: ClockRecord | None = None, next_offset: int = 0) -> None:
         self._boot_id = _boot_id()
-        sample = self._read(is_kept_right())
+        sample = self._read(is_synchronized())
         self._steady = SteadyClock(record, sample, next_offset)
         self._recorded_s = time.monotonic()
         if is_unset(sample.wall_us):
@@ -108,8 +108,8 @@ def _boot_id() -> str:
         return ""
 
 
-def is_kept_right() -> bool:
-    """Return whether the system says that the wall clock is kept right."""
+def is_synchronized() -> bool:
+    """Return whether the system says that the wall clock is synchronized (adjtimex(2))."""
     try:
         state = int(ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES)))
     except (AttributeError, OSError):  # no Linux

@@ -41,8 +41,8 @@ BYTES: Final = (256.0, 1_024.0, 4_096.0, 16_384.0, 65_536.0, 262_144.0, 1_048_57
 
 
 @final
-class Worst:
-    """The worst that happened since somebody took it last.
+class WorstDelays:
+    """The longest delays since ``take_worst`` was called last, each with its cause.
 
     Attributes:
         lag_s: seconds by which the timer ran late; 0 if it never did.
@@ -94,15 +94,15 @@ class LoopMeasures:
         self.slow_turns = 0
         self.slow_turns_s = 0.0
         self.outages = 0
-        self._worst = Worst()
+        self._worst = WorstDelays()
         self._sealed_messages = 0
         self._sealed_bytes = 0
         self._sealed_outages = 0
 
-    def take_worst(self) -> Worst:
-        """Return the worst since the last call."""
+    def take_worst(self) -> WorstDelays:
+        """Return the longest delays since the last call, and begin anew."""
         worst = self._worst
-        self._worst = Worst()
+        self._worst = WorstDelays()
         return worst
 
     def ticked(self, lag_s: float, cpu_s: float) -> None:

@@ -17,7 +17,7 @@ from typing import Final, final
 
 from penstock.engine.connection.states import CONNECTED
 from penstock.runtime.peer import Peer
-from penstock.transport.hang_up import BROKEN, STANDING
+from penstock.transport.hang_up import BROKEN, ESTABLISHED
 
 _CHECK_INTERVAL_S: Final = 1.0
 CHECKED_AT_ONCE_MAX: Final = 500  # a few milliseconds
@@ -64,6 +64,6 @@ def _has_hung_up(peer: Peer, paused_s: float) -> bool:
     if paused_s < _CHECK_INTERVAL_S or connection.state != CONNECTED:
         return False  # before, the connect timeout stands
     found = peer.wire.peer_state()
-    if found == STANDING:
+    if found == ESTABLISHED:
         return False
     return found == BROKEN or paused_s >= (connection.patience_s or _FINISHED_S_MAX)

@@ -104,5 +104,5 @@ class ReadControl:
     def close_hung_up(self, now: Now) -> None:
         """Close paused connections whose client has hung up: see ``paused``."""
         for peer in self.paused.take_hung_up(now.monotonic_s):
-            peer.connection.hang_up(now)
+            peer.connection.peer_hung_up(now)
             self.update(peer)

@@ -387,7 +387,7 @@ class Administration:
         return Page(entries, str(end) if end < len(bans) else "")
 
     async def ban(self, request: MakeBan) -> str:
-        """Ban a client, user or address; return what is banned, in its usual form."""
+        """Ban a client, user or address; return its canonical form, such as ``10.0.0.0/8``."""
         if not 0 <= request.for_s <= _BAN_S_MAX:
             raise ConfigError(f"a ban lasts 0 to {_BAN_S_MAX} seconds")
         try:

@@ -26,7 +26,7 @@ from typing import Final, final
 
 from penstock.auth import scram
 from penstock.auth.decoys import Decoys
-from penstock.auth.external import Answer, AnswersRules, Method
+from penstock.auth.external import Answer, AuthorizeByAnswer, Method
 from penstock.auth.files import Access
 from penstock.auth.passwords import Users
 from penstock.config.access import Access as AccessSettings
@@ -151,7 +151,7 @@ class Authentication(Authenticate):
         Return the users that are gone or have another password line now.
         """
         before = self._access.users
-        access.granted = self._access.granted
+        access.answered_rules = self._access.answered_rules
         self._access = access
         self._decoys = _decoys(access, self._secret)
         self._verified.forget()
@@ -233,12 +233,12 @@ class Authentication(Authenticate):
             logger.error("a client could not be authenticated: %s", failure)
             self._report(check, AuthResult(reasons.SERVER_UNAVAILABLE))
         elif answer.reason_code == reasons.SUCCESS:
-            guard.succeeds(address, check.name)
+            guard.count_success(address, check.name)
             self._report(check, self._admitting(check, answer))
         else:
             if answer.reason_code == reasons.BAD_USER_NAME_OR_PASSWORD:
                 for _ in check.links:
-                    guard.fails(address, check.name)
+                    guard.count_failure(address, check.name)
             self._report(check, AuthResult(answer.reason_code, detail=answer.detail))
 
     def _admitting(self, check: Check, answer: Answer) -> AuthResult:
@@ -246,7 +246,7 @@ class Authentication(Authenticate):
         if check.basis is access.users:
             self._verified.remember(check.key[1], check.links[-1], time.monotonic())
             return AuthResult(reasons.SUCCESS, answer.username)
-        authorize = AnswersRules(access.granted, answer.rules, access.access_list)
+        authorize = AuthorizeByAnswer(access.answered_rules, answer.rules, access.access_list)
         return AuthResult(reasons.SUCCESS, answer.username, authorize, answer.lasts_s)
 
     def _report(self, check: Check, verdict: AuthResult) -> None:

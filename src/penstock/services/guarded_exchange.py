@@ -28,8 +28,8 @@ class GuardedExchange(Exchange):
     def __init__(self, inner: ScramExchange, guard: LoginGuard[T], address: str) -> None:
         self._inner = inner
         self._may_try = guard.may_try
-        self._fails = guard.fails
-        self._succeeds = guard.succeeds
+        self._count_failure = guard.count_failure
+        self._count_success = guard.count_success
         self._address = address
 
     def step(self, data: bytes | None) -> Step:
@@ -42,9 +42,9 @@ class GuardedExchange(Exchange):
         if step.outcome == CONTINUE and not self._may_try(self._address, inner.username):
             return _refused()
         if step.outcome == SUCCESS:
-            self._succeeds(self._address, inner.username)
+            self._count_success(self._address, inner.username)
         elif step.outcome == FAILURE and not is_first:  # what is no message guesses nothing
-            self._fails(self._address, inner.username)
+            self._count_failure(self._address, inner.username)
         return step
 
 

@@ -79,7 +79,7 @@ class LoginCache:
         self._until = {}
 
     def tick(self, now_s: float, interval_s: float) -> None:
-        """Renew what is in use and forget what is over; all within half of ``verified_s``.
+        """Renew logins in use and forget expired ones; visit all within half of ``verified_s``.
 
         Args:
             now_s: the time, of the monotonic clock.

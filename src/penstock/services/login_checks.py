@@ -100,11 +100,11 @@ class Checks:
 
     @property
     def waiting(self) -> int:
-        """Clients that wait."""
+        """The number of clients that wait for a check."""
         return self._guard.queue.waiting + self._joined
 
     def submit(self, check: Check, link: Link) -> AuthResult | None:
-        """Let ``link`` wait for this check, or one like it; return the refusal if it may not."""
+        """Have ``link`` wait for this check, or an equal one; return a refusal if it may not."""
         guard = self._guard
         address = check.credentials.address
         lane = guard.lane(address)
@@ -118,7 +118,7 @@ class Checks:
         check.links.append(link)
         source = guard.source(address)
         if not guard.queue.push(source, lane, check.name, check, time.monotonic()):
-            guard.refuses(address, check.name)
+            guard.count_refusal(address, check.name)
             return AuthResult(reasons.CONNECTION_RATE_EXCEEDED)
         self._checks[check.key] = check
         self.begin()
@@ -139,7 +139,7 @@ class Checks:
             queue.given_up = []
             for check in late:
                 self._forget(check)
-                self._guard.refuses(check.credentials.address, check.name)
+                self._guard.count_refusal(check.credentials.address, check.name)
                 self._timed_out(check)
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Checks:
     def _answered(self, attempt: Attempt[Check], answer: asyncio.Future[Answer | None]) -> None:
         assert 0 < self._running <= self._threads_max, "a check has a thread of its own"
         self._running -= 1
-        self._guard.queue.ends(attempt)
+        self._guard.queue.check_ended(attempt)
         self._forget(attempt.item)
         if not answer.cancelled():
             self._concluded(attempt.item, answer)

@@ -67,10 +67,10 @@ class LoginGuard(Generic[T]):
         now_s = time.monotonic()
         if self.queue.due_s(self.source(address), name, now_s) <= now_s:
             return True
-        self.refuses(address, name)
+        self.count_refusal(address, name)
         return False
 
-    def refuses(self, address: str, name: str) -> None:
+    def count_refusal(self, address: str, name: str) -> None:
         """Count an attempt that is refused without a check."""
         self.refused += 1
         warn_limited(
@@ -83,7 +83,7 @@ class LoginGuard(Generic[T]):
             name,
         )
 
-    def fails(self, address: str, name: str) -> None:
+    def count_failure(self, address: str, name: str) -> None:
         """Count a wrong password."""
         self.failed += 1
         now_s = time.monotonic()
@@ -103,6 +103,6 @@ class LoginGuard(Generic[T]):
                 source, f"{options.ban_failures} wrong passwords within {options.within_s:g} s"
             )
 
-    def succeeds(self, address: str, name: str) -> None:
+    def count_success(self, address: str, name: str) -> None:
         """Count a right password."""
         self.queue.succeeded(self.source(address), name)

@@ -6,7 +6,7 @@ the offset and begins the time anew. One that crashed does not say so: its lease
 ::
 
                       lease                       ttl_s without a renewal
-      unknown ────────────────────▶ holding ─────────────────────────────▶ lapsed
+      unknown ────────────────────▶ leased ──────────────────────────────▶ lapsed
         ▲ ▲                         ▲   │ ▲                                 │  │
         │ │                         ╰───╯ ╰───────────── lease ─────────────╯  │
         │ ╰──────── release ────────────╯                                      │
@@ -14,13 +14,13 @@ the offset and begins the time anew. One that crashed does not say so: its lease
 
 Invariants:
 
-1. The log is kept from the lowest offset of the groups that hold it, up to a size; messages that
+1. The log is kept from the lowest offset of the groups with a lease, up to a size; messages that
    leave it all the same are counted for each group that lost them.
-2. A group that holds has one selection, a stream and topic filters: a second query with the same
+2. A group with a lease has one selection, a stream and topic filters: a second query with the same
    group would move its offset to and fro.
-3. At most ``readers_max`` groups are known. One that holds the log keeps its place.
+3. At most ``readers_max`` groups are known. One with a lease is not removed for another.
 4. Time is monotonic. It ends with the process, so a restart gives every lease its whole time
-   again: it may hold for too long, never too short.
+   again: it may last too long, never too short.
 5. A group that lapsed keeps its offset, and so does one after a restart: a query that comes back
    continues there, or is told what it lost.
 
@@ -39,8 +39,11 @@ from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreE
 from penstock.store.api import NOTHING_LEASED
 
 
-class Reader(msgspec.Struct):
-    """The stored state of a group; attributes as in ``Lease``."""
+class Reader(msgspec.Struct, rename={"has_lease": "holds"}):
+    """The stored state of a group; attributes as in ``Lease``.
+
+    ``has_lease`` is "holds" in the file, as earlier versions wrote it.
+    """
 
     group: str
     stream: str
@@ -48,7 +51,7 @@ class Reader(msgspec.Struct):
     offset: int
     ttl_s: float
     about: str
-    holds: bool = True
+    has_lease: bool = True
     lost: int = 0
     owner: str = ""
 
@@ -83,7 +86,7 @@ class Readers:
         self._ends_s = {
             reader.group: now_s + min(reader.ttl_s, lease_s_max)
             for reader in self._known.values()
-            if reader.holds
+            if reader.has_lease
         }
 
     def __len__(self) -> int:
@@ -118,7 +121,7 @@ class Readers:
         self._check(request, end)
         reader = self._known.pop(request.group, None)  # to be the last again
         ttl_s = min(request.ttl_s, self.lease_s_max)
-        is_new = reader is None or not reader.holds or reader.ttl_s < ttl_s
+        is_new = reader is None or not reader.has_lease or reader.ttl_s < ttl_s
         if reader is None:
             reader = Reader(
                 request.group, request.stream, request.topics, request.offset, ttl_s, request.about
@@ -133,7 +136,7 @@ class Readers:
             reader.offset = request.offset
         reader.ttl_s = ttl_s
         reader.about = request.about
-        reader.holds = True
+        reader.has_lease = True
         self._known[request.group] = reader
         self._ends_s[request.group] = now_s + ttl_s
         return Granted(self._epoch, reader.offset, ttl_s, reader.lost), is_new
@@ -157,7 +160,7 @@ class Readers:
             check_owner(f"group {request.group}", reader.owner, request.owner)
         if reader is None:
             self._make_room(request.group, request.owner)
-        elif reader.holds and (reader.stream, reader.topics) != (request.stream, request.topics):
+        elif reader.has_lease and _differs(reader, request):
             raise ConfigError(
                 f"group {request.group} reads {_selection(reader.stream, reader.topics)}, and"
                 f" cannot read {_selection(request.stream, request.topics)} as well: take another"
@@ -174,7 +177,7 @@ class Readers:
         if len(self._known) < self.readers_max:
             return
         for reader in self._known.values():
-            if not reader.holds:
+            if not reader.has_lease:
                 del self._known[reader.group]
                 return
         raise StoreError(
@@ -197,8 +200,8 @@ class Readers:
         for group in ended:
             del self._ends_s[group]
             reader = self._known.pop(group)
-            assert reader.holds, "a group that lapsed has no lease"
-            reader.holds = False
+            assert reader.has_lease, "a group that lapsed has no lease"
+            reader.has_lease = False
             self._known[group] = reader
             lapsed.append(reader)
         return lapsed
@@ -228,6 +231,11 @@ def check_owner(what: str, owner: str, asking: str) -> None:
     """Refuse access to what another token registered; a token that may do everything has access."""
     if asking and asking != owner:
         raise ConfigError(f"{what} was registered with another token")
+
+
+def _differs(reader: Reader, request: Lease) -> bool:
+    """Return whether a request selects other messages than its group has."""
+    return (reader.stream, reader.topics) != (request.stream, request.topics)
 
 
 def _selection(stream: str, topics: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ Messages that a registered reader holds (``services.readers``) stay as well, up 
 leases are looked at just before each part is removed, and none is granted meanwhile.
 
 A log in memory has no readers but the sessions, and is gone after a crash: messages that no session
-needs leave at once, whatever their age (``retain_needed``).
+needs leave at once, whatever their age (``trim_memory_log``).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LogBounds:
     bytes_max: int
 
 
-async def retain_forever(
+async def trim_log_periodically(
     server: Server,
     store: Store,
     bounds: LogBounds,
@@ -91,7 +91,7 @@ async def retain_forever(
             await loop.run_in_executor(None, store.trim_archives, now_us)
 
 
-async def retain_needed(server: Server, store: Store) -> None:
+async def trim_memory_log(server: Server, store: Store) -> None:
     """Remove what no session needs from a log in memory, four times a second until cancelled.
 
     Less often where there are so many sessions that asking them takes longer than its share.
@@ -123,11 +123,11 @@ async def _trim(
     while True:
         former = starts_at
         if leases is None:
-            starts_at = await _retain(store, older_than_us, bytes_max or _NO_LIMIT, keep_from)
+            starts_at = await _trim_part(store, older_than_us, bytes_max or _NO_LIMIT, keep_from)
         else:
             async with leases.trimming:
                 before = store.log_extent().earliest
-                starts_at = await _retain(
+                starts_at = await _trim_part(
                     store,
                     older_than_us,
                     bytes_max or _NO_LIMIT,
@@ -140,7 +140,7 @@ async def _trim(
             return starts_at
 
 
-async def _retain(
+async def _trim_part(
     store: Store,
     older_than_us: int,
     bytes_max: int,

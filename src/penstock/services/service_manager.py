@@ -55,8 +55,8 @@ class ServiceManager:
         self._status = ""
 
     @property
-    def is_there(self) -> bool:
-        """Return whether there is one."""
+    def is_present(self) -> bool:
+        """Return whether a service manager started this process and wants to be told."""
         return bool(self._address)
 
     def ready(self, status: str) -> None:
@@ -77,7 +77,7 @@ class ServiceManager:
         self._send("WATCHDOG=1")
 
     def status(self, status: str) -> None:
-        """Tell what `systemctl status` is to show, where it is something else than before."""
+        """Set the text that `systemctl status` shows; send nothing if it is the same as before."""
         if status != self._status:
             self._status = status
             self._send(_status(status))
@@ -92,7 +92,7 @@ class ServiceManager:
 
         A thread does it, because a store is opened and recovered in one piece.
         """
-        if not self.is_there:
+        if not self.is_present:
             yield
             return
         self.extend()

@@ -21,7 +21,7 @@ from typing import Final, final
 
 from penstock.engine.clock import Now
 from penstock.runtime.driver import Driver
-from penstock.runtime.measures import Worst
+from penstock.runtime.measures import WorstDelays
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 
 logger = get_logger(__name__)
@@ -46,7 +46,7 @@ class SlownessWarnings:
         self._limiter = RepeatLimiter()
 
     def tick(self, now: Now) -> None:
-        """Look at what was measured since the last call."""
+        """Log the longest delays since the last call, if they exceed the settings."""
         worst = self._driver.measures.take_worst()
         now_s = now.monotonic_s
         if 0 < self.loop_s <= worst.lag_s:
@@ -86,7 +86,7 @@ class SlownessWarnings:
             )
 
 
-def cause_of_lag(worst: Worst) -> str:
+def cause_of_lag(worst: WorstDelays) -> str:
     """Return the likeliest cause of a late loop, and what to do."""
     if worst.read_s >= worst.lag_s * _MOST:
         return (
@@ -109,7 +109,7 @@ def cause_of_lag(worst: Worst) -> str:
     )
 
 
-def cause_of_commit(worst: Worst) -> str:
+def cause_of_commit(worst: WorstDelays) -> str:
     """Return the likeliest cause of a slow commit, and what to do."""
     if worst.commit_write_s >= worst.commit_s * _MOST:
         return (

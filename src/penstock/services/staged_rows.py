@@ -76,7 +76,7 @@ class StagedRowsPublisher:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Continue what was decided in an earlier run."""
+        """Continue to publish the batches that were decided in an earlier run."""
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
             self._positions.renew(row_set.sink, self._driver.now())
@@ -193,9 +193,9 @@ class StagedRowsPublisher:
             await self._publish_set(self._decided[sink, min(batches)])
 
     async def _publish_set(self, row_set: RowSet) -> None:
-        sinks, sink, batch = self._positions, row_set.sink, row_set.batch
-        if not sinks.is_done(sink, batch):
-            at = sinks.rows_done(sink, batch)
+        positions, sink, batch = self._positions, row_set.sink, row_set.batch
+        if not positions.is_done(sink, batch):
+            at = positions.rows_done(sink, batch)
             for file in row_set.files:
                 while at < file.rows:
                     reading = partial(self._staging.read, row_set, file, at, PIECE_ROWS_MAX)
@@ -203,7 +203,7 @@ class StagedRowsPublisher:
                     await self._publish_rows(row_set, rows)
                     at += len(rows)
                 at -= file.rows
-            sinks.finish(sink, batch, self._driver.now_of_turn())
+            positions.finish(sink, batch, self._driver.now_of_turn())
         await self._driver.durable()
         async with self._deciding:
             await _in_thread(partial(self._staging.forget, sink, batch))

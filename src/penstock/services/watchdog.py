@@ -42,19 +42,20 @@ class Watchdog:
 
     async def run(self) -> None:
         """Look until cancelled; return at once where there is no service manager."""
-        if not self._manager.is_there:
+        if not self._manager.is_present:
             return
         patience_s = self._manager.watchdog_s
         every_s = min(LOOK_S, patience_s / 2) if patience_s else LOOK_S
         while True:
             self._driver.end_turn_soon()
             await asyncio.sleep(every_s)
-            if self.goes_round() and patience_s:
+            if self.has_progressed() and patience_s:
                 self._manager.is_alive()
             self._manager.status(self.status())
 
-    def goes_round(self) -> bool:
-        """Return whether turns and commits went on since the last call."""
+    def has_progressed(self) -> bool:
+        """Return whether the driver ended a turn since the last call, and the commit under way, if
+        there is one, an attempt to write it."""
         turns, attempts = self._driver.turns, self._driver.commit_attempts
         stands = turns == self._turns or attempts == self._attempts >= 0
         self._turns, self._attempts = turns, attempts

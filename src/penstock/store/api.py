@@ -10,7 +10,7 @@ Rules:
    be acknowledged. The same commit may be given again after ``reopen``, and until it is
    written no other one: writing it twice does what writing it once does.
 2. ``commit`` is called from one thread, in the order of the offsets. ``read`` and
-   ``retain`` may run beside it in others.
+   ``trim_log`` may run beside it in others.
 3. The log is a run of consecutive offsets [earliest, end); only whole chunks leave it,
    from the front.
 """

@@ -128,7 +128,7 @@ def decode_archive(value: bytes) -> Archive:
     """Inverse of `encode_archive`.
 
     Raises:
-        msgspec.MsgspecError: it is none.
+        msgspec.MsgspecError: the bytes are no archive record.
         StoreFormatError: a later Penstock wrote it.
     """
     archive = _decoder.decode(value)

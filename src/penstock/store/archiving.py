@@ -299,8 +299,8 @@ class ChunkRemoval:
         self, database: Database, archives: Sequence[tuple[Archive, TopicSelector]]
     ) -> None:
         self._database = database
-        self._kept = [(archive, selector, list[pa.Table]()) for archive, selector in archives]
-        self._kept_bytes = 0
+        self._collected = [(archive, selector, list[pa.Table]()) for archive, selector in archives]
+        self._collected_bytes = 0
         self._waiting: list[pa.RecordBatch] = []
         self._offsets: list[pa.Array] = []
         self._waiting_bytes = 0
@@ -310,11 +310,11 @@ class ChunkRemoval:
     @property
     def is_large(self) -> bool:
         """Return whether the removal should be written before more is added."""
-        return self._kept_bytes >= PIECE_BYTES
+        return self._collected_bytes >= PIECE_BYTES
 
     def add(self, base: int, batch: pa.RecordBatch, size_bytes: int) -> None:
         """Add the next chunk, with its first offset and its size in the log."""
-        if not self._kept:
+        if not self._collected:
             return
         self._waiting.append(batch)
         self._offsets.append(pa.arange(base, base + batch.num_rows))
@@ -331,17 +331,17 @@ class ChunkRemoval:
             return
         chunks = pa.Table.from_batches(self._waiting)
         column = pa.chunked_array(self._offsets, pa.int64())
-        for _, selector, tables in self._kept:
+        for _, selector, tables in self._collected:
             rows = choose_rows(chunks, column, selector)
             if rows.num_rows:
                 tables.append(rows)
-                self._kept_bytes += rows.nbytes
+                self._collected_bytes += rows.nbytes
         self._waiting, self._offsets, self._waiting_bytes = [], [], 0
 
     def write_to(self, batch: WriteBatch, end: int) -> None:
         """Add to `batch` what the archives get; afterwards the log begins at offset `end`."""
         self._choose()
-        for archive, _, tables in self._kept:
+        for archive, _, tables in self._collected:
             assert archive.is_open, "what leaves the log goes into open archives only"
             assert archive.end < end, "an archive grows as the log shrinks"
             given_up = join_ranges([*archive.given_up, *self._holes])

@@ -62,7 +62,7 @@ def back_up(database: Database, destination: Path) -> Manifest:
     """Write a backup of ``database``, which may be in use by this process, to ``destination``.
 
     Raises:
-        StoreError: ``destination`` exists, or it cannot be found out.
+        StoreError: ``destination`` exists, or its directory cannot be read.
         StoreFailed: it could not be written; nothing is left at ``destination``.
     """
     if path_exists(destination):

@@ -105,7 +105,7 @@ class Copy:
         return epoch
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the database."""
         self._database.close()
 
     def _write(self) -> None:

@@ -9,7 +9,7 @@ meta          format, epoch, lineage,        (``store.identity``)
               parts (a large value was
               written), migrating
               and of the chunks in the log
-              log_bytes_appended (by commit), log_bytes_removed (by retain);
+              log_bytes_appended (by commit), log_bytes_removed (by trim_log);
               "producer/" user 0 name        latest message of a producer (``store.records``)
               "archive/" number              what is known of an archive (``store.archive``)
 log           base offset                    chunk (``store.chunk``)
@@ -152,9 +152,9 @@ class Database:
     def write_parts(self, large: Large) -> None:
         """Write the parts of a large value, to be synced with the batch that has its head.
 
-        Others run meanwhile: RocksDB is handed one part at a time, and is never waited for with
-        the interpreter's lock held. So is the batch with the head, for the room that it needs is
-        made here, too.
+        Other threads run meanwhile: RocksDB gets one part at a time, and this never waits for it
+        while holding the interpreter's lock. It also waits until RocksDB has room for the batch
+        with the head, so that writing that batch does not block either.
 
         Raises:
             CommitUnknown: not all could be written; those that are stay invisible.
@@ -292,7 +292,7 @@ class Database:
             self.write(batch)
 
     def full_value(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return the whole value under ``key``; ``value`` is what was found there, perhaps only
+        """Return the whole value under ``key``. ``value`` is the bytes stored there: the value, or
         the head of a large one (``store.parts.full_value``)."""
         return full_value(family, key, value, self.families.get(PARTS_FAMILY))
 

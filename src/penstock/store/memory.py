@@ -26,7 +26,7 @@ from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.message import Message
 from penstock.store.api import NOTHING_LEASED, LogExtent
 
-_RETAIN_MESSAGES_MAX: Final = 100_000  # looked at in one call of retain
+_TRIM_MESSAGES_MAX: Final = 100_000  # looked at in one call of ``trim_log``
 
 
 @final
@@ -44,7 +44,7 @@ class MemoryStore:
         self._epoch = epoch
         self._log: dict[int, Message] = {}  # by offset, ascending
         self._log_bytes = 0
-        self._counting = Lock()  # of the log's bytes: commit and retain run in two threads
+        self._counting = Lock()  # of the log's bytes: commit and trim_log run in two threads
         self._earliest = 0
         self._end = 0
         self._sessions: dict[str, SessionRecord] = {}
@@ -152,7 +152,7 @@ class MemoryStore:
         """Return messages by offset; see ``Store.read``."""
         found: dict[int, Message] = {}
         for offset in offsets:
-            message = self._log.get(offset)  # retain may run beside this
+            message = self._log.get(offset)  # trim_log may run beside this
             if message is not None:
                 found[offset] = message
         return found
@@ -165,8 +165,8 @@ class MemoryStore:
         leased_from: int = NOTHING_LEASED,
         leased_bytes_max: int = 0,
     ) -> int:
-        """Remove old chunks; see ``Store.retain``."""
-        for _ in range(_RETAIN_MESSAGES_MAX):
+        """Remove old chunks; see ``Store.trim_log``."""
+        for _ in range(_TRIM_MESSAGES_MAX):
             with self._counting:
                 if self._earliest >= min(keep_from, self._end):
                     break

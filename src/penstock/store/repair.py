@@ -197,7 +197,7 @@ def _copy(
 
 
 def _put_in_place(data_dir: Path, finished: Path) -> list[Path]:
-    """Put a finished copy in the place of the damaged store; return what was kept of that."""
+    """Put a finished copy in the place of the damaged store; return where that was moved to."""
     stamp = finished.name.removeprefix(REPAIR_FINISHED)
     kept = []
     for name in (STORE_DIRECTORY, WATERMARK_FILE):

@@ -88,7 +88,7 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 _NO_OFFSET: Final = 2**64 - 1
-_RETAIN_CHUNKS_MAX: Final = 10_000  # looked at in one call of retain
+_TRIM_CHUNKS_MAX: Final = 10_000  # looked at in one call of ``trim_log``
 
 
 class _Prepared(NamedTuple):
@@ -434,7 +434,7 @@ class RocksStore:
         leased_from: int = NOTHING_LEASED,
         leased_bytes_max: int = 0,
     ) -> int:
-        """Remove old chunks; see ``Store.retain``."""
+        """Remove old chunks; see ``Store.trim_log``."""
         with self._usage.shared():
             if not self._is_writable:
                 return self._earliest
@@ -457,7 +457,7 @@ class RocksStore:
         size_bytes = self._log_bytes_appended - removed
         earliest = decode_key(chunks.key()) if chunks.valid() else self._end
         removal = self._archives.begin_removal()
-        for _ in range(_RETAIN_CHUNKS_MAX):
+        for _ in range(_TRIM_CHUNKS_MAX):
             if not chunks.valid():
                 break
             key, value = chunks.key(), chunks.value()
@@ -542,6 +542,6 @@ class RocksStore:
         return LogExtent(self._earliest, self._end, size_bytes)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database and the watermark."""
         self._watermark.close()
         self._database.close()

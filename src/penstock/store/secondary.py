@@ -132,8 +132,7 @@ class LogFollower:
         self._caught_up_at = 0.0  # monotonic seconds
 
     def extent(self, stream: StreamDefinition | None = None) -> Extent:
-        """Return what is committed now. Catches up with the broker only when there is something
-        new.
+        """Return the committed extent; catch up with the broker if the watermark moved.
 
         Args:
             stream: its archive counts, too; None for the log alone.
@@ -304,7 +303,7 @@ class LogFollower:
             yield Rows(position, end, nothing, pa.array([], pa.int64()))
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files; the next call opens them again."""
         with self._lock:
             self._close()
 

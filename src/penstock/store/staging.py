@@ -213,7 +213,7 @@ class Staging:
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
     def forget(self, sink: str, batch: int) -> None:
-        """Remove all that is staged for a published batch; what cannot go now goes later."""
+        """Remove all staged files of a published batch, as far as the disk lets them be removed."""
         place = self._place(sink, batch)
         shutil.rmtree(place, ignore_errors=True)
         with contextlib.suppress(OSError):
@@ -225,7 +225,7 @@ class Staging:
         Args:
             sink: the sink with the batch.
             batch: its number.
-            run: the attempt; those that are called ``RUN-…`` go with it.
+            run: the attempt; attempts named ``RUN-…`` are parts of it, and removed too.
         """
         if self.is_decided(sink, batch):
             return

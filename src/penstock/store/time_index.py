@@ -92,7 +92,7 @@ class TimeIndex:
         return without(*span, others)
 
     def _read(self, extent: Extent, ends_s: float) -> bool:
-        """Look at what is new; return False where the time was over before."""
+        """Index new messages of the log; return False if the time limit ended that early."""
         if self._epoch != extent.epoch:
             self._epoch, self._parts = extent.epoch, []
         self._parts = [part for part in self._parts if part.end > extent.earliest]

@@ -118,7 +118,7 @@ class View:
             yield found
 
     def full_value(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return the whole value under ``key``; ``value`` is what was found there, perhaps only
+        """Return the whole value under ``key``. ``value`` is the bytes stored there: the value, or
         the head of a large one (``store.parts.full_value``).
 
         Raises:
@@ -139,7 +139,7 @@ class View:
                 parts.close()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the databases; nothing may be read afterwards."""
         for rebuilt in self._rebuilt.values():
             rebuilt.database.close()
         if self._database is not None:

@@ -50,7 +50,7 @@ class EscapingStream(io.TextIOWrapper):
 
 
 @final
-class Obeyed(bytes):
+class TerminalSafe(bytes):
     """Bytes that a terminal may obey: the user's own colours, and text that is escaped already."""
 
 
@@ -63,8 +63,8 @@ def guard_terminals() -> None:
             setattr(sys, name, EscapingStream(stream))
 
 
-def obeyed(stream: TextIO) -> TextIO:
-    """Return the stream whose text the terminal obeys, for a program's own colours."""
+def raw_stream(stream: TextIO) -> TextIO:
+    """Return the stream below ``stream`` that escapes nothing, for a program's own colours."""
     return stream.below if isinstance(stream, EscapingStream) else stream
 
 
@@ -79,9 +79,9 @@ def for_terminal(text: str) -> str:
 def bytes_for_terminal(data: bytes) -> bytes:
     r"""Return `data` as `for_terminal` has it; bytes that are no UTF-8 become ``\udcXX``.
 
-    `Obeyed` bytes stay as they are.
+    `TerminalSafe` bytes stay as they are.
     """
-    if isinstance(data, Obeyed):
+    if isinstance(data, TerminalSafe):
         return data
     return for_terminal(data.decode(errors="surrogateescape")).encode()
 

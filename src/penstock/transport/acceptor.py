@@ -25,7 +25,7 @@ from typing import Final, final
 
 from penstock.engine.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
-from penstock.transport.admission import Admission, Place, TokenBucket
+from penstock.transport.admission import Admission, ConnectionPlace, TokenBucket
 from penstock.transport.handshake_turns import HandshakeTurns
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
@@ -71,7 +71,7 @@ class Acceptor:
         admission: Admission,
         bucket: TokenBucket,
         connect_timeout_s: float,
-        wire: Callable[[str, Place], StreamWire],
+        wire: Callable[[str, ConnectionPlace], StreamWire],
         context: Callable[[], ssl.SSLContext | None],
         preface: Preface | None,
         refusals: Refusals,
@@ -143,7 +143,7 @@ class Acceptor:
         task.add_done_callback(self._opening.discard)
 
     def _source(self, peer: str) -> str | None:
-        """Return the name by which the connections of an address are counted; None: not at all."""
+        """Return the source under which ``peer`` is counted; None if its address is exempt."""
         return source_of(peer, self.exempt) or None
 
     def _pause_without_descriptors(self, error: OSError) -> None:
@@ -171,7 +171,11 @@ class Acceptor:
     # -- the first steps of a connection -----------------------------------------------
 
     async def _open(
-        self, connection: socket.socket, peer: str, place: Place | None, source: str | None
+        self,
+        connection: socket.socket,
+        peer: str,
+        place: ConnectionPlace | None,
+        source: str | None,
     ) -> None:
         """Make a wire of an accepted socket; any failure ends this connection only."""
         is_open = False
@@ -201,7 +205,7 @@ class Acceptor:
                 if place is not None:
                     place.release()
 
-    async def _count_by_address(self, peer: str, place: Place) -> bool:
+    async def _count_by_address(self, peer: str, place: ConnectionPlace) -> bool:
         """Count a connection by the address in its PROXY header; return whether it has a place.
 
         It may wait a second for one.
@@ -212,7 +216,7 @@ class Acceptor:
         return await self._admission.wait(peer, source, place) is not None
 
     async def _hand_over(
-        self, connection: socket.socket, peer: str, place: Place, ends_s: float
+        self, connection: socket.socket, peer: str, place: ConnectionPlace, ends_s: float
     ) -> None:
         context = self._context()
         if context is None:
@@ -226,7 +230,9 @@ class Acceptor:
                 max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
             )
 
-    async def _open_plain(self, connection: socket.socket, peer: str, place: Place) -> None:
+    async def _open_plain(
+        self, connection: socket.socket, peer: str, place: ConnectionPlace
+    ) -> None:
         """Make the wire of a connection without TLS; if cancelled, finish that first.
 
         uvloop closes a connection when its opening is cancelled, also one that is open already, and

@@ -92,7 +92,7 @@ class Descriptors:
 
 
 @final
-class Place:
+class ConnectionPlace:
     """The place of one admitted connection, given back once."""
 
     def __init__(self, admission: Admission, source: str | None) -> None:
@@ -112,11 +112,13 @@ class Place:
 class _Waiting:
     """A connection that waits for a place, because too many are open."""
 
-    def __init__(self, peer: str, source: str | None, place: Place | None) -> None:
+    def __init__(self, peer: str, source: str | None, place: ConnectionPlace | None) -> None:
         self.peer = peer
         self.source = source
         self.place = place  # it has one in the listener, but not among those of its address
-        self.answer: asyncio.Future[Place | None] = asyncio.get_running_loop().create_future()
+        self.answer: asyncio.Future[ConnectionPlace | None] = (
+            asyncio.get_running_loop().create_future()
+        )
 
 
 @final
@@ -144,7 +146,7 @@ class Admission:
         self._waiting: list[_Waiting] = []
         self._limiter = RepeatLimiter()
 
-    def admit(self, peer: str, source: str | None = None) -> Place | None:
+    def admit(self, peer: str, source: str | None = None) -> ConnectionPlace | None:
         """Return a place for one more connection; None if there is none now.
 
         Args:
@@ -157,13 +159,15 @@ class Admission:
         self._descriptors.open += 1
         if source is not None:
             self._by_source[source] += 1
-        return Place(self, source)
+        return ConnectionPlace(self, source)
 
     def may_wait(self) -> bool:
         """Return whether a descriptor is left for a connection that waits for its place."""
         return self._descriptors.open < self._descriptors.connections_max
 
-    async def wait(self, peer: str, source: str | None, place: Place | None = None) -> Place | None:
+    async def wait(
+        self, peer: str, source: str | None, place: ConnectionPlace | None = None
+    ) -> ConnectionPlace | None:
         """Return a place as soon as another connection leaves one; None after ``WAIT_S_MAX``.
 
         ``place`` is the one it has in the listener already, where only the connections of its
@@ -192,7 +196,7 @@ class Admission:
             self._refuse(peer, source, loop.time())
         return found
 
-    def count_address(self, place: Place, source: str | None) -> bool:
+    def count_address(self, place: ConnectionPlace, source: str | None) -> bool:
         """Count an admitted connection by its address, which was not known before.
 
         Returns:
@@ -223,9 +227,9 @@ class Admission:
                 self._waiting.remove(waiting)
                 waiting.answer.set_result(found)
 
-    # -- rooms -------------------------------------------------------------------------
+    # -- places ------------------------------------------------------------------------
 
-    def _place_for(self, waiting: _Waiting) -> Place | None:
+    def _place_for(self, waiting: _Waiting) -> ConnectionPlace | None:
         place = waiting.place
         if place is None:
             return self.admit(waiting.peer, waiting.source)

@@ -52,8 +52,10 @@ class Wire(Protocol):
         """Read again."""
 
     def peer_state(self) -> int:
-        """Return ``STANDING``, ``FINISHED`` or ``BROKEN`` (``hang_up``): the loop does not report
-        that a peer hung up while reading is paused."""
+        """Return ``ESTABLISHED``, ``FINISHED`` or ``BROKEN`` (see ``hang_up``).
+
+        While reading is paused the loop does not report that a peer hung up.
+        """
 
 
 class Endpoint(Protocol):

@@ -2,8 +2,8 @@
 
 ::
 
-      STANDING ── FIN ──▶ FINISHED   it sends no more; what it sent before is still to be read
-         ╰────── RST, or the system gave it up ──▶ BROKEN   nothing reaches it either
+      ESTABLISHED ── FIN ──▶ FINISHED   it sends no more; what it sent before is still to be read
+           ╰────── RST, or the system gave it up ──▶ BROKEN   nothing reaches it either
 
 A loop that does not read a socket does not watch it, so whoever paused reading must ask.
 """
@@ -14,7 +14,7 @@ import asyncio
 import select
 from typing import Final
 
-STANDING: Final = 0
+ESTABLISHED: Final = 0
 FINISHED: Final = 1
 BROKEN: Final = 2
 
@@ -23,15 +23,15 @@ _BROKEN: Final = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def peer_state(transport: asyncio.Transport | None) -> int:
-    """Return ``STANDING``, ``FINISHED`` or ``BROKEN``, without reading anything."""
+    """Return ``ESTABLISHED``, ``FINISHED`` or ``BROKEN``, without reading anything."""
     if transport is None:
-        return STANDING  # its user was told
+        return ESTABLISHED  # its user was told
     connection = transport.get_extra_info("socket")
     if connection is None or connection.fileno() < 0:
-        return STANDING
+        return ESTABLISHED
     poll = select.poll()
     poll.register(connection.fileno(), _FINISHED)
     events = poll.poll(0)
     if not events:
-        return STANDING
+        return ESTABLISHED
     return BROKEN if events[0][1] & _BROKEN else FINISHED

@@ -16,18 +16,18 @@ import socket
 from collections import deque
 from typing import Final
 
-from penstock.transport.name_lookup import Place, look_up
+from penstock.transport.name_lookup import SocketAddress, look_up
 
 ATTEMPT_DELAY_S: Final = 0.25
 """Time from one attempt to the next beside it, in seconds: RFC 8305 section 5."""
 
 
-def in_turn(places: list[Place]) -> list[Place]:
+def in_turn(places: list[SocketAddress]) -> list[SocketAddress]:
     """Return ``places`` with the families taking turns, the first one's first (section 4)."""
-    by_family: dict[int, deque[Place]] = {}
+    by_family: dict[int, deque[SocketAddress]] = {}
     for place in places:
         by_family.setdefault(place.family, deque()).append(place)
-    found: list[Place] = []
+    found: list[SocketAddress] = []
     while any(by_family.values()):
         found += [waiting.popleft() for waiting in by_family.values() if waiting]
     return found
@@ -63,7 +63,7 @@ async def connect(host: str, port: int) -> socket.socket:
     raise _failure_of(attempts, host)
 
 
-async def _attempt(place: Place) -> socket.socket:
+async def _attempt(place: SocketAddress) -> socket.socket:
     connecting = socket.socket(place.family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         connecting.setblocking(False)

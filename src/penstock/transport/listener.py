@@ -16,7 +16,7 @@ from penstock.engine.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
 from penstock.transport.acceptor import Acceptor
-from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
+from penstock.transport.admission import Admission, ConnectionPlace, Descriptors, TokenBucket
 from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
 from penstock.transport.refusals import Refusals
@@ -160,7 +160,7 @@ class OpenListener:
     def _context(self) -> ssl.SSLContext | None:
         return None if self._certificates is None else self._certificates.context
 
-    def _wire(self, peer: str, place: Place) -> StreamWire:
+    def _wire(self, peer: str, place: ConnectionPlace) -> StreamWire:
         settings = self._settings
         if settings.kind in ("ws", "wss"):
             return WebSocketWire(peer, self.name, settings, self._accept, place, self._refusals)

@@ -26,8 +26,8 @@ LOOK_UPS_MAX: Final = 256
 fails at once."""
 
 
-class Place(NamedTuple):
-    """A place to connect to: a family and an address of it."""
+class SocketAddress(NamedTuple):
+    """An address to connect to, with its family, as a socket takes both."""
 
     family: int
     address: tuple[str | bytes | int, ...]
@@ -35,10 +35,11 @@ class Place(NamedTuple):
 
 _Key = tuple[asyncio.AbstractEventLoop, str, int]
 
-_under_way: dict[_Key, asyncio.Future[list[Place]]] = {}  # touched in the loop's thread only
+# Touched in the loop's thread only.
+_under_way: dict[_Key, asyncio.Future[list[SocketAddress]]] = {}
 
 
-async def look_up(host: str, port: int) -> list[Place]:
+async def look_up(host: str, port: int) -> list[SocketAddress]:
     """Return the addresses of ``host``, each once, in the system's order of preference.
 
     A numeric address is returned without a look-up. The wait can be cancelled, and is bounded
@@ -70,27 +71,32 @@ async def look_up(host: str, port: int) -> list[Place]:
     return await asyncio.shield(answer)
 
 
-def _numeric(host: str, port: int) -> Place | None:
+def _numeric(host: str, port: int) -> SocketAddress | None:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return None
     if address.version == 4:
-        return Place(socket.AF_INET, (host, port))
+        return SocketAddress(socket.AF_INET, (host, port))
     if "%" in host:  # the interface has a number, which the system knows
         return None
-    return Place(socket.AF_INET6, (host, port, 0, 0))
+    return SocketAddress(socket.AF_INET6, (host, port, 0, 0))
 
 
 def _ask(
-    loop: asyncio.AbstractEventLoop, host: str, port: int, answer: asyncio.Future[list[Place]]
+    loop: asyncio.AbstractEventLoop,
+    host: str,
+    port: int,
+    answer: asyncio.Future[list[SocketAddress]],
 ) -> None:
     """Ask the system, in a thread of its own, and hand the answer to the loop."""
-    found: list[Place] = []
+    found: list[SocketAddress] = []
     failure: Exception | None = None
     try:
         answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        found = list(dict.fromkeys(Place(family, place) for family, _, _, _, place in answers))
+        found = list(
+            dict.fromkeys(SocketAddress(family, place) for family, _, _, _, place in answers)
+        )
     except (OSError, UnicodeError) as error:  # UnicodeError is a ValueError: no IDNA name
         failure = error
     try:
@@ -100,7 +106,9 @@ def _ask(
 
 
 def _set_result(
-    answer: asyncio.Future[list[Place]], found: list[Place], failure: Exception | None
+    answer: asyncio.Future[list[SocketAddress]],
+    found: list[SocketAddress],
+    failure: Exception | None,
 ) -> None:
     if answer.done():
         return
@@ -110,7 +118,7 @@ def _set_result(
         answer.set_exception(failure)
 
 
-def _forget(key: _Key, done: asyncio.Future[list[Place]]) -> None:
+def _forget(key: _Key, done: asyncio.Future[list[SocketAddress]]) -> None:
     _under_way.pop(key, None)
     if not done.cancelled():
         done.exception()  # the callers may have gone: it is no "never retrieved"

@@ -65,7 +65,7 @@ class ProxyHeader:
         """Take at most ``wanted`` bytes.
 
         Raises:
-            ProxyHeaderError: it is none, is malformed, or of the other version.
+            ProxyHeaderError: the bytes are no PROXY header, a malformed one, or of another version.
         """
         assert len(data) <= self.wanted(), "what follows the header is not of it"
         self._data += data

@@ -68,5 +68,5 @@ class ReservedPort:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def close(self) -> None:
-        """Let go of the port; a program that listens there goes on listening."""
+        """Release the port; a program that listens there already is not affected."""
         self._socket.close()

@@ -13,7 +13,7 @@ import asyncio
 from typing import Final, cast, final
 
 from penstock.engine.limits import FREE_BYTES
-from penstock.transport.admission import Place
+from penstock.transport.admission import ConnectionPlace
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
@@ -40,7 +40,7 @@ class SocketWire(StreamWire):
         peer: str,
         listener: str,
         accept: Accept,
-        place: Place | None,
+        place: ConnectionPlace | None,
         write_buffer_bytes_max: int,
     ) -> None:
         super().__init__()

@@ -19,7 +19,7 @@ from penstock.transport.unacknowledged import unacknowledged_bytes
 
 
 class StreamWire(asyncio.Protocol):
-    """The socket of one connection, as far as reading it goes.
+    """The base of wires over a stream socket: it starts and stops reading.
 
     Attributes:
         below: the transport that reads the socket, where it is another one; set before

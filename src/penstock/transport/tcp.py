@@ -58,8 +58,8 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
 
 
 def remedy(error: OSError) -> str:
-    """Return a remedy for an address that cannot be listened on; the message goes on with how to
-    choose another."""
+    """Return what to do about an address that cannot be listened on; the caller appends how to
+    choose another one."""
     if isinstance(error, socket.gaierror):
         return "the name stands for no address here: mend it, or choose another address"
     if error.errno == errno.EACCES:

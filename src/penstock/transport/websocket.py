@@ -19,7 +19,7 @@ from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData
 from wsproto.utilities import RemoteProtocolError
 
 from penstock.config.listener import Listener
-from penstock.transport.admission import Place
+from penstock.transport.admission import ConnectionPlace
 from penstock.transport.api import Accept
 from penstock.transport.refusals import Refusals
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
@@ -44,7 +44,7 @@ class WebSocketWire(WebSocketStream):
         listener: str,
         settings: Listener,
         accept: Accept,
-        place: Place,
+        place: ConnectionPlace,
         refusals: Refusals,
     ) -> None:
         super().__init__(

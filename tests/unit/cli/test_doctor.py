@@ -82,7 +82,7 @@ def test_open_files_are_compared_with_connections() -> None:
 
 def test_a_clock_that_nothing_keeps_right_is_told() -> None:
     assert doctor.wall_clock(1_795_000_000_000_000).verdict is Verdict.OK
-    found = doctor.wall_clock(1_795_000_000_000_000, kept_right=False)
+    found = doctor.wall_clock(1_795_000_000_000_000, synchronized=False)
     assert found.verdict is Verdict.ABSENT
     assert "NTP" in found.remedy
 

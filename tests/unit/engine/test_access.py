@@ -270,7 +270,7 @@ def test_a_client_that_left_takes_over_from_nobody(version: int, is_read_still: 
     bench, _, left = pending(version)
     left.send(Publish("t", b"x"))
     if is_read_still:
-        left.connection.hang_up(bench.now)
+        left.connection.peer_hung_up(bench.now)
     else:
         left.cut()
     present = bench.line(version)

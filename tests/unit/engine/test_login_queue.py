@@ -50,7 +50,7 @@ def test_other_options_count_the_failures_that_were_there() -> None:
         push(queue, ATTACKER, "alice")
         attempt = popped(queue, 0.0)
         queue.failed(ATTACKER, "alice", 0.0)
-        queue.ends(attempt)
+        queue.check_ended(attempt)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 0.0
     queue.use(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=60.0), 1000)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 4.0  # the third failure above: 1, 2, 4
@@ -127,7 +127,7 @@ def test_above_the_burst_one_check_runs_at_a_time() -> None:
         running.append(attempt)
     assert len(running) == 3  # the two of the burst, and the one after them
     for attempt in running:
-        queue.ends(attempt)
+        queue.check_ended(attempt)
         queue.failed(attempt.source, attempt.name, 0.1)
     assert queue.pop(0.2) is None
     assert queue.pop(0.1 + 1.0) is not None
@@ -239,7 +239,7 @@ def test_every_attempt_comes_out_once(
 
     def finish(is_right: bool) -> None:
         attempt = running.pop(0)
-        queue.ends(attempt)
+        queue.check_ended(attempt)
         out[attempt.item] += 1
         if is_right:
             queue.succeeded(attempt.source, attempt.name)

@@ -25,18 +25,18 @@ def payloads(bench: Bench) -> list[bytes]:
 
 def test_rows_and_position_are_one_commit_and_survive_a_crash() -> None:
     bench = Bench()
-    sinks = bench.server.sink_positions
-    assert sinks.publish("s", 7, "spark", rows(5)[:3], 0, bench.now) == 3
+    positions = bench.server.sink_positions
+    assert positions.publish("s", 7, "spark", rows(5)[:3], 0, bench.now) == 3
     bench.commit()
-    sinks.publish("s", 7, "spark", rows(5), 3, bench.now)  # and never stored
-    assert sinks.rows_done("s", 7) == 5
+    positions.publish("s", 7, "spark", rows(5), 3, bench.now)  # and never stored
+    assert positions.rows_done("s", 7) == 5
     bench.restart()
-    sinks = bench.server.sink_positions
-    assert sinks.rows_done("s", 7) == 3
-    assert sinks.rows_done("s", 8) == 0
-    assert not sinks.is_done("s", 7)
-    assert sinks.publish("s", 7, "spark", rows(5), 3, bench.now) == 2
-    sinks.finish("s", 7, bench.now)
+    positions = bench.server.sink_positions
+    assert positions.rows_done("s", 7) == 3
+    assert positions.rows_done("s", 8) == 0
+    assert not positions.is_done("s", 7)
+    assert positions.publish("s", 7, "spark", rows(5), 3, bench.now) == 2
+    positions.finish("s", 7, bench.now)
     bench.commit()
     bench.restart()
     assert payloads(bench) == [b"0", b"1", b"2", b"3", b"4"]
@@ -48,11 +48,11 @@ def test_rows_and_position_are_one_commit_and_survive_a_crash() -> None:
 
 def test_the_largest_numbers_are_told_apart() -> None:
     bench = Bench()
-    sinks = bench.server.sink_positions
-    sinks.renew("s", bench.now)
-    assert not sinks.is_done("s", BATCH_MAX)
-    sinks.finish("s", BATCH_MAX, bench.now)
-    assert sinks.is_done("s", BATCH_MAX)
+    positions = bench.server.sink_positions
+    positions.renew("s", bench.now)
+    assert not positions.is_done("s", BATCH_MAX)
+    positions.finish("s", BATCH_MAX, bench.now)
+    assert positions.is_done("s", BATCH_MAX)
     assert (BATCH_MAX + 1) << 32 | ROWS_MAX < 2**63  # as the store writes it
 
 
@@ -84,15 +84,15 @@ def test_subscribers_and_the_retained_message_are_as_of_any_client() -> None:
 def test_a_full_queue_that_rejects_is_waited_for(qos: int) -> None:
     bench = Bench(EngineLimits(mqueue_overflow=REJECT, max_mqueue_len=1, max_inflight=1))
     reader = bench.subscriber("reader", "t", 1)
-    sinks = bench.server.sink_positions
-    assert sinks.publish("s", 0, "spark", rows(5, qos), 0, bench.now) == 2
+    positions = bench.server.sink_positions
+    assert positions.publish("s", 0, "spark", rows(5, qos), 0, bench.now) == 2
     bench.commit()
-    assert sinks.publish("s", 0, "spark", rows(5, qos), 2, bench.now) == 0
+    assert positions.publish("s", 0, "spark", rows(5, qos), 2, bench.now) == 0
     (first,) = [packet for packet in reader.read() if isinstance(packet, Publish)]
     reader.send(Puback(first.packet_id))
     bench.commit()
-    assert sinks.publish("s", 0, "spark", rows(5, qos), 2, bench.now) == 1
-    assert sinks.rows_done("s", 0) == 3
+    assert positions.publish("s", 0, "spark", rows(5, qos), 2, bench.now) == 1
+    assert positions.rows_done("s", 0) == 3
 
 
 def test_nothing_is_published_while_the_store_cannot_write() -> None:
@@ -105,24 +105,24 @@ def test_nothing_is_published_while_the_store_cannot_write() -> None:
 
 def test_a_sink_is_forgotten_like_a_producer_but_not_what_it_is_at() -> None:
     bench = Bench(EngineLimits(producer_expiry_s=100.0))
-    sinks = bench.server.sink_positions
+    positions = bench.server.sink_positions
     for sink in ("at it", "silent"):
-        sinks.publish(sink, 3, "spark", rows(2), 0, bench.now)
+        positions.publish(sink, 3, "spark", rows(2), 0, bench.now)
     bench.commit()
     bench.pass_s(60.0)
-    sinks.renew("at it", bench.now)
+    positions.renew("at it", bench.now)
     bench.pass_s(60.0)
-    assert sinks.rows_done("at it", 3) == 2
-    assert sinks.rows_done("silent", 3) == 0
+    assert positions.rows_done("at it", 3) == 2
+    assert positions.rows_done("silent", 3) == 0
 
 
 def test_sinks_are_as_many_as_one_user_may_have_producers() -> None:
     bench = Bench(EngineLimits(producers_per_user_max=1))
-    sinks = bench.server.sink_positions
-    assert sinks.has_room("s")
-    sinks.publish("s", 0, "spark", rows(1), 0, bench.now)
-    assert sinks.has_room("s")
-    assert not sinks.has_room("other")
+    positions = bench.server.sink_positions
+    assert positions.has_room("s")
+    positions.publish("s", 0, "spark", rows(1), 0, bench.now)
+    assert positions.has_room("s")
+    assert not positions.has_room("other")
     assert (
         bench.server.producers.judge("user", ProducerSequence("s", 1), "c", "t") == 0
     )  # its own count

@@ -39,7 +39,7 @@ from penstock.runtime.measures import SLOW_TURN_S
 from penstock.runtime.peer import Peer
 from penstock.store.memory import MemoryStore
 from penstock.transport.api import ClientCertificate
-from penstock.transport.hang_up import STANDING
+from penstock.transport.hang_up import ESTABLISHED
 from tests.support.deadline import DEADLINE_S
 
 
@@ -106,7 +106,7 @@ class WireInMemory:
         self.closed = False
         self.reading = True
         self.unwritten = 0
-        self.peer_closed = STANDING
+        self.peer_closed = ESTABLISHED
 
     def write(self, data: bytes) -> None:
         self.written += data

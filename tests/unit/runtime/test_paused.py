@@ -7,13 +7,13 @@ import pytest
 from penstock.engine.connection.states import AWAIT_VERDICT, CONNECTED
 from penstock.runtime.paused import CHECKED_AT_ONCE_MAX, PausedPeers
 from penstock.runtime.peer import Peer
-from penstock.transport.hang_up import BROKEN, FINISHED, STANDING
+from penstock.transport.hang_up import BROKEN, ESTABLISHED, FINISHED
 
 
 class Paused:
     """A peer, its wire and its connection, as far as they are asked."""
 
-    def __init__(self, found: int = STANDING, patience_s: float = 90.0) -> None:
+    def __init__(self, found: int = ESTABLISHED, patience_s: float = 90.0) -> None:
         self.found = found
         self.asked = 0
         self.state = CONNECTED
@@ -51,7 +51,7 @@ def test_many_are_asked_in_portions_and_each_once_a_second() -> None:
 
 @pytest.mark.parametrize(
     ("found", "patience_s", "gone_at_s"),
-    [(BROKEN, 90.0, 1), (FINISHED, 5.0, 5), (FINISHED, 0.0, 60), (STANDING, 5.0, None)],
+    [(BROKEN, 90.0, 1), (FINISHED, 5.0, 5), (FINISHED, 0.0, 60), (ESTABLISHED, 5.0, None)],
 )
 def test_when_it_is_given_up(found: int, patience_s: float, gone_at_s: int | None) -> None:
     peers, one = PausedPeers(), Paused(found, patience_s)

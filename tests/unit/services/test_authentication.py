@@ -219,7 +219,7 @@ def test_who_was_right_by_scram_does_not_wait_for_what_others_guess() -> None:
     guard: LoginGuard[Check] = LoginGuard(options, 10, ("127.0.0.0/8",))
     run = GuardedExchange(rfc_exchange(), guard, here)
     assert [run.step(said).outcome for said in (FIRST, FINAL)] == [CONTINUE, SUCCESS]
-    guard.fails(elsewhere, "user")
+    guard.count_failure(elsewhere, "user")
     assert guard.may_try(here, "user")
     assert not guard.may_try(elsewhere, "user")
 

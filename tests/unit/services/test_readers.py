@@ -180,7 +180,7 @@ class Promises(RuleBasedStateMachine):
             )
         except StoreError:
             assert len(self.readers) == 4
-            assert all(reader.holds for reader in self.readers.records())
+            assert all(reader.has_lease for reader in self.readers.records())
             return
         assert resume or granted.offset == offset
         self.promises[group] = Promise(granted.offset, ttl_s, self.now_s + ttl_s)

@@ -28,7 +28,7 @@ from tests.unit.engine.pair import Pair, numbered
 
 @final
 class Trouble:
-    """A store whose ``retain`` fails twice, in two ways, and then works."""
+    """A store whose ``trim_log`` fails twice, in two ways, and then works."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -55,7 +55,7 @@ async def test_it_goes_on_after_any_failure(
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Trouble()
     task = asyncio.create_task(
-        retention.retain_forever(
+        retention.trim_log_periodically(
             Bench().server,
             store,  # type: ignore[arg-type]
             retention.LogBounds(0, 0),
@@ -94,7 +94,7 @@ async def test_it_goes_on_until_nothing_is_left_to_remove(monkeypatch: pytest.Mo
     monkeypatch.setattr(retention, "INTERVAL_S", 0.001)
     store = Much()
     task = asyncio.create_task(
-        retention.retain_forever(
+        retention.trim_log_periodically(
             Bench().server,
             store,  # type: ignore[arg-type]
             retention.LogBounds(0, 0),
@@ -179,7 +179,7 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
     leases = ReaderLeases(tmp_path, "e", store, settings, MachineClock().now)  # type: ignore[arg-type]
     await leases.lease(Lease("etl", "messages", (), "e", 7, 60.0))
     task = asyncio.create_task(
-        retention.retain_forever(
+        retention.trim_log_periodically(
             Bench().server,
             store,  # type: ignore[arg-type]
             retention.LogBounds(0, bytes_max),
@@ -214,7 +214,7 @@ async def test_what_no_session_needs_leaves_memory_at_once(
     bench.publish("t", b"behind it")
     acknowledge()
     assert (bench.store.log_extent().earliest, bench.store.log_extent().end) == (0, 7)
-    task = asyncio.create_task(retention.retain_needed(bench.server, bench.store))
+    task = asyncio.create_task(retention.trim_memory_log(bench.server, bench.store))
     store = bench.store
     await until("what was acknowledged to leave", lambda: store.log_extent().earliest == 5)
     for _ in range(100):

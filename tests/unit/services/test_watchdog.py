@@ -26,10 +26,10 @@ def test_turns_that_end_are_a_sign_of_life() -> None:
     running = Running()
     watchdog = running.watched()
     running.turns = 1
-    assert watchdog.goes_round()
-    assert not watchdog.goes_round()
+    assert watchdog.has_progressed()
+    assert not watchdog.has_progressed()
     running.turns = 2
-    assert watchdog.goes_round()
+    assert watchdog.has_progressed()
 
 
 def test_a_commit_that_does_not_end_is_none() -> None:
@@ -39,7 +39,7 @@ def test_a_commit_that_does_not_end_is_none() -> None:
     def look(attempts: int) -> bool:
         running.turns += 1
         running.commit_attempts = attempts
-        return watchdog.goes_round()
+        return watchdog.has_progressed()
 
     assert look(-1)
     assert look(7)  # it began since the last look

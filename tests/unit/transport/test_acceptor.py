@@ -13,7 +13,7 @@ import uvloop
 
 from penstock.transport import acceptor
 from penstock.transport.acceptor import Acceptor
-from penstock.transport.admission import Admission, Descriptors, Place, TokenBucket
+from penstock.transport.admission import Admission, ConnectionPlace, Descriptors, TokenBucket
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
 from tests.support.deadline import DEADLINE_S
@@ -35,7 +35,7 @@ class Exhausted(socket.socket):
 class Greeting(StreamWire):
     """Says hello, and gives its place back."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: ConnectionPlace) -> None:
         super().__init__()
         self._place = place
 
@@ -159,7 +159,7 @@ def test_a_connection_that_stands_is_untouched_at_whatever_moment_listening_ends
     made: list[TableStatus] = []
     begun = asyncio.Event()
 
-    def wire(_peer: str, _place: Place) -> StreamWire:
+    def wire(_peer: str, _place: ConnectionPlace) -> StreamWire:
         made.append(TableStatus())
         begun.set()
         return made[-1]

@@ -21,7 +21,7 @@ import pytest
 
 from penstock.transport import name_lookup
 from penstock.transport.happy_eyeballs import _give_up, connect, in_turn
-from penstock.transport.name_lookup import Place, look_up
+from penstock.transport.name_lookup import SocketAddress, look_up
 from tests.support.deadline import DEADLINE_S, wait_for
 
 HANGING: Final = "hangs.invalid"
@@ -88,7 +88,7 @@ async def test_too_many_that_hang_are_refused(monkeypatch: pytest.MonkeyPatch) -
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(OSError, match="wait for an answer"):
             await look_up(HANGING, 2)
-    assert await look_up("127.0.0.1", 2) == [Place(socket.AF_INET, ("127.0.0.1", 2))]
+    assert await look_up("127.0.0.1", 2) == [SocketAddress(socket.AF_INET, ("127.0.0.1", 2))]
     first.cancel()
 
 
@@ -126,8 +126,8 @@ def test_an_exit_does_not_wait_for_a_look_up(tmp_path: Path) -> None:
 
 
 def test_families_take_turns() -> None:
-    six = [Place(socket.AF_INET6, (f"::{number}", 1, 0, 0)) for number in range(3)]
-    four = [Place(socket.AF_INET, (f"127.0.0.{number}", 1)) for number in range(1)]
+    six = [SocketAddress(socket.AF_INET6, (f"::{number}", 1, 0, 0)) for number in range(3)]
+    four = [SocketAddress(socket.AF_INET, (f"127.0.0.{number}", 1)) for number in range(1)]
     assert in_turn(six + four) == [six[0], four[0], six[1], six[2]]
     assert in_turn([]) == []
 

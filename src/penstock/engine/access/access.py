@@ -7,7 +7,7 @@ without an access list pays nothing for having the port.
 
 ::
 
-      CONNECT ─▶ judge ── Verdict ────────────────────────────▶ CONNACK
+      CONNECT ─▶ judge ── AuthResult ─────────────────────────▶ CONNACK
                    ╰──── None ─▶ AWAIT_VERDICT ─▶ decided ────▶ CONNACK
 
       CONNECT with a method ─▶ exchange ─▶ step ── CONTINUE ─▶ AUTH 0x18 ─▶ step …

@@ -130,7 +130,7 @@ class Records:
         """Count a check of ``key`` that begins."""
         self._seen(key).running += 1
 
-    def ends(self, key: str) -> None:
+    def count_end(self, key: str) -> None:
         """Count a check of ``key`` that ended."""
         record = self._records.get(key)
         if record is not None and record.running > 0:
@@ -295,7 +295,7 @@ class LoginQueue(Generic[T]):
         return True
 
     def pop(self, now_s: float) -> Attempt[T] | None:
-        """Return the attempt whose turn it is, under check until ``ends``; None if none is due.
+        """Return the attempt whose turn it is; None if none is due. ``check_ended`` ends its check.
 
         Attempts that waited too long are in ``given_up`` afterwards.
         """
@@ -320,12 +320,12 @@ class LoginQueue(Generic[T]):
         """Return when the next delayed attempt is due; None if there is none."""
         return self._delayed[0][0] if self._delayed else None
 
-    def ends(self, attempt: Attempt[T]) -> None:
+    def check_ended(self, attempt: Attempt[T]) -> None:
         """End a check that ``pop`` began, whatever its result."""
         self._remove(attempt)
-        self._names.ends(attempt.name)
+        self._names.count_end(attempt.name)
         if attempt.source:
-            self._sources.ends(attempt.source)
+            self._sources.count_end(attempt.source)
 
     def failed(self, source: str, name: str, now_s: float) -> bool:
         """Count a wrong password; return whether its source is to be banned."""

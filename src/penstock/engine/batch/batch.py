@@ -91,7 +91,7 @@ class Batch:
         return number
 
     def moved(self, offset: int) -> None:
-        """Note that the message at ``offset`` (-1: in no log) moved between group and session.
+        """Note that the message at ``offset`` (-1: not in the log) moved between group and session.
 
         A search for the lowest needed offset may have asked the new owner before and the old one
         after: see ``session_registry.LowestOffsetSearch``.

@@ -299,7 +299,7 @@ class Connection(Resumable):
             self.link.send_last(encode(farewell, V5))
         self._end(True, because, now)
 
-    def hang_up(self, now: Now) -> None:
+    def peer_hung_up(self, now: Now) -> None:
         """Decode all received bytes: the peer closed while it was not read.
 
         The shell reads the rest, then calls ``lost``.

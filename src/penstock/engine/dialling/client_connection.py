@@ -85,7 +85,7 @@ class ClientConnection(Connection):
     """One connection that was dialled, in the client role.
 
     Args:
-        context: the open batch that stores the session.
+        context: the parts of the broker, or of the client library, that it acts on.
         session: attached when the server accepts the CONNECT.
         arrivals: the unacknowledged messages of that session.
         connect: the first packet we send. Its properties say what we accept.

@@ -20,13 +20,13 @@ from typing import Final, final
 from penstock.engine.addresses import source_of
 from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.memory.budget import DELIVERY_BYTES, PACKED_BYTES, MemoryBudget
-from penstock.engine.message import Delivery, Holder, Message
+from penstock.engine.message import BodyAccount, Delivery, Message
 
 NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
 
 
 @final
-class Account(Holder):
+class Account(BodyAccount):
     """The memory that the sessions of one user take, with the limits of that user's share.
 
     Args:
@@ -175,26 +175,26 @@ class Account(Holder):
 
     def _add_large(self, message: Message, size_bytes: int) -> None:
         """Add a delivery with this body, which counts once in an account and once in the budget."""
-        holders = message.holders
-        if holders is None:
-            holders = message.holders = {}
-        if not holders:
+        accounts = message.accounts
+        if accounts is None:
+            accounts = message.accounts = {}
+        if not accounts:
             self.budget.waiting_bytes += size_bytes
-        count = holders.get(self, 0)
+        count = accounts.get(self, 0)
         if count == 0:
             self.waiting_bytes += size_bytes
-        holders[self] = count + 1
+        accounts[self] = count + 1
 
     def _remove_large(self, message: Message, size_bytes: int) -> None:
-        holders = message.holders
-        assert holders is not None
-        count = holders[self] - 1
+        accounts = message.accounts
+        assert accounts is not None
+        count = accounts[self] - 1
         if count > 0:
-            holders[self] = count
+            accounts[self] = count
             return
-        del holders[self]
+        del accounts[self]
         self.waiting_bytes -= size_bytes
-        if not holders:
+        if not accounts:
             self.budget.waiting_bytes -= size_bytes
 
     # -- bytes written to clients that do not read ------------------------------------------

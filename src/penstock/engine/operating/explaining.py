@@ -40,9 +40,9 @@ DROPPED: Final = "dropped"
 
 @final
 class ReceiverWalk:
-    """A walk over all that messages of a topic are for now, to find one message at each.
+    """A walk over the sessions and groups that match a topic now; it finds one message in each.
 
-    A member of a group is found where the message is in its window.
+    A group is searched in its queue, then in the windows of its connected members.
 
     Args:
         server: the broker.
@@ -61,12 +61,12 @@ class ReceiverWalk:
 
     @property
     def finished(self) -> bool:
-        """Return whether everyone was visited, or as many as are listed."""
+        """Return whether all were visited, or ``RECEIVERS_LISTED_MAX`` of them."""
         full = len(self.found) >= RECEIVERS_LISTED_MAX
         return full or not (self._sessions or self._groups)
 
     def step(self) -> None:
-        """Look at one session or group more."""
+        """Visit the next session or group, and add it to ``found``."""
         if self._groups:
             self._visit_group(self._groups.pop(0))
         else:
@@ -135,7 +135,7 @@ def explain(
         server: the broker.
         client_id: the client identifier; it need not be known.
         topic: a topic name, or empty: only the client.
-        offsets: messages of that topic, of which is told where they are for this client.
+        offsets: messages of that topic; ``states`` has where each of them is for this client.
         matching: its subscriptions that match the topic (``MatchWalk``).
         now: the moment.
     """
@@ -235,7 +235,10 @@ def _group(group: SharedGroup) -> JsonObject:
 
 
 def _state_in(server: Server, session: Session, offset: int) -> str:
-    """Return where a message is for a session; empty where it is nowhere any more, or never was."""
+    """Return the state of a message in a session; empty: it was delivered, or never came here.
+
+    The state is ``IN_FLIGHT``, ``WAITING``, or ``DROPPED:reason``.
+    """
     for entry in session.transmission.window.entries():
         if entry.offset == offset:
             return IN_FLIGHT
@@ -260,9 +263,10 @@ def _states(
     entries: list[Delivery],
     waiting: list[Delivery],
 ) -> dict[str, str]:
-    """Return where these messages are for the client; what is nowhere has left, or never came.
+    """Return the state of each message for the client, by offset: in flight, waiting, dropped …
 
-    Of a queue the first thousand are looked at, and of drops the latest.
+    A message that was delivered, or never was for this client, is left out. Only the first
+    ``WAITING_SEARCHED_MAX`` messages of a queue and the latest drops are searched.
     """
     wanted = set(offsets)
     states: dict[str, str] = {}

@@ -2,8 +2,8 @@
 reached.
 
 It is read from a session, and from its connection if it has one, when it is asked for; neither
-keeps a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and the seed on
-flow control ("log when clients approach or exceed limits").
+keeps a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and
+docs/flow.md.
 """
 
 from __future__ import annotations

@@ -78,9 +78,9 @@ class SessionSelection:
             return False
         if self._address is None and self._network is None:
             return True
-        return connection is not None and self._is_there(connection.address)
+        return connection is not None and self._matches_address(connection.address)
 
-    def _is_there(self, address: str) -> bool:
+    def _matches_address(self, address: str) -> bool:
         if self._network is not None:
             there = ip_of(address)  # a Unix socket has none
             return there is not None and there in self._network

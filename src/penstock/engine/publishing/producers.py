@@ -101,7 +101,7 @@ class Producers:
     """The latest number of each producer.
 
     Args:
-        context: the open batch, which stores the numbers.
+        context: the parts of the broker that it acts on; its batch stores the numbers.
         limits: how many producers there may be, and how long a silent one is remembered.
         drops: counts the messages that are refused.
     """

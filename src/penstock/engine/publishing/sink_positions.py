@@ -48,7 +48,7 @@ class SinkPositions:
     """The positions of all sinks: how many rows of which batch are published.
 
     Args:
-        context: the open batch.
+        context: the parts of the broker that it acts on.
         router: publishes the rows.
         producers: stores the positions.
     """

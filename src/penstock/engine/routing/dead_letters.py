@@ -127,7 +127,7 @@ class DeadLetters(StoredState):
         topic: the topic to which dead letters are published.
         with_qos0: whether dropped messages of QoS 0 become dead letters too.
         router: publishes the dead letters.
-        context: bodies that only the log has are asked for here.
+        context: its batch requests bodies that only the log has.
         drops: the drops of the broker; dead letters that are lost are counted here too.
     """
 

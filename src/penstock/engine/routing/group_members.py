@@ -69,11 +69,11 @@ class Member(GroupMember):
         self._members = members
 
     def qos_of(self, qos: int) -> int:
-        """Return the QoS with which it gets a message of this one [MQTT-4.8.2-3]."""
+        """Return the QoS at which it gets a message of QoS ``qos`` [MQTT-4.8.2-3]."""
         return min(qos, self.entry.subscription.qos)
 
     def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
-        """Return whether a message that waits is for this member, and has a place there."""
+        """Return whether this member may receive a queued message, and has room for it."""
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
             return False
@@ -133,7 +133,7 @@ class GroupMembers:
         return member
 
     def leave(self, session: Session) -> Member | None:
-        """Remove ``session`` from the members; return what it was, None if it was none."""
+        """Remove ``session`` from the members; return its member, or None if it had none."""
         member = self.by_session.pop(session, None)
         if member is not None:
             _remove(self._all, member)
@@ -187,7 +187,7 @@ class GroupMembers:
         return _position(self.connected, order)
 
     def took(self, member: Member) -> None:
-        """Note that ``member`` was given a message: it may be another's turn."""
+        """Note that ``member`` got a message, so that the strategy may ask another one first."""
         self._next = member.order + 1
         self._last = member
         self._random.advance()
@@ -203,9 +203,10 @@ class GroupMembers:
         return 1 + _position(self._all, member.order) % HASH_SLOTS if self.by_hash else 0
 
     def home_of(self, label: Label) -> Member | None:
-        """Return who gets messages with this key: its home, or a connected member in its place.
+        """Return the member that gets messages with this key; None if no connected one may.
 
-        It is the first from there on that may receive the topic; None if no connected one may.
+        It is the key's home if that is connected. While the home is not connected, the hash chooses
+        a connected member instead. One that may not receive the topic is skipped for the next.
         """
         connected = self.connected
         count = len(connected)
@@ -231,7 +232,7 @@ class GroupMembers:
     # -- who may receive what --------------------------------------------------------------
 
     def forget_permissions(self) -> None:
-        """Ask anew who may receive what: members or permissions changed."""
+        """Clear the cached permissions: members or permissions changed."""
         self._receivable.clear()
 
     def may_be_received(self, topic: str) -> bool:

@@ -1,4 +1,4 @@
-"""The queue of one shared subscription: what waits until a member has room.
+"""The queue of one shared subscription: messages wait in it until a member has room.
 
 ::
 
@@ -7,9 +7,9 @@
 
 It is a session's queue with other lanes, stored in the same way: docs/decisions/group_queues.md. A
 slot has one lane for each priority; of one priority the front goes first. A member passes over
-what is not for it, so what others take leaves from the middle of its lane. It takes nothing whose
-body is not in memory: bodies that lie in the log are asked for, and ``supply`` lets the group offer
-them.
+messages that it may not take, so others are removed from the middle of a lane. It takes no message
+whose body is not in memory: bodies that only the log has are requested, and ``supply`` lets the
+group offer the messages.
 
 A group of clients whose sessions end with their connections has its queue in memory only. From its
 first member with a stored session on it is stored, until it ends.
@@ -70,7 +70,7 @@ class GroupMember:
 
 @final
 class GroupBounds:
-    """The room of a group's queue: that of its members' queues together."""
+    """The limits of a group's queue: the sums of its members' limits, and a common policy."""
 
     def __init__(self) -> None:
         self._members = 0
@@ -106,12 +106,16 @@ class GroupBounds:
 
     @property
     def keeps_qos0(self) -> bool:
-        """Return whether QoS 0 waits while no member can take it."""
+        """Return whether any member's limits let QoS 0 wait (``mqueue_store_qos0``)."""
         return self._keeping_qos0 > 0
 
     @property
     def overflow(self) -> str:
-        """Return what a full queue does: it refuses where all members do."""
+        """Return the overflow policy of the group: the mildest one that any member has.
+
+        It is ``REJECT`` only if all members have that; then ``SPILL``, ``DROP_OLDEST``,
+        ``DROP_NEWEST``, in this order.
+        """
         policies = self._by_policy
         if policies[REJECT] == self._members:
             return REJECT
@@ -162,7 +166,7 @@ class GroupQueue(StoredState):
         self.backlog.owner = self  # until ``end``
 
     @property
-    def awake(self) -> bool:
+    def is_online(self) -> bool:
         """Return whether a member is connected."""
         return not self.backlog.is_offline
 
@@ -188,7 +192,7 @@ class GroupQueue(StoredState):
         self.recheck_blocked_publishers()
 
     def store(self) -> None:
-        """Store what comes from now on, because a member has a stored session."""
+        """Store messages that are queued from now on, because a member has a stored session."""
         if not self.backlog.stored:
             self._become_stored(self._context.batch.new_number())
             self._context.batch.put_session(
@@ -207,20 +211,20 @@ class GroupQueue(StoredState):
         self.backlog.stored = True
         self._queue.become_stored()
 
-    def sleep(self) -> None:
-        """Let bodies rest in the log: no member is connected any more."""
+    def go_offline(self) -> None:
+        """Release bodies that the log has: no member is connected any more."""
         self.backlog.is_offline = True
         self._stop_fetching()
         if self.backlog.stored:
             self._queue.client_disconnected()
 
-    def wake_up(self) -> None:
+    def go_online(self) -> None:
         """Keep bodies in memory again: a member is connected."""
         self.backlog.is_offline = False
         self._queue.client_connected()
 
     def end(self) -> None:
-        """Drop and count what waits, because the last member left."""
+        """Drop and count all queued messages, because the last member left."""
         self._stop_fetching()
         self._owner = None
         self.backlog.drop_all([])
@@ -236,7 +240,8 @@ class GroupQueue(StoredState):
     def put(self, message: Message, slot: int, planned: bool) -> bool:
         """Queue ``message``, or drop one as the overflow policy says; return whether it waits.
 
-        What is ``planned`` was not refused: it waits also where others took the room meanwhile.
+        A ``planned`` message passed ``Router.plan``, so its publisher was told that it is accepted:
+        it is queued even if other messages took the room since then.
         """
         delivery = Delivery(message, message.offset, message.qos, message.retain)
         delivery.size_bytes = message.size_bytes()
@@ -263,14 +268,14 @@ class GroupQueue(StoredState):
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
-        """Append a delivery that a store of an older format has in a member's queue; ignore the
+        """Append a delivery that a store of an older format had in a member's queue; ignore the
         limits."""
         self._append(delivery, priority)
 
     def find(self, taker: GroupMember) -> Delivery | None:
         """Return the first message that ``taker`` may take, left in place, with its body.
 
-        None as well while the bodies of messages that stand before it are being read.
+        Return None, too, while bodies of messages before it are being read from the log.
         """
         if self._fetching_bytes > 0 or len(self._queue) == 0:
             return None
@@ -309,7 +314,7 @@ class GroupQueue(StoredState):
                     position = 0  # it may have been the head
                     freed = True
                 elif self.backlog.stored:
-                    delivery.label = label  # its body may rest in the log
+                    delivery.label = label  # its body may be in the log only
             if found is not None or waits:
                 break
         turn = self._context.turn
@@ -321,11 +326,11 @@ class GroupQueue(StoredState):
 
     @property
     def found_in(self) -> int:
-        """Return the slot of what was found last."""
+        """Return the slot of the delivery that ``find`` returned last."""
         return self._found_in.number >> SLOT_SHIFT
 
     def take(self, delivery: Delivery) -> None:
-        """Take out what ``find`` found just now."""
+        """Remove ``delivery``, which ``find`` just returned."""
         at_head = self._queue.remove(self._found_in, delivery)
         self._leave(delivery, at_head)
         self._context.batch.moved(delivery.offset)
@@ -340,7 +345,7 @@ class GroupQueue(StoredState):
             self.backlog.touch()
 
     def place_of_first(self) -> tuple[int, int]:
-        """Return the rank and the log offset of what is to be taken first; something must wait."""
+        """Return rank and log offset of the first message; the queue must not be empty."""
         rank = -1
         offset = 0
         for lane in self._lanes():
@@ -356,8 +361,9 @@ class GroupQueue(StoredState):
     def goes_behind(self, slot: int, message: Message) -> bool:
         """Return whether a new ``message`` for this slot must wait behind others.
 
-        Those that a member with room may take are on their way, while their bodies are read; what
-        else waits is for others. By hash the order in a slot is kept in any case.
+        It must while bodies are being read: a member takes those messages when they come. Else the
+        queue has only messages that no member with room may take, and ``message`` may pass them;
+        but with a hash strategy, messages of one slot and priority always keep their order.
         """
         queue = self._queue
         if self._fetching_bytes > 0:
@@ -369,7 +375,7 @@ class GroupQueue(StoredState):
         return queue.is_in(slot << SLOT_SHIFT | priority) or queue.is_in(front)
 
     def has_any(self, at_qos_0: bool) -> bool:
-        """Return whether anything waits, or, if so asked, any message with QoS 0."""
+        """Return whether the queue has a message; with ``at_qos_0``, one of QoS 0."""
         return (self._queue.qos0_count if at_qos_0 else len(self._queue)) > 0
 
     def has_room(self, size_bytes: int) -> bool:
@@ -401,7 +407,7 @@ class GroupQueue(StoredState):
         return self.backlog.priority_of(message)
 
     def wake_blocked_publishers(self) -> None:
-        """Wake blocked publishers: a member has room for what the queue has not."""
+        """Wake blocked publishers: a member has room for messages that the queue has none for."""
         self.backlog.wake_blocked_publishers()
 
     # -- inside ------------------------------------------------------------------------
@@ -422,7 +428,7 @@ class GroupQueue(StoredState):
     # -- bodies from the log -----------------------------------------------------------
 
     def _want(self, lane: Lane, position: int) -> None:
-        """Ask for the bodies of what waits from ``position`` on, or let the next tick ask."""
+        """Request the bodies of deliveries from ``position`` on, if memory has room for them."""
         asked: list[tuple[Lane, Delivery]] = []
         offsets: list[int] = []
         size_bytes = 0
@@ -514,9 +520,9 @@ class GroupQueue(StoredState):
         queue: list[PackedRun],
         segments: list[int],
     ) -> None:
-        """Take up what the store holds under ``record``; no member is connected."""
+        """Restore the queue that the store has under ``record``; no member is connected."""
         self._become_stored(record.number)
-        self.sleep()
+        self.go_offline()
         stored = self.backlog.stored_queue
         progress = progress or Progress(record.number, 1, 1, [], [], [], [], [], [])
         stored.restore(progress, queue, segments)

@@ -78,7 +78,7 @@ class Router:
     """Routes every message of one broker.
 
     Args:
-        context: the open batch.
+        context: the parts of the broker that it acts on.
         limits: the limits of the broker.
         stream_filters: topic filters of the configured streams; a message that matches
             one is appended to the log whatever its QoS.

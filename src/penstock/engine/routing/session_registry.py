@@ -70,7 +70,7 @@ class Registry:
     """The sessions of one broker.
 
     Args:
-        context: the open batch.
+        context: the parts of the broker that it acts on.
         router: knows their subscriptions.
         wills: the wills that wait for the end of a session.
         limits: the limits of the broker, and of sessions whose zone is not known.

@@ -1,4 +1,4 @@
-"""One shared subscription: which of its members takes a message, and what waits for one.
+"""One shared subscription: which member takes a message, and which messages wait for a member.
 
 A group is the members of one ``$share/{group}/{filter}`` (``group_members``), and the queue they
 take from (``group_queue``)::
@@ -73,7 +73,7 @@ class SharedGroup(GroupSource):
         if member is None:
             member = self.members.join(session, entry)
             self.queue.bounds.count(member.limits, 1)
-            self._wake_or_sleep()
+            self._update_online()
         member.entry = entry
         self.members.count_stored(member, entry.subscription.qos if session.stored else -1)
         if self.members.stored_qos > 0:
@@ -85,7 +85,7 @@ class SharedGroup(GroupSource):
         member = self.members.leave(session)
         if member is None:
             return
-        self._wake_or_sleep()
+        self._update_online()
         self.queue.bounds.count(member.limits, -1)
         if self.has_members:
             self._changed()
@@ -102,7 +102,7 @@ class SharedGroup(GroupSource):
             member.limits = session.limits
             self.queue.bounds.count(member.limits, 1)
         self.members.connect(member)
-        self._wake_or_sleep()
+        self._update_online()
         self._changed()
 
     def member_disconnected(self, session: Session) -> None:
@@ -110,7 +110,7 @@ class SharedGroup(GroupSource):
         member = self.members.by_session.get(session)
         if member is not None:
             self.members.disconnect(member)
-            self._wake_or_sleep()
+            self._update_online()
 
     def permissions_changed(self) -> None:
         """Forget who may receive what: permissions changed."""
@@ -122,13 +122,13 @@ class SharedGroup(GroupSource):
         """Return whether anyone is a member, connected or not."""
         return len(self.members.by_session) > 0
 
-    def _wake_or_sleep(self) -> None:
-        """Keep bodies in memory while a member is connected, else let them rest in the log."""
+    def _update_online(self) -> None:
+        """Take the queue online or offline: whether any member is connected may have changed."""
         is_needed = len(self.members.connected) > 0
-        if is_needed and not self.queue.awake:
-            self.queue.wake_up()
-        elif not is_needed and self.queue.awake:
-            self.queue.sleep()
+        if is_needed and not self.queue.is_online:
+            self.queue.go_online()
+        elif not is_needed and self.queue.is_online:
+            self.queue.go_offline()
 
     def _changed(self) -> None:
         """Check blocked publishers again: members, options or limits changed."""
@@ -169,13 +169,13 @@ class SharedGroup(GroupSource):
     # -- messages ----------------------------------------------------------------------
 
     def publish(self, message: Message, at_once: bool, now: Now, planned: bool) -> bool:
-        """Give ``message`` to a member, or queue it; return whether it is for any.
+        """Give ``message`` to a member, queue or drop it; return False if no member may receive it.
 
         Args:
             message: the published message.
             at_once: QoS 0 need not wait for the commit of this turn.
-            now: when.
-            planned: nothing refused it (``Router.plan``), so it has a place.
+            now: the moment.
+            planned: ``Router.plan`` accepted it, so it has a place.
         """
         if not self.has_members:
             return False
@@ -203,7 +203,7 @@ class SharedGroup(GroupSource):
         return True
 
     def publish_system(self, message: Message, now: Now) -> None:
-        """Give what the broker says of itself (QoS 0) to a connected member; it never waits."""
+        """Send a ``$SYS`` message (QoS 0) to a connected member; it is never queued."""
         if not any(_reads(member.session) for member in self.members.connected):
             return
         member = self._taker(message)
@@ -215,7 +215,7 @@ class SharedGroup(GroupSource):
             self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
 
     def precedes(self, rank: int, offset: int) -> bool:
-        """Return whether what is first here has a higher rank, or the same and came earlier."""
+        """Return whether the first message has a higher rank, or the same and a lower offset."""
         if self.queue.queue_length == 0:
             return False
         own_rank, own_offset = self.queue.place_of_first()
@@ -253,7 +253,7 @@ class SharedGroup(GroupSource):
         return True
 
     def offer(self, now: Now) -> None:
-        """Hand out what waits to connected members with room, in the order of the strategy."""
+        """Send queued messages to connected members with room, in the order of the strategy."""
         if self._offers:
             return
         self._offers = True
@@ -263,7 +263,7 @@ class SharedGroup(GroupSource):
         self._offers = False
 
     def take_back(self, session: Session, entries: list[Delivery]) -> None:
-        """Put ``entries`` of the window of ``session``, which is gone, at the front."""
+        """Queue ``entries``, in flight when ``session`` disconnected, before all other messages."""
         queue = self.queue
         for entry in entries:
             shared = entry.shared
@@ -279,12 +279,12 @@ class SharedGroup(GroupSource):
         self._context.groups_with_backlog[self.topic_filter] = self
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
-        """Take over what an earlier store has at a member: its body lies in the log."""
+        """Append a delivery that a store of an older format had in a member's queue."""
         self.queue.adopt(delivery, priority)
         self._context.groups_with_backlog[self.topic_filter] = self
 
     def restore(self, record: SessionRecord, recovered: Recovered) -> None:
-        """Take up what the store holds of the queue."""
+        """Restore the queue from the store."""
         number = record.number
         self.queue.restore(
             record,
@@ -345,7 +345,7 @@ class SharedGroup(GroupSource):
     # -- handing over --------------------------------------------------------------------
 
     def _give(self, member: Member, message: Message, at_once: bool, now: Now) -> None:
-        """Send ``member`` what was published just now."""
+        """Send ``member`` a message that was just published."""
         self.members.took(member)
         shared = Shared(self.topic_filter, message.qos, message.retain)
         if member.session.stored and message.offset < 0 and member.qos_of(message.qos) > 0:
@@ -353,7 +353,7 @@ class SharedGroup(GroupSource):
         self._send(member, message, message.offset, shared, at_once, now)
 
     def _hand_over(self, member: Member, delivery: Delivery, message: Message, now: Now) -> None:
-        """Send ``member`` a message that waited.
+        """Send ``member`` a message from the queue.
 
         If it waited in memory only and the member's session is stored, append a copy to the log
         first, even if the log has it for other sessions: retention may remove that row once they

@@ -40,7 +40,7 @@ class Wills:
     """The wills of one broker, at most one for each client identifier.
 
     Args:
-        context: the open batch.
+        context: the parts of the broker that it acts on.
         router: publishes the wills.
         drops: counts a will that may not be published.
         authorize: the permissions of a client at the time its will is due.

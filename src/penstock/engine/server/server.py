@@ -243,9 +243,9 @@ class Server:
     ) -> None:
         """Take other limits and options from now on, of those that may change while it runs.
 
-        Limits of all clients together and MQTT 5 options are taken. Connections keep the limits
-        they were accepted with, because CONNACK told their clients. What is beyond a lower limit
-        stays until it ends by itself.
+        Limits of all clients together and MQTT 5 options take effect. Connections keep the limits
+        they were accepted with, because CONNACK told their clients. Nothing that exceeds a lower
+        limit is removed: it stays until it ends by itself.
         """
         assert options.acknowledge_in_memory == self.options.acknowledge_in_memory, (
             "clients rely on what CONNACK promised"

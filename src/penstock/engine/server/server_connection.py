@@ -226,7 +226,7 @@ class ServerConnection(OpeningConnection):
         return self.must_yield_batch(context)
 
     def _is_at_limit(self) -> bool:
-        """Return as ``must_wait``: check each limit by itself, and arrange for ``resume``."""
+        """Return whether a limit is reached, and arrange for ``resume`` when it is not any more."""
         link = self.link
         context = self._server.context
         if self.resume_at_s > 0.0:

@@ -220,7 +220,7 @@ class Lane:
             delivery.evict_to_log()
 
     def keep_bodies(self) -> None:
-        """Treat the bodies in memory as if the log did not have them, so that they stay there."""
+        """Keep the bodies that are in memory there, by forgetting that the log has them, too."""
         for delivery in self._unpacked_items():
             if delivery.gone or delivery.offset < 0 or delivery.message is None:
                 continue  # a body that is not in memory stays in the log

@@ -33,7 +33,7 @@ class RetainedDelivery:
         subscription_ids: subscription identifiers to send with each message.
         excluded_client_id: the client identifier whose messages are left out (No Local), or None.
         logged: whether messages delivered at QoS 1 or 2 are logged, for a stored session.
-        context: the open batch.
+        context: the parts of the broker that it acts on.
     """
 
     def __init__(

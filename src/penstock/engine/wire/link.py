@@ -10,9 +10,9 @@ commit.
 A packet is sent in one of two ways. ``send`` is for packets that promise nothing: QoS 0 messages
 that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is on disk
 (``Transmission``). ``send_after_commit`` is for all others: their bytes are sent only after the
-commit of the state they promise (delivery contract, rule 1). Deferred bytes of one link keep their
-order, so acknowledgements are sent in the order of the packets they answer [MQTT-4.6.0-2], and no
-message passes one of QoS 1 or 2 that is deferred.
+commit of the state they promise (docs/architecture.md, "The delivery contract"). Deferred bytes of
+one link keep their order, so acknowledgements are sent in the order of the packets they answer
+[MQTT-4.6.0-2], and no message passes one of QoS 1 or 2 that is deferred.
 
 Bytes that are written to a link are counted until the shell has handed them to the socket, and
 from then on for as long as the socket's buffer is full, so that memory has a limit whatever

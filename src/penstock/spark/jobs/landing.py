@@ -204,8 +204,8 @@ class Landing:
     def _is_done(self) -> bool:
         """True if a batch of this run has ended, and the log is read up to its end at the start.
 
-        A batch that an earlier run planned has the time of that run, at which timers had not
-        expired.
+        A batch that an earlier run planned does not count: it is processed with the time of that
+        run, so timers that expired since then have not fired.
         """
         progress = self._reporter.progress
         if progress.batch_id is None or progress.batch_id <= self._planned_before:

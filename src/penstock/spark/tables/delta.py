@@ -113,7 +113,7 @@ class MessageTable:
     def prepare(self, selection: Selection, *, add: bool = True) -> None:
         """Refuse a table of other messages; add columns that the table does not have yet."""
         delta = self._refresh()
-        self._check_holds(delta, selection)
+        self._check_selection(delta, selection)
         if delta is None:
             return
         check_partitions(self.path, delta.metadata().partition_columns, self.layout)
@@ -128,7 +128,7 @@ class MessageTable:
         delta = self._refresh()
         return None if delta is None else pa.schema(delta.schema())
 
-    def _check_holds(self, delta: DeltaTable | None, selection: Selection) -> None:
+    def _check_selection(self, delta: DeltaTable | None, selection: Selection) -> None:
         if delta is None:
             return
         found = delta.metadata().description or "something that Penstock did not land"
@@ -179,7 +179,7 @@ class MessageTable:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             # Read the table once; the commit is refused if anything came after that.
             delta = self._refresh()
-            self._check_holds(delta, batch.selection)  # its creator decides what it holds
+            self._check_selection(delta, batch.selection)  # its creator decides what it holds
             if _has_landed(delta, batch):
                 return Outcome.REPLAYED
             landed = _landed_end(delta, batch.selection)

@@ -106,7 +106,7 @@ class ParquetDirectory:
         version, last = self._refresh()
         if last is None:
             return
-        self._check_holds(last, selection)
+        self._check_selection(last, selection)
         check_partitions(self.path, last.partition_by, self.layout)
         added = columns_to_add(self.path, last.schema, self.layout.schema)
         if added and add:
@@ -145,7 +145,7 @@ class ParquetDirectory:
         for _ in range(COMMIT_ATTEMPTS_MAX):
             version, last = self._refresh()
             if last is not None:
-                self._check_holds(last, selection)
+                self._check_selection(last, selection)
             if _has_landed(last, batch):
                 return Outcome.REPLAYED
             if _landed_end(last, selection) > seen:
@@ -243,7 +243,7 @@ class ParquetDirectory:
             self.path.glob(f"**/{hidden_name('*.parquet')}"), older_than_h, remove=remove
         )
 
-    def _check_holds(self, last: _Commit, selection: Selection) -> None:
+    def _check_selection(self, last: _Commit, selection: Selection) -> None:
         if last.description != selection.description:
             raise ConfigError(
                 f"the table in {self.path} holds {last.description}; land"

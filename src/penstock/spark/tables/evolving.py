@@ -71,7 +71,7 @@ class EvolvingTarget:
             return  # a message that needs an unknown schema has the batch tried again
         if newest is self._table:
             return
-        table = _kept(newest, newest.open()[ROWS], self._table.schema)
+        table = _with_types_of(newest, newest.open()[ROWS], self._table.schema)
         target = self._target_of(table)
         target.prepare(selection)
         target.take_over(self._target)
@@ -94,10 +94,11 @@ def with_present_types(table: DeclaredTable) -> DeclaredTable:
         return table
     rows = table.open()[ROWS]
     present = rows.columns()
-    return table if present is None else _kept(table, rows, present)
+    return table if present is None else _with_types_of(table, rows, present)
 
 
-def _kept(table: DeclaredTable, rows: LandedTable, present: pa.Schema) -> DeclaredTable:
+def _with_types_of(table: DeclaredTable, rows: LandedTable, present: pa.Schema) -> DeclaredTable:
+    """Return the table with the types of present columns, except those that ``rows`` can widen."""
     wanted = rows.layout.schema
     stay = [
         field

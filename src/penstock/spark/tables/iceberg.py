@@ -120,7 +120,7 @@ class IcebergTable:
         table = self._refresh()
         if table is None:
             return
-        self._check_holds(table, selection)
+        self._check_selection(table, selection)
         check_partitions(self.path, [field.name for field in table.spec().fields], self.layout)
         added = columns_to_add(self.path, plain_of(table), self.layout.schema, self.widens)
         if added and add:
@@ -159,7 +159,7 @@ class IcebergTable:
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):
             table = self._refresh() or self._create(selection)
-            self._check_holds(table, selection)
+            self._check_selection(table, selection)
             if _has_landed(table, batch):
                 return Outcome.REPLAYED
             landed = _landed_end(table, selection)
@@ -331,7 +331,7 @@ class IcebergTable:
             return []
         return remove_old(leftovers(table, self.path), older_than_h, remove=remove)
 
-    def _check_holds(self, table: Table, selection: Selection) -> None:
+    def _check_selection(self, table: Table, selection: Selection) -> None:
         found = table.properties.get(_DESCRIPTION, "something that Penstock did not land")
         if found != selection.description:
             raise ConfigError(

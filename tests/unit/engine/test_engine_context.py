@@ -1,4 +1,4 @@
-"""EngineContext: what one turn made, sealed and written."""
+"""EngineContext: the open batch is filled, sealed and committed, and links are told when."""
 
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
