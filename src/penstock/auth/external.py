@@ -64,7 +64,7 @@ class FirstOf:
     """Several methods as one: the first whose ``concerns`` is true checks the client.
 
     Args:
-        methods: in the order in which they are asked.
+        methods: the methods, in the order in which they are asked.
     """
 
     def __init__(self, methods: Sequence[Method]) -> None:

@@ -27,7 +27,7 @@ class Histogram:
     """Counts how many values there were of each size.
 
     Attributes:
-        count: of all values.
+        count: the number of all values.
         max_ns: the greatest value, exactly; 0 if there is none.
     """
 

@@ -26,8 +26,8 @@ class Counts(NamedTuple):
 
     Attributes:
         sent: messages handed to the broker's connection.
-        acknowledged: of those, with PUBACK or PUBCOMP.
-        refused: of those, by the broker, or given up by the client.
+        acknowledged: sent messages with PUBACK or PUBCOMP.
+        refused: sent messages that the broker refused, or the client gave up.
         received: copies that came to subscribers, without duplicates.
         expected: copies that should have come: of acknowledged messages, with QoS 0 of all sent.
         lost: copies of ``expected`` that did not come.
@@ -108,7 +108,7 @@ class Load:
         return woken
 
     def stop(self) -> None:
-        """Send nothing more, whatever becomes due."""
+        """Send nothing more, even if messages become due."""
         self._is_stopped = True
         for publisher in self.publishers:
             publisher.allowed = publisher.sent

@@ -31,7 +31,7 @@ class Stamper:
     Args:
         run: the number of this run.
         publisher: its number.
-        size_bytes: of each payload, ``SIZE_BYTES`` or more.
+        size_bytes: size of each payload, ``SIZE_BYTES`` or more.
     """
 
     def __init__(self, run: int, publisher: int, size_bytes: int) -> None:

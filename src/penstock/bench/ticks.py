@@ -25,7 +25,7 @@ class Ticks:
     """Calls a function at once, and then periodically, until it is closed.
 
     Args:
-        period_ns: from one tick to the next.
+        period_ns: time from one tick to the next.
         tick: called in the running loop; once for several missed ticks.
     """
 

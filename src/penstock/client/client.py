@@ -522,7 +522,7 @@ class Client:
             topic: the responder subscribes to it, and publishes to the response topic in the
                 properties, with their correlation data.
             payload: the request.
-            qos: of the request, and at most of the response.
+            qos: the QoS of the request, and the highest of the response.
             timeout_s: how long to wait for the response, seconds.
             properties: further properties of the request.
 

@@ -49,7 +49,7 @@ class Change:
         setting: such as "status.sys_interval_s", or "listener.others.services.max_connections".
         old: the value in use, in TOML's notation, secrets masked.
         new: the value that was read.
-        effect: from when it counts.
+        effect: the moment from which it counts.
     """
 
     setting: str

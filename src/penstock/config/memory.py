@@ -167,7 +167,7 @@ def _part(settings: Settings, name: str, setting: str, over_bytes: int) -> Part:
 
 
 def _of_a_connection(settings: Settings, listener: MainListener | OtherListener) -> int:
-    """Return the bytes that one connection may hold, whatever the others hold.
+    """Return the bytes that one connection may take, beside what all connections share.
 
     A packet that has not arrived whole, or one CONNECT, with what was read behind it; a window of
     small messages; what waits to be sent, with TLS also in the transport below.

@@ -32,7 +32,7 @@ class LoggedMessage:
         offset: its place in the log.
         received_at_us: when the broker received it, µs since the Unix epoch.
         client_id: its publisher.
-        qos: with which QoS.
+        qos: the QoS with which it was published.
     """
 
     offset: int
@@ -54,7 +54,7 @@ class Case:
     """The facts about one client and topic, and what the log has.
 
     Attributes:
-        facts: of the broker.
+        facts: the facts that the broker told.
         messages: the last of the topic, the newest first; None: the log was not asked.
     """
 

@@ -17,5 +17,5 @@ BYTES_ALWAYS: Final = 2**20
 
 
 def exceeds_repetition_limit(repeated_bytes: int, message_bytes: int) -> bool:
-    """Return whether a message of this length may not have so many bytes repeated."""
+    """Return whether its rows may not repeat this number of bytes of a message of this length."""
     return repeated_bytes > max(BYTES_ALWAYS, TIMES_MAX * message_bytes)

@@ -51,7 +51,7 @@ class Rows:
         self.broken.setdefault(source, reason)
 
     def check_message(self, values: int) -> None:
-        """Raise Broken if a message may not become so many values."""
+        """Raise Broken if this number of values is more than a message may become."""
         if values > self.values_max:
             raise Broken(_too_many(self.values_max))
 

@@ -188,7 +188,7 @@ class Shared:
 
     Args:
         topic_filter: the shared subscription, ``$share/{group}/{filter}``.
-        qos: of the message, as published.
+        qos: the QoS of the message, as published.
         retain: the RETAIN flag, as published.
     """
 

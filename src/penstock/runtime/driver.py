@@ -544,7 +544,7 @@ class Driver(PeerOwner):
         return self._committer.attempts
 
     def retry_store_for(self, store_retry_s_max: float) -> None:
-        """Try a commit that fails from now on for so many seconds; 0 = not at all."""
+        """Set how many seconds a commit that fails from now on is tried again; 0 = not at all."""
         if self._committer is not None:
             self._committer.retry_s_max = store_retry_s_max
 

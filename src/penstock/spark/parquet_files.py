@@ -420,7 +420,7 @@ def renew(path: Path) -> None:
 
 
 def remove_old(files: Iterable[Path], older_than_h: int, *, remove: bool) -> list[str]:
-    """Remove those of `files` that are at least so many hours old; return their names."""
+    """Return the names of `files` at least `older_than_h` hours old; delete them if `remove`."""
     latest = time.time() - older_than_h * 3600
     old = [file for file in files if file.stat().st_mtime <= latest]
     for file in old if remove else []:

@@ -93,9 +93,9 @@ def probe(data_dir: Path, database: Path) -> None:
 
 @final
 class ReadWriteLock:
-    """A lock for a thing that many use at the same time, and that one may replace.
+    """A readers-writer lock: many threads may use what it guards, or one may replace it.
 
-    A replacement waits for present users to finish, and keeps further users waiting.
+    A writer waits until all readers have finished; new readers wait for the writer.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class ReadWriteLock:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Use the thing, beside other users."""
+        """Acquire the lock for reading, together with other readers."""
         with self._changed:
             while self._replacing:
                 self._changed.wait()
@@ -119,7 +119,7 @@ class ReadWriteLock:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Replace the thing, when nobody uses it."""
+        """Acquire the lock for writing, alone."""
         with self._changed:
             while self._replacing:
                 self._changed.wait()

@@ -85,7 +85,7 @@ def make_rows(log_rows: pa.Table, offsets: pa.Array, epoch: str, schema: pa.Sche
         log_rows: rows of `LOG_SCHEMA`.
         offsets: their offsets, int64, of the same length.
         epoch: the log's incarnation.
-        schema: from `select_schema`.
+        schema: the result of `select_schema`.
     """
     assert len(offsets) == log_rows.num_rows, "each row has its offset"
     columns = [_BUILDERS[name](log_rows, offsets, epoch) for name in schema.names]

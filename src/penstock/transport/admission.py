@@ -56,7 +56,7 @@ class TokenBucket:
         self._filled_s = now_s
 
     def refill_at(self, per_s: int) -> None:
-        """Give other numbers of tokens from now on."""
+        """Add ``per_s`` tokens a second from now on; 0 = no limit."""
         self._per_s = per_s
         self._tokens = min(self._tokens, float(per_s))
 

@@ -42,7 +42,7 @@ class StoreHealth:
         self._turn = turn
 
     def is_full(self) -> bool:
-        """Return whether so many bytes wait for commits and sockets that nothing more is read."""
+        """Return whether ``waiting_bytes_max`` bytes wait for commits and sockets."""
         return self.waiting_bytes_max <= self._batch.size_bytes + self._turn.unsent_bytes
 
     def has_room_for_qos0(self) -> bool:

@@ -301,7 +301,7 @@ class Accounts:
         return len(self._by_key)
 
     def limit_sessions(self, sessions_max: int) -> None:
-        """Let each user have so many sessions from now on (0 = no limit); those there are stay."""
+        """Limit the sessions of each user from now on (0 = no limit); existing ones stay."""
         self._sessions_max = sessions_max
         for account in self._by_key.values():
             account.sessions_max = sessions_max

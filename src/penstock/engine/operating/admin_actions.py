@@ -131,7 +131,7 @@ def clear(server: Server, topic: str, by: str = "") -> bool:
 
 
 def drain(server: Server, draining: Draining, by: str = "") -> None:
-    """Refuse new clients, and send the connected ones to another server, so many a second."""
+    """Refuse new clients, and send the connected ones to another server, ``per_s`` a second."""
     server.draining = draining
     event: Event = {
         "code": draining.reason_code,

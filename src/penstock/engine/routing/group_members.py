@@ -101,7 +101,7 @@ class GroupMembers:
 
     Args:
         strategy: one of ``STRATEGIES``.
-        random: for the random strategy.
+        random: the generator of the random strategy.
     """
 
     def __init__(self, strategy: int, random: Xorshift32) -> None:

@@ -133,9 +133,9 @@ class GroupQueue(StoredState):
         topic_filter: ``$share/{group}/{filter}``.
         owner: the group; it offers what waits when bodies came.
         context: the parts of the broker that it acts on.
-        limits: of its first member: they have the priorities.
+        limits: the limits of its first member, which have the priorities.
         drops: the counts of dropped messages.
-        account: of its first member, in which it counts.
+        account: the account of its first member, in which it counts.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class SharedGroup(GroupSource):
     Args:
         topic_filter: ``$share/{group}/{filter}``.
         strategy: one of ``STRATEGIES``.
-        random: for the random strategy.
+        random: the generator of the random strategy.
         context: the parts of the broker that it acts on.
         drops: the counts of dropped messages.
         first: the session of its first member: it has the queue's priorities.

@@ -53,9 +53,9 @@ class Request:
     """A SUBSCRIBE or UNSUBSCRIBE that is being handled.
 
     Args:
-        session: of the client.
+        session: the session of the client.
         server: the broker.
-        link: of the client's connection.
+        link: the link of the client's connection.
     """
 
     def __init__(self, session: Session, server: Server, link: Link) -> None:
@@ -67,7 +67,7 @@ class Request:
         self._position = 0  # filters handled
 
     def step(self, now: Now) -> None:
-        """Take the next step."""
+        """Handle the next filter; a subclass says what that is."""
         raise NotImplementedError
 
     def take_answer(self) -> Packet | None:
@@ -83,10 +83,10 @@ class SubscribeHandler(Request):
 
     Args:
         packet: the received packet.
-        session: of the client.
+        session: the session of the client.
         server: the broker.
         limits: the limits of the connection.
-        link: of the client's connection.
+        link: the link of the client's connection.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class SubscribeHandler(Request):
         self._delivered = 0  # how many of ``_added`` have their retained messages
 
     def step(self, now: Now) -> None:
-        """Take the next step."""
+        """Subscribe to the next filter; after the last, deliver the retained messages of one."""
         subscriptions = self._packet.subscriptions
         if self._position < len(subscriptions):
             self._subscribe(subscriptions[self._position])
@@ -172,9 +172,9 @@ class UnsubscribeHandler(Request):
 
     Args:
         packet: the received packet.
-        session: of the client.
+        session: the session of the client.
         server: the broker.
-        link: of the client's connection.
+        link: the link of the client's connection.
     """
 
     def __init__(self, packet: Unsubscribe, session: Session, server: Server, link: Link) -> None:
@@ -183,7 +183,7 @@ class UnsubscribeHandler(Request):
         self._codes: list[int] = []
 
     def step(self, now: Now) -> None:
-        """Take the next step."""
+        """Unsubscribe from the next filter."""
         del now
         filters = self._packet.topic_filters
         self._unsubscribe(filters[self._position])

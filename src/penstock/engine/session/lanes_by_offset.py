@@ -27,7 +27,7 @@ class LanesByOffset:
     """The lanes that are emptied together, by log offset.
 
     Args:
-        rank: of the lanes; greater ones are emptied first.
+        rank: the rank of the lanes; greater ones are emptied first.
     """
 
     def __init__(self, rank: int) -> None:

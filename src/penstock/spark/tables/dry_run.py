@@ -47,7 +47,7 @@ def land_messages(table: DeclaredTable, epoch: str, messages: pa.Table) -> Mappi
     Args:
         table: the declaration.
         epoch: the epoch of their log.
-        messages: with the columns that landing reads, in order of offset.
+        messages: the messages, with the columns that landing reads, in order of offset.
     """
     tables = table.open()
     if table.definition.repeats is not None:
