@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
+from penstock.mosquitto.authorities import certificates_in
 from penstock.mosquitto.bridge_topics import common_level, mistake_in_rule, topic_words
 from penstock.mosquitto.configuration import BridgeSection, names
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
@@ -350,19 +351,17 @@ class Bridge:
             self._findings.add(MISSING, line, "ca is one file, that of bridge_cafile.")
             return
         try:
-            files = sorted(Path(line.value).iterdir())
-            texts = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
-        except (OSError, UnicodeDecodeError) as error:
+            texts = certificates_in(Path(line.value))
+        except OSError as error:
             self.left_out = f"its authorities in {line.value} cannot be read ({error})."
             self._findings.add(MISSING, line, "The directory cannot be read.")
             return
-        texts = [text.rstrip("\n") + "\n" for text in texts if "BEGIN CERTIFICATE" in text]
         if not texts:
             self.left_out = f"there is no certificate of an authority in {line.value}."
             self._findings.add(MISSING, line, "There is no certificate in it.")
             return
         name = f"bridge_{self.name}_ca.pem"
-        self._bundles[name] = "".join(dict.fromkeys(texts))
+        self._bundles[name] = "".join(texts)
         self._set(
             line,
             "ca",

@@ -8,6 +8,7 @@ from typing import Final, final
 
 from penstock.config.listener import MAIN_LISTENER
 from penstock.config.values import checked_mount_point
+from penstock.mosquitto.authorities import certificates_in
 from penstock.mosquitto.configuration import ListenerSection
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.toml_file import Table
@@ -275,13 +276,8 @@ class ListenerOptions:
 
     def _bundle(self, line: Line) -> str | None:
         """Join the certificates of a directory; return the name of the file, to be written."""
-        texts: list[str] = []
         try:
-            for path in sorted(Path(line.value).iterdir()):
-                if path.suffix in (".pem", ".crt", ".cer", ".0"):
-                    text = path.read_text(encoding="utf-8", errors="replace")
-                    if "BEGIN CERTIFICATE" in text and text not in texts:
-                        texts.append(text.rstrip("\n") + "\n")
+            texts = certificates_in(Path(line.value))
         except OSError as error:
             self.left_out = (
                 f"its authorities in {line.value} cannot be read ({error.strerror or error}), and"

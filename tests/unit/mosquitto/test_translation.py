@@ -11,6 +11,7 @@ import pytest
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
+from penstock.mosquitto.authorities import FILE_CHARS_MAX
 from penstock.mosquitto.broker_options import GENERAL_OPTIONS
 from penstock.mosquitto.configuration import (
     BRIDGE_OPTIONS,
@@ -240,21 +241,52 @@ def test_each_line_has_a_finding_however_odd_the_file_is(tmp_path: Path) -> None
     assert settings.limits.max_inflight == 2
 
 
-def test_authorities_of_a_directory_are_joined(tmp_path: Path) -> None:
-    (tmp_path / "ca").mkdir()
-    for name in ("a", "b"):
-        text = f"-----BEGIN CERTIFICATE-----\n{name}\n"
-        (tmp_path / "ca" / f"{name}.pem").write_text(text)
+def certificate(letter: str) -> str:
+    body = letter * 64
+    return f"-----BEGIN CERTIFICATE-----\n{body}\n{body}==\n-----END CERTIFICATE-----\n"
+
+
+@pytest.fixture
+def authorities(tmp_path: Path) -> Path:
+    """A directory as people have it: keys beside certificates, and in the same files."""
+    key = "-----BEGIN PRIVATE KEY-----\nTUlJRXZ3\n-----END PRIVATE KEY-----\n"
+    directory = tmp_path / "ca"
+    directory.mkdir()
+    (directory / "a.pem").write_text(f"subject=a\n{key}{certificate('A')}")
+    (directory / "3f2a1b0c.0").symlink_to("a.pem")
+    (directory / "b.crt").write_text(
+        certificate("A") + certificate("B").replace("\n", "\r\n") + key
+    )
+    (directory / "key.pem").write_text(f"BEGIN CERTIFICATE\n{key}")
+    (directory / "server.key").write_text(certificate("C") + key)
+    return directory
+
+
+@pytest.mark.usefixtures("authorities")
+def test_authorities_of_a_directory_are_joined_without_the_keys_beside_them(tmp_path: Path) -> None:
     found, settings = translate(
         tmp_path,
         "listener 8883\ncapath DIR/ca\ncertfile c.pem\nkeyfile k.pem\nrequire_certificate true\n"
-        "use_identity_as_username true\n",
+        "use_identity_as_username true\nconnection up\naddress r\ntopic # out\n"
+        "bridge_capath DIR/ca\n",
     )
     listener = settings.listener
     assert listener.require_client_certificate
-    assert Path(listener.client_ca).read_text().count("BEGIN CERTIFICATE") == 2
     assert settings.access.identity_from_certificate == "common_name"
     assert finding(found, 2).kind == DIFFERS
+    assert "the 2 certificates" in finding(found, 2).says
+    for bundle in (listener.client_ca, settings.bridge.remotes[0].ca):
+        assert Path(bundle).read_text() == certificate("A") + certificate("B")
+
+
+def test_a_file_that_is_too_long_for_certificates_is_told(authorities: Path) -> None:
+    with (authorities / "long.pem").open("w") as file:
+        file.truncate(FILE_CHARS_MAX + 1)
+    found, settings = translate(
+        authorities.parent, "connection up\naddress r\ntopic # out\nbridge_capath DIR/ca\n"
+    )
+    assert settings.bridge.remotes == ()
+    assert any("File too large" in one.says and "long.pem" in one.says for one in found)
 
 
 def test_secrets_stand_in_no_report_and_in_no_comment(tmp_path: Path) -> None:
