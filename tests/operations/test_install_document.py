@@ -12,7 +12,6 @@ that is written to; what stands for systemd then starts and reloads it by the li
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ from penstock.cli.main import app
 from tests.support import left_behind
 from tests.support.broker import environment
 from tests.support.deadline import DEADLINE_S
+from tests.support.laid_over import LAY_OVER, NO_OVERLAYS, missing
 from tests.support.notify_socket import NotifySocket
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -36,19 +36,10 @@ COMMAND: Final = re.compile(
     r"penstock ([a-z]+[^`\n]*)",
     re.MULTILINE,
 )
-NO_OVERLAYS: Final = 98
 
-PREPARE: Final = f"""
-set -eu
-over=$1 log=$2 python=$3
-mount --make-rprivate /
-for place in /etc /opt /root /var/lib /usr/lib/sysusers.d /usr/lib/tmpfiles.d; do
-    [ -d $place ] || continue
-    name=$(echo $place | tr / _)
-    mkdir -p "$over/$name/upper" "$over/$name/work"
-    own="upperdir=$over/$name/upper,workdir=$over/$name/work"
-    mount -t overlay overlay -o "lowerdir=$place,$own" $place || exit {NO_OVERLAYS}
-done
+PREPARE: Final = f"""{LAY_OVER}
+log=$2 python=$3
+lay_over /etc /opt /root /var/lib /usr/lib/sysusers.d /usr/lib/tmpfiles.d
 chmod go+x /root    # where the Python of this test may be
 mkdir "$over/bin"
 cat >"$over/bin/systemctl" <<END
@@ -106,13 +97,11 @@ def notified() -> Iterator[NotifySocket]:
     socket.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root installs services")
 def test_the_service_is_installed_by_the_commands_of_the_document(
     tmp_path: Path, notified: NotifySocket
 ) -> None:
-    for program in ("unshare", "nsenter", "setpriv", "systemd-sysusers", "systemd-analyze"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    if why := missing("nsenter", "setpriv", "systemd-sysusers", "systemd-analyze"):
+        pytest.skip(why)
     asked = tmp_path / "systemctl"
     script = PREPARE + installation() + AS_ITS_UNIT
     words = ["unshare", "--mount", "sh", "-c", script, "install"]
@@ -168,17 +157,16 @@ def is_ready(service: subprocess.Popen[bytes], notified: NotifySocket) -> dict[s
 
 
 def commands() -> list[list[str]]:
-    """The words of every `penstock` command in the document, in blocks and between backquotes."""
-    return [
-        shlex.split(found.partition("&&")[0], comments=True) for found in COMMAND.findall(DOCUMENT)
-    ]
+    """The words of every `penstock` command in the documents, in blocks and between backquotes."""
+    text = DOCUMENT + (ROOT / "docs" / "upgrading.md").read_text()
+    return [shlex.split(found.partition("&&")[0], comments=True) for found in COMMAND.findall(text)]
 
 
-def test_every_command_of_the_document_is_one() -> None:
+def test_every_command_of_the_documents_is_one() -> None:
     """Its subcommands and options exist."""
     found = commands()
     assert ["reload", "--config", "/etc/penstock/penstock.toml"] in found
-    assert ["store", "backup", "BACKUP"] in found
+    assert ["store", "restore", "/backup/penstock-before"] in [words[:3] for words in found]
     for words in found:
         command: Any = typer.main.get_command(app)
         rest = list(words)
