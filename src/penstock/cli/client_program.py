@@ -57,19 +57,14 @@ def client_for(
 
 
 def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> None:
-    """Run ``program`` and exit with the code it returns.
-
-    The first SIGINT or SIGTERM cancels it; it may go on to end well, and the next one cancels
-    again.
+    """Run ``program`` as `run_until_signal` does, and exit with its code.
 
     Raises:
         PenstockError: the program failed.
     """
-    import uvloop
-
     configure_logs("debug" if connection.debug else "error")
     try:
-        code = uvloop.run(_until_signal(program))
+        code = run_until_signal(program)
     except LocalProtocolError as error:
         raise ConfigError(error.message) from error
     except PenstockError as error:
@@ -78,9 +73,21 @@ def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> 
         if isinstance(error, ConnectFailed):
             raise ConnectFailed(f"{error}; {_advice(error)}") from error
         raise
-    except asyncio.CancelledError:
-        code = EXIT_FAILED
     raise typer.Exit(code)
+
+
+def run_until_signal(program: Coroutine[Any, Any, int]) -> int:
+    """Run ``program`` in an event loop; return the exit code, 1 if a signal cancelled it.
+
+    The first SIGINT or SIGTERM cancels it; it may go on to end well, and the next one cancels
+    again.
+    """
+    import uvloop
+
+    try:
+        return uvloop.run(_until_signal(program))
+    except asyncio.CancelledError:
+        return EXIT_FAILED
 
 
 async def _until_signal(program: Coroutine[Any, Any, int]) -> int:

@@ -27,6 +27,7 @@ from penstock.cli import (
     events,
     import_mosquitto,
     pub,
+    replay,
     retained,
     rr,
     sessions,
@@ -36,6 +37,7 @@ from penstock.cli import (
     sub,
     table,
     tables,
+    tail,
     why,
 )
 from penstock.cli.broker_options import HELP_ONLY_LONG
@@ -56,6 +58,7 @@ First steps:
   penstock serve --password-file users --bind 0.0.0.0:1883
   penstock sub -t 'plant/#' -v      print what is published
   penstock pub -t plant/line1/temp -q 1 -m 21.5
+  penstock tail -t 'plant/#' --from -10m   what the log has of it
   penstock tables infer -t 'plant/#'   a declaration of tables, from what is in the log
   penstock bench -P 10 -S 10 -q 1   measure a broker, any one
   penstock import mosquitto mosquitto.conf --to DIR   come from Mosquitto
@@ -211,6 +214,8 @@ for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
         _command
     )
 app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
+app.command(epilog=tail.FURTHER)(tail.tail)
+app.command(context_settings=HELP_ONLY_LONG, epilog=replay.FURTHER)(replay.replay)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.command()(why.why)

@@ -6,6 +6,9 @@ r"""Formats a received message for printing: ``-F`` as in mosquitto_sub, and JSO
 
 ``%`` precedes a field of the message, with a field width (``%-10t``, ``%05l``) and for %C %I %R %t
 a maximum (``%.8t``); ``@`` precedes a code of strftime; ``\`` precedes 0 a e n r t v.
+
+A message of the log has a place there, too: %o its offset, %e the log's epoch, %c the publisher.
+MQTT tells a subscriber none of them.
 """
 
 from __future__ import annotations
@@ -14,12 +17,13 @@ import base64
 import json
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.errors import ConfigError, PenstockError
 from penstock.protocol.properties import Properties
+from penstock.telemetry.logs import printable
 from penstock.telemetry.terminal import TerminalSafe
 
 if TYPE_CHECKING:
@@ -41,13 +45,28 @@ _ESCAPES: Final = {
     "v": b"\v",
     "\\": b"\\",
 }
-_ZERO_PADDED: Final = "AEFlmSXxp"
+_ZERO_PADDED: Final = "AEFlmoSXxp"
 _BOUNDED: Final = "CIRt"
-_WIDE: Final = "ACEFIlmpRStxX"
+_WIDE: Final = "AcCEeFIlmopRStxX"
 
 
 class NotJson(PenstockError):
     """Raised when ``%J`` gets a payload that is not JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """The place of a message in the log.
+
+    Attributes:
+        epoch: the log's incarnation.
+        offset: position in it.
+        client_id: the publisher.
+    """
+
+    epoch: str
+    offset: int
+    client_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +76,14 @@ class Received:
     Attributes:
         message: the message.
         packet_id: its packet identifier; 0 with QoS 0.
-        at_ns: when it came, nanoseconds of the wall clock.
+        at_ns: when it came, nanoseconds of the wall clock; from the log, when the broker got it.
+        logged: its place in the log; None for a message that a subscriber got.
     """
 
     message: Message
     packet_id: int
     at_ns: int
+    logged: Logged | None = None
 
     @property
     def properties(self) -> Properties:
@@ -80,22 +101,24 @@ def received_now(message: Message) -> Received:
 Formatter = Callable[[Received], bytes]
 
 
-def parse_format(text: str, *, pretty: bool = False) -> list[Formatter]:
+def parse_format(text: str, *, pretty: bool = False, of_log: bool = False) -> list[Formatter]:
     """Parse ``-F``. Parts of the format itself, such as colours, are returned as ``TerminalSafe``.
 
     Args:
         text: the format.
         pretty: print JSON over several lines.
+        of_log: the messages come from the log, and have a place there.
 
     Raises:
         ConfigError: there is no such code.
     """
+    values = _VALUES | _OF_LOG if of_log else _VALUES
     pieces: list[Formatter] = []
     for match in _PIECES.finditer(text):
         if match["text"] is not None:
             pieces.append(_constant(match["text"].encode()))
         elif match[0][0] == "%":
-            pieces.append(_of_message(match, pretty))
+            pieces.append(_of_message(match, pretty, values))
         elif match[0][0] == "@":
             pieces.append(_of_time(match["time"]))
         elif match["escape"] in _ESCAPES:
@@ -107,28 +130,51 @@ def parse_format(text: str, *, pretty: bool = False) -> list[Formatter]:
 
 def as_json(received: Received) -> bytes:
     """Return ``--json`` output: all of a message on one line, whatever is in it."""
-    message = received.message
-    shown: dict[str, Any] = {"topic": message.topic}
+    message, logged = received.message, received.logged
+    shown: dict[str, Any] = {}
+    if logged is not None:
+        shown |= {"epoch": logged.epoch, "offset": logged.offset}
+    shown["topic"] = message.topic
     try:
         shown["payload"] = message.payload.decode()
     except UnicodeDecodeError:
         shown["payload"] = base64.b64encode(message.payload).decode()
         shown["encoding"] = "base64"
-    shown |= {
-        "qos": message.qos,
-        "retain": message.retain,
-        "duplicate": message.duplicate,
-        "id": message.id,
-    }
+    shown |= {"qos": message.qos, "retain": message.retain}
+    if logged is None:
+        shown["duplicate"] = message.duplicate
+    else:
+        shown["client_id"] = logged.client_id
+    shown["id"] = message.id
     properties = dict(received.properties.present())
     correlation = properties.get("correlation_data")
     if isinstance(correlation, bytes):
         properties["correlation_data"] = base64.b64encode(correlation).decode()
     shown["properties"] = properties
+    shown["received"] = utc_text(received)
+    return json.dumps(shown, ensure_ascii=False).encode()
+
+
+def utc_text(received: Received) -> str:
+    """Return when a message came, in UTC, as ISO 8601 with microseconds."""
     seconds, nanoseconds = divmod(received.at_ns, _NANOSECONDS)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    shown["received"] = f"{moment}.{nanoseconds // 1000:06d}Z"
-    return json.dumps(shown, ensure_ascii=False).encode()
+    return f"{moment}.{nanoseconds // 1000:06d}Z"
+
+
+def as_log_line(received: Received) -> bytes:
+    """Return a message of the log on one line: local time, offset, topic, payload.
+
+    Whatever would end the line or is no text is escaped; ``%p`` and JSON have the payload exactly.
+    """
+    logged = received.logged
+    assert logged is not None, "only a message of the log has an offset"
+    moment = _clock(received, "%Y-%m-%d %H:%M:%S")
+    milliseconds = received.at_ns % _NANOSECONDS // 1_000_000
+    place = f"{moment}.{milliseconds:03d}{_clock(received, '%z')} {logged.offset}"
+    topic = printable(received.message.topic)
+    payload = printable(received.message.payload.decode(errors="backslashreplace"))
+    return f"{place} {topic} {payload}\n".encode()
 
 
 # -- the pieces ----------------------------------------------------------------------------
@@ -149,7 +195,7 @@ def _of_time(code: str | None) -> Formatter:
     return lambda received: _clock(received, f"%{code}").encode()
 
 
-def _of_message(match: re.Match[str], pretty: bool) -> Formatter:
+def _of_message(match: re.Match[str], pretty: bool, values: Mapping[str, Formatter]) -> Formatter:
     code = match["code"]
     if code == "%":
         return _constant(b"%")
@@ -157,9 +203,14 @@ def _of_message(match: re.Match[str], pretty: bool) -> Formatter:
         return lambda received: _mosquitto_json(received, _text_payload(received), pretty)
     if code == "J":
         return lambda received: _mosquitto_json(received, _json_payload(received), pretty)
-    value = _VALUES.get(code or "")
+    value = values.get(code or "")
     if value is None:
-        known = ", ".join(f"%{one}" for one in ("%", *_VALUES, "j", "J"))
+        if code in _OF_LOG:
+            raise ConfigError(
+                f"-F: MQTT tells a subscriber no {_OF_LOG_NAMES[code]}: {match[0]} is for"
+                " 'penstock tail', which reads the log"
+            )
+        known = ", ".join(f"%{one}" for one in ("%", *values, "j", "J"))
         raise ConfigError(f"-F: {match[0]} is none of {known}")
     if code not in _WIDE or not (match["width"] or match["most"] or match["flags"]):
         return value
@@ -219,6 +270,20 @@ _VALUES: Final[dict[str, Formatter]] = {
     "x": lambda received: received.message.payload.hex().encode(),
 }
 
+
+def _logged(received: Received) -> Logged:
+    assert received.logged is not None, "only a message of the log has a place there"
+    return received.logged
+
+
+_OF_LOG: Final[dict[str, Formatter]] = {
+    "c": lambda received: _logged(received).client_id.encode(),
+    "e": lambda received: _logged(received).epoch.encode(),
+    "o": lambda received: _text(_logged(received).offset),
+}
+"""Codes of messages of the log, all of them ours."""
+
+_OF_LOG_NAMES: Final = {"c": "publisher", "e": "epoch", "o": "offset"}
 
 # -- JSON as mosquitto_sub has it ----------------------------------------------------------
 

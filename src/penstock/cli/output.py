@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeVar, final
 from urllib.parse import quote
 
 from penstock.errors import ConfigError, PenstockError
@@ -30,6 +30,8 @@ from penstock.telemetry.terminal import bytes_for_terminal
 STDOUT: Final = 1
 _NAME_BYTES_MAX: Final = 200  # file systems take 255
 _MODE: Final = 0o666  # less the bits of the umask
+
+Answer = TypeVar("Answer")
 
 
 class OutputFailed(PenstockError):
@@ -109,7 +111,7 @@ async def write_all(fd: int, data: bytes) -> None:
         if is_file or (len(left) <= select.PIPE_BUF and _has_room(fd)):
             written = os.write(fd, left)
         else:
-            written = await _in_thread(partial(os.write, fd, left))
+            written = await in_thread(partial(os.write, fd, left))
         left = left[written:]
 
 
@@ -120,27 +122,31 @@ def _has_room(fd: int) -> bool:
     return bool(poll.poll(0))
 
 
-async def _in_thread(call: Callable[[], int]) -> int:
-    """Run ``call`` in a thread that is not waited for if this is cancelled."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[int] = loop.create_future()
+async def in_thread(call: Callable[[], Answer]) -> Answer:
+    """Run ``call`` in a thread that is not waited for if this is cancelled.
 
-    def finish(result: int, error: OSError | None) -> None:
-        if done.cancelled():
-            return
-        if error is None:
-            done.set_result(result)
-        else:
+    Raises:
+        Exception: ``call`` raised it.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Answer] = loop.create_future()
+
+    def fail(error: Exception) -> None:
+        if not done.done():
             done.set_exception(error)
 
-    def run() -> None:
-        result, failure = 0, None
-        try:
-            result = call()
-        except OSError as error:
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
-            loop.call_soon_threadsafe(finish, result, failure)
+    def succeed(answer: Answer) -> None:
+        if not done.done():
+            done.set_result(answer)
 
-    threading.Thread(target=run, name="penstock output", daemon=True).start()
+    def run() -> None:
+        finish: Callable[[], None]
+        try:
+            finish = partial(succeed, call())
+        except Exception as error:
+            finish = partial(fail, error)
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
+            loop.call_soon_threadsafe(finish)
+
+    threading.Thread(target=run, name="penstock blocking call", daemon=True).start()
     return await done

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.message_format import NotJson, as_json, parse_format, received_now
+from penstock.cli.message_format import (
+    Formatter,
+    NotJson,
+    Received,
+    as_json,
+    as_log_line,
+    parse_format,
+    received_now,
+)
 from penstock.errors import ConfigError
 from penstock.telemetry.terminal import TerminalSafe, bytes_for_terminal
 
@@ -54,25 +62,41 @@ class Printing:
         Raises:
             ConfigError: there is no such format.
         """
+        formatter = self.formatter(on_terminal=on_terminal)
+        return lambda message: formatter(received_now(message))
+
+    def formatter(self, *, on_terminal: bool, of_log: bool = False) -> Formatter:
+        """Return the same for a message that says when it came.
+
+        Args:
+            on_terminal: as above.
+            of_log: messages come from the log; without options their line has time and offset.
+
+        Raises:
+            ConfigError: there is no such format.
+        """
         end = b"" if self.no_end_of_line else b"\n"
         if self.json:
             if self.form is not None or self.verbose:
                 raise ConfigError("give only one of --json, -F and -v")
-            return lambda message: as_json(received_now(message)) + b"\n"
+            return lambda received: as_json(received) + b"\n"
         if self.form is not None:
-            return _formatted(self.form, self.pretty, end, on_terminal)
+            pieces = parse_format(self.form, pretty=self.pretty, of_log=of_log)
+            return _formatted(pieces, end, on_terminal)
         if self.verbose:
-            return lambda message: (
-                message.topic.encode() + b" " + (message.payload or b"(null)") + end
+            return lambda received: (
+                received.message.topic.encode()
+                + b" "
+                + (received.message.payload or b"(null)")
+                + end
             )
-        return lambda message: message.payload + end if message.payload else b""
+        if of_log:
+            return as_log_line
+        return lambda received: received.message.payload + end if received.message.payload else b""
 
 
-def _formatted(form: str, pretty: bool, end: bytes, on_terminal: bool) -> Printer:
-    pieces = parse_format(form, pretty=pretty)
-
-    def formatted(message: Message) -> bytes:
-        received = received_now(message)
+def _formatted(pieces: list[Formatter], end: bytes, on_terminal: bool) -> Formatter:
+    def formatted(received: Received) -> bytes:
         try:
             parts = [piece(received) for piece in pieces]
         except NotJson as error:

@@ -11,8 +11,8 @@ All other filters are left to Spark, and so are those that the log applies only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -30,58 +30,10 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from penstock.engine.topics import is_topic_name, topic_matches
-from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX
-
-TOPICS_MAX: Final = 100
-"""Most topics of one filter: with more, each message would be compared with each of them."""
+from penstock.stream.pushed_filters import IntRange, PushedFilters
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
-
-
-@dataclass(frozen=True, slots=True)
-class IntRange:
-    """Whole numbers from `low` up to, not including, `high`."""
-
-    low: int
-    high: int
-
-    def cut(self, low: int, high: int) -> IntRange:
-        """Return the intersection."""
-        return IntRange(max(self.low, low), min(self.high, high))
-
-
-@dataclass(frozen=True, slots=True)
-class PushedFilters:
-    """The filters of a query that the log applies.
-
-    Attributes:
-        offsets: the wanted offsets.
-        times_us: the wanted times of receipt, µs since the Unix epoch.
-        topics: MQTT topic filters; empty: every message of the stream.
-        is_empty: whether no topic can match.
-    """
-
-    offsets: IntRange = IntRange(0, COUNT_MAX)
-    times_us: IntRange = IntRange(0, TIME_US_MAX)
-    topics: tuple[str, ...] = ()
-    is_empty: bool = False
-
-    @property
-    def since_us(self) -> int | None:
-        """The time from which on messages are wanted; None for any."""
-        return self.times_us.low or None
-
-    @property
-    def until_us(self) -> int | None:
-        """The time before which messages are wanted; None for any."""
-        return self.times_us.high if self.times_us.high < TIME_US_MAX else None
-
-    @property
-    def has_times(self) -> bool:
-        """True if the time of receipt matters."""
-        return self.since_us is not None or self.until_us is not None
 
 
 def push_down(
@@ -142,31 +94,14 @@ def _cut(
 
 def _push_topics(pushed: PushedFilters, one: Filter) -> tuple[PushedFilters, bool]:
     if isinstance(one, StringStartsWith):
-        level, slash, _ = one.value.rpartition("/")
-        if slash and not pushed.topics and _is_topic(level):
-            return replace(pushed, topics=(f"{level}/#",)), False
-        return pushed, False
-    topics: Sequence[Any]
+        return pushed.with_topics_below(one.value), False
     if isinstance(one, In):
-        topics = one.value
+        found = pushed.with_topics(one.value)
     elif isinstance(one, EqualTo | EqualNullSafe):
-        topics = [one.value]
+        found = pushed.with_topics([one.value])
     else:
-        return pushed, False
-    if len(topics) > TOPICS_MAX or not all(map(_is_topic, topics)):
-        return pushed, False
-    wanted = list(dict.fromkeys(topics))
-    if pushed.topics:
-        wanted = [
-            topic
-            for topic in wanted
-            if any(topic_matches(topic_filter, topic) for topic_filter in pushed.topics)
-        ]
-    return replace(pushed, topics=tuple(wanted), is_empty=pushed.is_empty or not wanted), True
-
-
-def _is_topic(value: Any) -> bool:
-    return isinstance(value, str) and is_topic_name(value, TOPIC_LEVELS_MAX)
+        found = None
+    return (pushed, False) if found is None else (found, True)
 
 
 def _whole(value: Any) -> int | None:

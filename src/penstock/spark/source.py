@@ -25,6 +25,7 @@ run only when a position changes: `batchAtStart` counts the starts in it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -56,13 +57,14 @@ from penstock.spark.offsets import (
     check_selection,
 )
 from penstock.spark.options import SourceOptions, parse_options
-from penstock.spark.pushdown import IntRange, PushedFilters, QuietPushFilters, push_down
+from penstock.spark.pushdown import QuietPushFilters, push_down
 from penstock.spark.range_limits import moves
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.spark.topics import selection_text
 from penstock.store.ranges import without
 from penstock.stream.client import StreamOffsets
+from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
 from penstock.telemetry.logs import get_logger
 
 if TYPE_CHECKING:  # a planner that reads has ten seconds to start in, and no use for the sink
@@ -246,17 +248,9 @@ class BatchReader(RangeReader, DataSourceReader):
 
     def _wanted(self, server: str, log: StreamOffsets, span: IntRange) -> list[tuple[int, int]]:
         """Return the parts of a range that may have rows which pass the query's filters."""
-        pushed = self._pushed
-        span = span.cut(pushed.offsets.low, pushed.offsets.high)
-        times = pushed.times_us
-        if pushed.is_empty or span.low >= span.high or times.low >= times.high:
-            return []
-        if not pushed.has_times:
-            return [(span.low, span.high)]
-        client = self._brokers.client(server)
-        return client.received_between(
-            log.stream, log.epoch, (span.low, span.high), times.low, times.high
-        )
+        offsets = self._pushed.offsets.cut(span.low, span.high)
+        pushed = replace(self._pushed, offsets=offsets)
+        return spans_to_read(self._brokers.client(server), log, pushed)
 
 
 class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailableNow):

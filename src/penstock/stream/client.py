@@ -127,6 +127,8 @@ class StreamClient:
         self._credentials = credentials
         self._headers: list[tuple[bytes, bytes]] = []
         self._connection: flight.FlightClient | None = None
+        self._reader: flight.FlightStreamReader | None = None
+        self._is_cancelled = False
 
     def __enter__(self) -> Self:
         return self
@@ -144,6 +146,16 @@ class StreamClient:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+    def cancel(self) -> None:
+        """End the read that another thread is in; it and all later calls raise StreamUnavailable.
+
+        For a program that is told to stop while it waits for rows.
+        """
+        self._is_cancelled = True
+        reader = self._reader
+        if reader is not None:
+            reader.cancel()
 
     def streams(self) -> dict[str, list[str]]:
         """Return the topic filters of each stream offered, by its name."""
@@ -334,8 +346,12 @@ class StreamClient:
         connection = self._connect()
         options = flight.FlightCallOptions(headers=self._headers)
         reader = connection.do_get(flight.Ticket(request.to_json()), options)
-        for part in reader:
-            yield part.data
+        self._reader = reader
+        try:
+            for part in reader:
+                yield part.data
+        finally:
+            self._reader = None
 
     def _call(self, action: str, body: Mapping[str, object]) -> Any:
         connection = self._connect()
@@ -373,6 +389,8 @@ class StreamClient:
         self, error: Exception, deadline: float | None, pause: _Pause, patience_s: float
     ) -> float:
         """Pause before the next attempt; return when to give up, in monotonic seconds."""
+        if self._is_cancelled:
+            raise StreamUnavailable("the read was cancelled") from error
         _raise_refusal(error)
         if not isinstance(error, _AWAY):
             raise error

@@ -26,7 +26,9 @@ Requests are small JSON objects::
 last], that the repair of a damaged store has given up; a range with any of them is refused.
 Leases are explained in `penstock.control.reader_requests`, landed messages in
 `penstock.control.landed_requests`.
-A command is a JSON object {"stream", "filter"?, "columns"?}: the flight of the chosen rows.
+A command is a JSON object {"stream", "filter"?, "columns"?, "start"?, "end"?, "since"?, "until"?}:
+the flight of the chosen rows, with an endpoint for each part of the log that may have some
+(docs/log_commands.md). Its `since` and `until` may also be a time of ISO 8601 with its zone.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
 or after it (`penstock.store.time_search`), null where there is none.
@@ -51,6 +53,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final, TypeGuard
 
@@ -75,6 +78,8 @@ COUNT_MAX: Final = 2**63 - 1
 
 TIME_US_MAX: Final = 253_402_300_799_999_999
 """The last µs of the year 9999, the latest time a request may name."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 CLIENT_ID_CHARACTERS_MAX: Final = 256
 """Most characters of the client identifier that the log shows for published rows."""
@@ -164,21 +169,44 @@ class RangeRequest:
 
 @dataclass(frozen=True, slots=True)
 class FlightRequest:
-    """The request in a Flight descriptor: a stream, or the rows and columns chosen of it."""
+    """The request in a Flight descriptor: a stream, or the rows and columns chosen of it.
+
+    Attributes:
+        start: first offset; None: the first that the stream has.
+        end: offset after the last; None: the end of the log.
+        others: as for `RangeRequest`.
+    """
 
     stream: str
     topic_filters: tuple[str, ...] = ()
     columns: tuple[str, ...] | None = None
+    start: int | None = None
+    end: int | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+    @property
+    def has_times(self) -> bool:
+        """True if the time of receipt matters."""
+        return self.since_us is not None or self.until_us is not None
 
     @classmethod
     def from_json(cls, data: bytes) -> FlightRequest:
         """Read a command; raise RequestError if something is wrong with it."""
         fields = read_object(data)
-        unknown = set(fields) - {"stream", "filter", "columns"}
+        known = {"stream", "filter", "columns", "start", "end", "since", "until"}
+        unknown = set(fields) - known
         if unknown:
             raise _bad(f"a command has no field {min(unknown)!r}")
-        columns = _columns(fields)
-        return cls(read_text(fields, "stream"), _topic_filters(fields.get("filter")), columns)
+        return cls(
+            read_text(fields, "stream"),
+            _topic_filters(fields.get("filter")),
+            _columns(fields),
+            _offset(fields, "start") if "start" in fields else None,
+            _offset(fields, "end") if "end" in fields else None,
+            _moment(fields, "since") if "since" in fields else None,
+            _moment(fields, "until") if "until" in fields else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +317,20 @@ def read_time(fields: dict[str, Any], name: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= TIME_US_MAX:
         raise _bad(f"{name} must be given, in µs since 1970 up to the year 9999")
     return value
+
+
+def _moment(fields: dict[str, Any], name: str) -> int:
+    """Return the time in field `name`, in µs or as ISO 8601, in µs since the Unix epoch."""
+    value = fields[name]
+    if not isinstance(value, str):
+        return read_time(fields, name)
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise _bad(f"{name} must be in µs since 1970, or a time such as 2026-11-26T08:00:00Z")
+    return read_time({name: (moment - _EPOCH) // timedelta(microseconds=1)}, name)
 
 
 def bad_filter(topic_filters: Sequence[str]) -> str | None:

@@ -26,6 +26,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +69,9 @@ BLOCK_ROWS_MAX: Final = 16_384
 
 NICENESS: Final = 10
 """How far the process steps back behind the broker (0 to 19)."""
+
+ENDPOINTS_MAX: Final = 1000
+"""Most endpoints of one flight; neighbouring parts of the log are joined beyond that."""
 
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 """Time open requests have to end; readers resume after a restart."""
@@ -114,8 +118,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         self._log = log
         self._publishing = publishing or Publishing(log.data_dir, None)
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
+        self._times = TimeActions(log, self._streams, self._stream)
         self._others = {
-            **TimeActions(log, self._streams, self._stream).actions,
+            **self._times.actions,
             **ReaderActions(log.data_dir, log, self._stream).actions,
             **LandedActions(log.data_dir, log, self._stream).actions,
         }
@@ -130,11 +135,13 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             raise _flight_error(error) from error
 
     def get_flight_info(
-        self, _context: object, descriptor: flight.FlightDescriptor
+        self, context: object, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
         """Return the flight of one stream, as `list_flights` has it, or of a part of its rows."""
         try:
-            return self._flight(_read_descriptor(descriptor), descriptor)
+            request = _read_descriptor(descriptor)
+            _authorize(context, READ if request.has_times else "")  # as the action for times
+            return self._flight(request, descriptor)
         except (RequestError, PenstockError) as error:
             raise _flight_error(error) from error
 
@@ -152,7 +159,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def _flight(
         self, request: FlightRequest, descriptor: flight.FlightDescriptor
     ) -> flight.FlightInfo:
-        """Return a flight with one endpoint for each range without a gap.
+        """Return a flight with one endpoint for each range without a gap that may have its rows.
 
         How many rows match is not known: records are the offsets they span, or -1 where filters
         leave an unknown part of them. Bytes are -1: the log counts those of its chunks, with
@@ -161,10 +168,31 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         stream = self._stream(request.stream)
         schema = _schema(request.columns)
         extent = self._log.extent(stream)
-        ranges = without(extent.earliest, extent.end, extent.given_up) or [(extent.end, extent.end)]
-        parts = (request.topic_filters, request.columns)
-        tickets = [RangeRequest(stream.name, extent.epoch, *span, *parts) for span in ranges]
-        records = -1 if request.topic_filters else sum(end - start for start, end in ranges)
+        start = extent.earliest if request.start is None else request.start
+        end = extent.end if request.end is None else request.end
+        if start > end:
+            raise RequestError(
+                Refusal.BAD_REQUEST, f"the range ends at {end}, before it starts at {start}"
+            )
+        whole = RangeRequest(
+            stream.name,
+            extent.epoch,
+            start,
+            end,
+            request.topic_filters,
+            request.columns,
+            request.since_us,
+            request.until_us,
+        )
+        _check_bounds(whole, extent)
+        spans = [(start, end)]
+        if request.has_times:
+            spans = self._times.spans(extent, whole, ENDPOINTS_MAX)
+        ranges = [part for one in spans for part in without(*one, extent.given_up)]
+        ranges = ranges or [(end, end)]
+        tickets = [replace(whole, start=begin, end=until) for begin, until in ranges]
+        filtered = request.topic_filters or request.has_times
+        records = -1 if filtered else sum(until - begin for begin, until in ranges)
         endpoints = [flight.FlightEndpoint(ticket.to_json(), []) for ticket in tickets]
         return flight.FlightInfo(schema, descriptor, endpoints, records, -1)
 
@@ -311,6 +339,13 @@ def _check_range(request: RangeRequest, extent: Extent) -> None:
     check_epoch(request.epoch, extent.epoch)
     if request.start == request.end:
         return
+    _check_bounds(request, extent)
+    for begin, end in extent.given_up:  # before any row of the range is sent
+        if begin < request.end and request.start < end:
+            raise given_up_error(begin, end)
+
+
+def _check_bounds(request: RangeRequest, extent: Extent) -> None:
     if request.start < extent.earliest:
         raise RequestError(
             Refusal.OFFSET_OUT_OF_RANGE,
@@ -322,9 +357,6 @@ def _check_range(request: RangeRequest, extent: Extent) -> None:
             Refusal.OFFSET_OUT_OF_RANGE,
             f"the range ends at {request.end}, and the log at {extent.end}",
         )
-    for begin, end in extent.given_up:  # before any row of the range is sent
-        if begin < request.end and request.start < end:
-            raise given_up_error(begin, end)
 
 
 def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:

@@ -11,11 +11,18 @@ import pyarrow.compute as pc
 
 from penstock.auth.tokens import Grant
 from penstock.config.stream import StreamDefinition
-from penstock.store.secondary import LogFollower
+from penstock.store.ranges import Ranges
+from penstock.store.secondary import Extent, LogFollower
 from penstock.store.time_index import TimeIndex
 from penstock.store.time_search import first_received_at
 from penstock.stream.reader_actions import Action, check_epoch
-from penstock.stream.requests import RangeRequest, read_range, read_text, read_time
+from penstock.stream.requests import (
+    TIME_US_MAX,
+    RangeRequest,
+    read_range,
+    read_text,
+    read_time,
+)
 
 CALL_S_MAX: Final = 5.0
 """Time after which a call is answered, with a result or without."""
@@ -65,6 +72,28 @@ class TimeActions:
         ends_s = time.monotonic() + CALL_S_MAX
         index = self._indexes[stream.name]
         return {"ranges": index.ranges(extent, span, since_us, until_us, ends_s)}
+
+    def spans(self, extent: Extent, request: RangeRequest, count_max: int) -> Ranges:
+        """Return the parts of a range that may have rows of its time, ascending.
+
+        All of the range where that takes longer than a call may: the rows are the same.
+
+        Args:
+            extent: of the stream.
+            request: the range, and its time.
+            count_max: most parts; beyond that it is one from the first to the last.
+        """
+        whole = (request.start, request.end)
+        since_us = 0 if request.since_us is None else request.since_us
+        until_us = TIME_US_MAX if request.until_us is None else request.until_us
+        if since_us >= until_us:
+            return []
+        ends_s = time.monotonic() + CALL_S_MAX
+        index = self._indexes[request.stream]
+        found = index.ranges(extent, whole, since_us, until_us, ends_s)
+        if found is None:
+            return [whole]
+        return found if len(found) <= count_max else [(found[0][0], found[-1][1])]
 
 
 def received_in_time(rows: pa.Table, request: RangeRequest) -> pa.Array | None:

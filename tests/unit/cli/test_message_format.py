@@ -6,7 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from penstock.cli.message_format import NotJson, Received, as_json, parse_format
+from penstock.cli.message_format import (
+    Logged,
+    NotJson,
+    Received,
+    as_json,
+    as_log_line,
+    parse_format,
+)
 from penstock.cli.printing import Printing
 from penstock.client import Message
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
@@ -148,3 +155,19 @@ def test_a_message_is_printed_as_the_options_say(
     assert printer(message()) == shown
     if printing.form != "%J":
         assert printer(message(b"")) == shown_of_an_empty_one
+
+
+def test_a_message_of_the_log_has_its_place_there() -> None:
+    one = Received(message(b"two\nlines\xff", "a\nb"), 0, AT_NS, Logged("e-1", 1234, "meter"))
+    pieces = parse_format("%o %08o %e %c", of_log=True)
+    assert b"".join(piece(one) for piece in pieces) == b"1234 00001234 e-1 meter"
+    assert as_log_line(one) == (b"2016-08-10 08:49:03.786+0000 1234 a\\nb two\\nlines\\xff\n")
+    shown = json.loads(as_json(one))
+    assert (shown["epoch"], shown["offset"], shown["client_id"]) == ("e-1", 1234, "meter")
+    assert "duplicate" not in shown
+
+
+@pytest.mark.parametrize(("code", "what"), [("o", "offset"), ("e", "epoch"), ("c", "publisher")])
+def test_a_subscriber_is_told_who_knows_the_offset(code: str, what: str) -> None:
+    with pytest.raises(ConfigError, match=rf"no {what}: %{code} is for 'penstock tail'"):
+        parse_format(f"%{code}")

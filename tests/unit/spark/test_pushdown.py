@@ -24,8 +24,9 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.spark.options import parse_options
-from penstock.spark.pushdown import TOPICS_MAX, IntRange, PushedFilters, push_down
+from penstock.spark.pushdown import push_down
 from penstock.spark.source import BatchReader
+from penstock.stream.pushed_filters import TOPICS_MAX, IntRange, PushedFilters
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX
 
 OFFSET, AT, TOPIC = ("offset",), ("received_at",), ("topic",)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -71,13 +71,52 @@ def test_a_command_chooses_rows_and_columns(client: flight.FlightClient) -> None
 
 
 @pytest.mark.parametrize(
+    ("chosen", "offsets", "records"),
+    [
+        ({"start": 3}, range(3, 9), 6),
+        ({"start": 2, "end": 5}, range(2, 5), 3),
+        ({"start": 9}, range(0), 0),
+        ({"since": "2023-11-14T22:13:26Z"}, range(6, 9), -1),
+        ({"since": "2023-11-14T23:13:22+01:00", "until": 1_700_000_004_000_000}, range(2, 4), -1),
+        ({"since": "2023-11-14T22:13:25Z", "until": "2023-11-14T22:13:25Z"}, range(0), -1),
+        ({"start": 1, "until": "2023-11-14T22:13:27Z", "filter": "plant/2/#"}, (1, 4), -1),
+    ],
+)
+def test_a_command_chooses_offsets_and_times(
+    client: flight.FlightClient, chosen: dict[str, object], offsets: Sequence[int], records: int
+) -> None:
+    command = json.dumps({"stream": "messages", **chosen}).encode()
+    info = client.get_flight_info(flight.FlightDescriptor.for_command(command))
+    assert info.total_records == records
+    assert rows(client, info) == list(offsets)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sentence"),
+    [
+        ({"start": 5, "end": 3}, "bad_request: the range ends at 3, before it starts at 5"),
+        ({"end": 10}, "offset_out_of_range: the range ends at 10, and the log at 9"),
+    ],
+)
+def test_offsets_that_are_not_there_are_refused_before_rows_are_asked_for(
+    client: flight.FlightClient, chosen: dict[str, object], sentence: str
+) -> None:
+    command = json.dumps({"stream": "messages", **chosen}).encode()
+    with pytest.raises(flight.FlightServerError, match=sentence):
+        client.get_flight_info(flight.FlightDescriptor.for_command(command))
+
+
+@pytest.mark.parametrize(
     "descriptor",
     [
         flight.FlightDescriptor.for_path("nothing"),
         flight.FlightDescriptor.for_path("messages", "more"),
         flight.FlightDescriptor.for_command(b"SELECT 1"),
         flight.FlightDescriptor.for_command(b'{"stream": "messages", "columns": ["x"]}'),
-        flight.FlightDescriptor.for_command(b'{"stream": "messages", "end": 1}'),
+        flight.FlightDescriptor.for_command(b'{"stream": "messages", "begin": 1}'),
+        flight.FlightDescriptor.for_command(b'{"stream": "messages", "end": -1}'),
+        flight.FlightDescriptor.for_command(b'{"stream": "messages", "since": "yesterday"}'),
+        flight.FlightDescriptor.for_command(b'{"stream": "messages", "until": "2026-11-26"}'),
     ],
 )
 def test_a_descriptor_of_nothing_is_refused(

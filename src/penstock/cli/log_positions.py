@@ -1,0 +1,203 @@
+"""A place in the log as a person writes it: an offset, a time, a time of day, an age.
+
+    1234                       an offset
+    -10m  10m                  so long ago; s, m, h, d
+    08:10  08:10:30.5          a time of day, see below
+    2026-11-26T08:10  …Z       a time; without a zone it is this machine's
+    2026-11-26  today 08:10    yesterday, today: midnight, or with a time of day
+    earliest  latest  now
+
+A time of day has no date, and takes it from what it belongs to: as a begin it is the last one that
+was, today or yesterday. As an end it is the first one after the begin, so that 23:50 to 00:10 are
+twenty minutes, and an end after an offset is that of the day of its message.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Final, Literal, TypeAlias
+
+from penstock.errors import ConfigError
+from penstock.stream.requests import COUNT_MAX, TIME_US_MAX
+
+_AGE: Final = re.compile(r"-?(\d{1,9}(?:\.\d{1,6})?)([smhd])")
+_UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DAYS: Final = {"today": 0, "yesterday": 1}
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_DAY: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class AtOffset:
+    """The message with this offset."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first message received at or after a time, µs since the Unix epoch."""
+
+    time_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtTimeOfDay:
+    """A time of day, whose date another place decides."""
+
+    time: time
+
+
+Edge: TypeAlias = Literal["earliest", "latest"]
+Place: TypeAlias = Edge | AtOffset | AtTime | AtTimeOfDay
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The present time and the zone by which text is read.
+
+    Attributes:
+        now: the present time, with its zone.
+        zone: the zone of times without one; None: this machine's, summer time included.
+    """
+
+    now: datetime
+    zone: tzinfo | None = None
+
+    def local(self, moment: datetime) -> datetime:
+        """Return a time as the clocks of the zone show it."""
+        return moment.astimezone(self.zone)
+
+    def at(self, day: date, hour: time) -> datetime:
+        """Return a time of day on a day of the zone, in UTC: times of one zone are compared and
+        subtracted by what its clocks show, which is wrong where they are set back."""
+        naive = datetime.combine(day, hour)
+        here = naive.astimezone() if self.zone is None else naive.replace(tzinfo=self.zone)
+        return here.astimezone(UTC)
+
+    def last(self, hour: time) -> datetime:
+        """Return the last time that it was this time of day."""
+        today = self.local(self.now).date()
+        found = self.at(today, hour)
+        return found if found <= self.now.astimezone(UTC) else self.at(today - _DAY, hour)
+
+    def first_after(self, hour: time, moment: datetime) -> datetime:
+        """Return the first time after ``moment`` that it is this time of day."""
+        day = self.local(moment).date()
+        found = self.at(day, hour)
+        return found if found > moment else self.at(day + _DAY, hour)
+
+
+def parse_place(option: str, text: str, clock: Clock) -> Place:
+    """Read a place in the log.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    word = text.strip()
+    lower = word.lower()
+    if lower in ("earliest", "latest"):
+        return "earliest" if lower == "earliest" else "latest"
+    if word.isascii() and word.isdecimal() and int(word) <= COUNT_MAX:
+        return AtOffset(int(word))
+    age = _AGE.fullmatch(lower)
+    if age is not None:
+        return _at(option, text, clock, timedelta(seconds=float(age[1]) * _UNITS_S[age[2]]))
+    if lower == "now":
+        return _at(option, text, clock, timedelta())
+    hour = _time_of_day(word)
+    if hour is not None:
+        return AtTimeOfDay(hour)
+    moment = _day_in_words(lower, clock) or _date_and_time(word, clock)
+    if moment is None:
+        raise ConfigError(
+            f"{option} must be an offset (1234), an age (-10m), a time (08:10, 'yesterday 08:10',"
+            f" 2026-11-26T08:10), earliest or latest, not {text!r}"
+        )
+    return AtTime(_micros(option, text, moment))
+
+
+def begin_us(place: AtTime | AtTimeOfDay, clock: Clock) -> int:
+    """Return the time at which a selection begins, µs since the Unix epoch."""
+    return place.time_us if isinstance(place, AtTime) else to_us(clock.last(place.time))
+
+
+def end_us(place: AtTime | AtTimeOfDay, clock: Clock, begins_us: int | None) -> int:
+    """Return the time before which a selection ends, µs since the Unix epoch.
+
+    Args:
+        place: the end.
+        clock: for a time of day.
+        begins_us: the time at which the selection begins; None if it has no begin.
+    """
+    if isinstance(place, AtTime):
+        return place.time_us
+    if begins_us is None:
+        return to_us(clock.last(place.time))
+    return to_us(clock.first_after(place.time, from_us(begins_us)))
+
+
+def to_us(moment: datetime) -> int:
+    """Return a time in µs since the Unix epoch."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_us(time_us: int) -> datetime:
+    """Return the time of µs since the Unix epoch, in UTC."""
+    return _EPOCH + timedelta(microseconds=time_us)
+
+
+def local_text(time_us: int, clock: Clock) -> str:
+    """Return a time with its date and zone, to the ms, for a person."""
+    shown = clock.local(from_us(time_us))
+    return f"{shown:%Y-%m-%d %H:%M:%S}.{shown.microsecond // 1000:03d}{shown:%z}"
+
+
+def _at(option: str, text: str, clock: Clock, age: timedelta) -> AtTime:
+    try:
+        moment = clock.now.astimezone(UTC) - age
+    except OverflowError:
+        moment = datetime.min.replace(tzinfo=UTC)
+    return AtTime(_micros(option, text, moment))
+
+
+def _time_of_day(text: str) -> time | None:
+    if ":" not in text:  # 0810 is an offset, and T08 a riddle
+        return None
+    try:
+        found = time.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is None else None
+
+
+def _day_in_words(text: str, clock: Clock) -> datetime | None:
+    name, _, rest = text.partition(" ")
+    if name not in _DAYS:
+        return None
+    hour = _time_of_day(rest.strip()) if rest.strip() else time()
+    if hour is None:
+        return None
+    return clock.at(clock.local(clock.now).date() - _DAYS[name] * _DAY, hour)
+
+
+def _date_and_time(text: str, clock: Clock) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if found.tzinfo is not None:
+        return found
+    try:
+        return clock.at(found.date(), found.time())
+    except (OverflowError, ValueError):  # the system knows no such year
+        return None
+
+
+def _micros(option: str, text: str, moment: datetime) -> int:
+    time_us = to_us(moment)
+    if not 0 <= time_us <= TIME_US_MAX:
+        raise ConfigError(f"{option} must be from 1970 up to the year 9999, not {text!r}")
+    return time_us

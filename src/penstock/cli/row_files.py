@@ -1,0 +1,177 @@
+r"""Files of rows that `penstock tail` and `penstock sql` write: Parquet, Arrow, CSV, JSON lines.
+
+::
+
+      out.parquet ─▶ .out.parquet.unfinished ── all rows are there ─▶ out.parquet
+                                ╰── an error, kill -9 ─▶ there is no out.parquet
+
+So a file with its name is whole. The file is opened before the log is asked for anything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any, Final, final
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet
+
+from penstock.errors import ConfigError, PenstockError
+
+KINDS: Final = {
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+}
+"""Kinds of files by the end of their names."""
+
+GROUP_ROWS_MAX: Final = 131_072
+"""Most rows that are collected for one group of a Parquet file."""
+
+GROUP_BYTES_MAX: Final = 32 * 2**20
+"""Most bytes that are collected for one, except that of a single larger batch."""
+
+_QUOTED: Final = frozenset(',"\r\n')
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind of a file by the end of its name.
+
+    Raises:
+        ConfigError: it is none of them.
+    """
+    kind = KINDS.get(path.suffix.lower())
+    if kind is None:
+        raise ConfigError(f"--output {path}: its name must end in {', '.join(KINDS)}")
+    return kind
+
+
+@final
+class UnfinishedFile:
+    """A file that gets its name when it is whole.
+
+    Args:
+        path: the name.
+        force: replace a file of this name.
+
+    Raises:
+        ConfigError: the file is there already, or cannot be written.
+    """
+
+    def __init__(self, path: Path, *, force: bool) -> None:
+        if path.exists() and not force:
+            raise ConfigError(f"{path} is there already: give --force to write over it")
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.unfinished")
+        try:
+            self.file: IO[bytes] = self._unfinished.open("wb")
+        except OSError as error:
+            raise ConfigError(f"--output {path}: {error.strerror}") from error
+
+    def finish(self) -> None:
+        """Give the file its name; it is on disk then."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        self._unfinished.replace(self._path)
+
+    def discard(self) -> None:
+        """Remove the file, unless it is finished."""
+        with contextlib.suppress(OSError, ValueError):
+            self.file.close()
+        self._unfinished.unlink(missing_ok=True)
+
+
+@final
+class ArrowRows:
+    """Writes rows as Parquet or as an Arrow IPC file (Feather).
+
+    Args:
+        file: takes the bytes.
+        kind: parquet or arrow.
+        schema: the columns.
+
+    Raises:
+        ConfigError: the format has no such columns.
+    """
+
+    def __init__(self, file: IO[bytes], kind: str, schema: pa.Schema) -> None:
+        twice = [name for name in dict.fromkeys(schema.names) if schema.names.count(name) > 1]
+        if twice:
+            raise ConfigError(f"two columns are called {twice[0]!r}: name them apart with AS")
+        self._schema = schema
+        self._collected: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        try:
+            if kind == "parquet":
+                self._writer: Any = pyarrow.parquet.ParquetWriter(file, schema, compression="zstd")
+            else:
+                self._writer = pyarrow.ipc.new_file(file, schema)
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            raise ConfigError(
+                f"{kind} has no column of one of these types: {_types(schema)}; CAST it to VARCHAR"
+            ) from error
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch, or collect it for a group of useful size."""
+        _refuse_infinite(batch)
+        self._collected.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += batch.nbytes
+        if self._rows >= GROUP_ROWS_MAX or self._bytes >= GROUP_BYTES_MAX:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is collected, and the end of the file."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._collected:
+            self._writer.write_table(pa.Table.from_batches(self._collected, self._schema))
+        self._collected = []
+        self._rows = self._bytes = 0
+
+
+class InfiniteTime(PenstockError):
+    """Raised for a time that is infinite, which neither Arrow nor Parquet can say."""
+
+
+def csv_line(fields: Iterable[str | None]) -> bytes:
+    """Return a line of CSV as RFC 4180 has it; None is an empty field, empty text is ``""``."""
+    return (",".join(map(_csv_field, fields)) + "\r\n").encode(errors="surrogateescape")
+
+
+def _csv_field(text: str | None) -> str:
+    if text is None:
+        return ""
+    if not text or text != text.strip() or _QUOTED.intersection(text):
+        quoted = text.replace('"', '""')
+        return f'"{quoted}"'
+    return text
+
+
+def _types(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _refuse_infinite(batch: pa.RecordBatch) -> None:
+    """Raise for the infinite times of DuckDB, which in Arrow are the ends of the numbers."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not (pa.types.is_timestamp(field.type) or pa.types.is_date32(field.type)):
+            continue
+        bits = 32 if pa.types.is_date32(field.type) else 64
+        most = 2 ** (bits - 1) - 1
+        numbers = column.cast(pa.int32() if bits == 32 else pa.int64())
+        ends = pa.compute.min_max(numbers).as_py()
+        if most in ends.values() or -most in ends.values():
+            raise InfiniteTime(
+                f"column {field.name} has an infinite time, which only CSV and JSON can say:"
+                " CAST it to VARCHAR, or leave it out"
+            )
