@@ -85,6 +85,7 @@ bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.landing
 	@$(PY) -m benchmarks.upkeep --write
 	@$(PY) -m benchmarks.pushdown
+	@$(PY) -m benchmarks.sql
 	@$(PY) -m benchmarks.history
 
 format: setup ## let ruff rewrite what it can

@@ -31,6 +31,7 @@ from penstock.cli import (
     retained,
     rr,
     sessions,
+    sql,
     store,
     story,
     stream,
@@ -216,6 +217,7 @@ for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
 app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
 app.command(epilog=tail.FURTHER)(tail.tail)
 app.command(context_settings=HELP_ONLY_LONG, epilog=replay.FURTHER)(replay.replay)
+app.command(epilog=sql.FURTHER)(sql.sql)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
 app.command()(why.why)

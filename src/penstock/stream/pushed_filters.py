@@ -3,8 +3,8 @@
     query ──▶ PushedFilters ──▶ spans: the parts of the log to read
                     ╰─────────▶ topics and times, which the service applies to each row of them
 
-Spark's filters become these in `penstock.spark.pushdown`, and the options of `penstock tail` in
-`penstock.cli.chosen_messages`.
+Spark's filters become these in `penstock.spark.pushdown`, DuckDB's in `penstock.sql.predicates`,
+and the options of `penstock tail` in `penstock.cli.chosen_messages`.
 """
 
 from __future__ import annotations

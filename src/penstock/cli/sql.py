@@ -1,0 +1,112 @@
+"""`penstock sql`: its options; `sql_statements` and `sql_shell` do the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from penstock.cli.option_groups import grouped
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.stream_service import Access, reach_stream
+from penstock.errors import ConfigError
+
+FURTHER: Final = """\
+\b
+  penstock sql                                          a shell; .help there
+  penstock sql 'SELECT topic, count(*) FROM messages GROUP BY topic'
+  penstock sql --config penstock.toml --output hour.parquet
+      "SELECT * FROM readings WHERE received_at > now() - INTERVAL 1 HOUR"
+
+There is a view for each stream of the broker (messages), and one for each declared table of
+--config. Conditions on "offset", received_at and topic are handed to the log: --explain shows what
+was read. offset is a word of SQL, and stands in double quotes. In a pipe rows are CSV.
+"""
+
+SERVICE_S: Final = 5.0
+"""How long the stream service may be away."""
+
+MIB: Final = 2**20
+
+
+@grouped
+def sql(
+    *,
+    statement: Annotated[
+        str | None, typer.Argument(metavar="[STATEMENT]", help="SQL; none: a shell.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the rows to a file that ends in .parquet, .arrow, .csv, .json or .jsonl.",
+        ),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over a file that is there.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say on standard error what was read of the log.")
+    ] = False,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t", "--topic", metavar="FILTER", help="Only these topics in the views of streams."
+        ),
+    ] = None,
+    memory: Annotated[
+        int, typer.Option(min=64, metavar="MIB", help="Memory of DuckDB; then it uses the disk.")
+    ] = 1024,
+    config: ConfigFile = None,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+    ] = None,
+    data_dir: DataDir = None,
+    access: Access,
+) -> None:
+    """Query the log by SQL, with the columns of declared tables."""
+    if output is not None and (statement is None or as_json):
+        raise ConfigError("--output goes with one statement, and the file's name says its format")
+    from penstock.config.load import load_settings
+
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    address, credentials = reach_stream(settings, server, access)
+    try:
+        from penstock.cli.sql_shell import Shell
+        from penstock.cli.sql_statements import SqlOutput, run_statements
+        from penstock.sql.session import Limits, SqlSession
+    except ModuleNotFoundError as error:
+        if error.name != "duckdb":
+            raise
+        raise ConfigError('this needs DuckDB: pip install "penstock[sql]"') from error
+    from penstock.cli.spark_jobs import exit_on_sigterm, spark_installed
+    from penstock.stream.client import StreamClient
+    from penstock.stream.requests import bad_filter
+
+    wrong = bad_filter(topics or ())
+    if wrong is not None:
+        raise ConfigError(f"-t: not a topic filter: {wrong!r}")
+    exit_on_sigterm()  # files of DuckDB and unfinished ones are removed
+    rows = SqlOutput(output, as_json=as_json, force=force)
+    declared = settings.tables.declared
+    try:
+        with (
+            spark_installed(),
+            SqlSession(
+                lambda: StreamClient(address, SERVICE_S, credentials),
+                declared,
+                topics or (),
+                Limits(memory * MIB),
+            ) as session,
+        ):
+            if statement is None:
+                Shell(session, rows, explain=explain).run()
+            else:
+                run_statements(session, statement, rows, explain=explain)
+    finally:
+        rows.discard()

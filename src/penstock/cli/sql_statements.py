@@ -1,0 +1,244 @@
+"""Statements of `penstock sql`: run, their rows printed or written, and what was read told.
+
+On a terminal rows are a table of bounded length; in a pipe they are CSV, or JSON lines. Values are
+the text that DuckDB makes of them, so that an infinite time, an interval or a time with its zone is
+what it is. In JSON only numbers and truth values are none, and a whole number has all its digits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Final, final
+
+from penstock.cli.log_positions import from_us
+from penstock.cli.output import OutputFailed
+from penstock.cli.row_files import ArrowRows, UnfinishedFile, csv_line, kind_of
+from penstock.cli.screen import print_table
+from penstock.errors import ConfigError, PenstockError
+from penstock.sql.log_dataset import Scan
+from penstock.sql.session import SqlSession, Statement, TextRows, batches
+from penstock.store.ranges import in_words
+from penstock.telemetry.terminal import write_bytes
+
+SHOWN_MAX: Final = 1000
+"""Most rows that are shown on a terminal."""
+
+SPANS_SHOWN: Final = 5
+"""Most parts of the log that ``--explain`` names."""
+
+_LOOK_S: Final = 0.2
+_ENDS_S: Final = 10.0
+_SPILLED: Final = "DuckDB's memory is full, and it goes on with the disk; --memory gives it more"
+_WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
+class Interrupted(PenstockError):
+    """Raised when Ctrl-C ended a statement."""
+
+
+@final
+class SqlOutput:
+    """The output of rows: a terminal, a pipe, or a file.
+
+    Args:
+        path: the file; None for standard output.
+        as_json: print JSON lines.
+        force: write over a file that is there.
+
+    Raises:
+        ConfigError: the file cannot be written; the log has not been asked yet.
+    """
+
+    def __init__(self, path: Path | None, *, as_json: bool, force: bool) -> None:
+        self._path = path
+        self._as_json = as_json
+        self._kind = "" if path is None else kind_of(path)
+        self._file = None if path is None else UnfinishedFile(path, force=force)
+
+    @property
+    def is_file(self) -> bool:
+        """True if the rows of one query become a file."""
+        return self._file is not None
+
+    def take(self, session: SqlSession, statement: Statement) -> None:
+        """Run a statement, and print or write its rows.
+
+        Raises:
+            PenstockError: it cannot be run, or its rows not be written.
+        """
+        if self._file is None:
+            self._print(statement.rows())
+            return
+        try:
+            count = self._write(session, statement, self._file)
+            self._file.finish()
+        except OSError as error:
+            raise OutputFailed(f"{self._path} cannot be written: {error.strerror}") from error
+        print(f"penstock: {self._path} has {count:,} rows", file=sys.stderr)
+
+    def discard(self) -> None:
+        """Remove a file that is not whole."""
+        if self._file is not None:
+            self._file.discard()
+
+    def _write(self, session: SqlSession, statement: Statement, target: UnfinishedFile) -> int:
+        count = 0
+        if self._kind in ("parquet", "arrow"):
+            reader = statement.arrow()
+            arrow = ArrowRows(target.file, self._kind, reader.schema)
+            for batch in batches(session, reader):
+                arrow.write(batch)
+                count += batch.num_rows
+            arrow.close()
+            return count
+        if not statement.is_query:
+            raise ConfigError("only a query has rows for a file: a SELECT, for example")
+        for line in self._lines(statement.rows(), as_json=self._kind == "json"):
+            target.file.write(line)
+            count += 1
+        return count - (self._kind == "csv")  # the names
+
+    def _print(self, rows: TextRows) -> None:
+        if not rows.names:
+            return
+        if sys.stdout.isatty() and not self._as_json:
+            every = iter(rows)
+            shown = [
+                ["NULL" if one is None else one for one in row] for row in islice(every, SHOWN_MAX)
+            ]
+            print_table(rows.names, shown)
+            if next(every, None) is not None:
+                print(
+                    f"penstock: there are more than {SHOWN_MAX:,} rows: add a LIMIT, or --output",
+                    file=sys.stderr,
+                )
+            return
+        for line in self._lines(rows, as_json=self._as_json):
+            write_bytes(line)
+
+    def _lines(self, rows: TextRows, *, as_json: bool) -> Iterator[bytes]:
+        if not as_json:
+            yield csv_line(rows.names)
+            yield from map(csv_line, rows)
+            return
+        twice = [name for name in dict.fromkeys(rows.names) if rows.names.count(name) > 1]
+        if twice:
+            raise ConfigError(f"two columns are called {twice[0]!r}: name them apart with AS")
+        kinds = rows.types or ("VARCHAR",) * len(rows.names)
+        for row in rows:
+            fields = zip(rows.names, row, kinds, strict=True)
+            pairs = (f"{json.dumps(name)}:{_json(text, kind)}" for name, text, kind in fields)
+            yield f"{{{','.join(pairs)}}}\n".encode(errors="surrogateescape")
+
+
+def run_statements(session: SqlSession, text: str, output: SqlOutput, *, explain: bool) -> None:
+    """Run the statements of a text, one after the other.
+
+    Raises:
+        ConfigError: several statements cannot become one file.
+        PenstockError: one of them cannot be run.
+    """
+    statements = session.statements(text)
+    if output.is_file and len(statements) != 1:
+        raise ConfigError(f"--output takes one query, and these are {len(statements)} statements")
+    for statement in statements:
+        started_s = time.monotonic()
+        try:
+            _run(session, partial(output.take, session, statement))
+        finally:
+            if explain:
+                took_s = time.monotonic() - started_s
+                for line in explained(session.scans.found, took_s):
+                    print(line, file=sys.stderr)
+        for note in dict.fromkeys(_notes(session.scans.found)):
+            print(f"penstock: {note}", file=sys.stderr)
+
+
+def _notes(scans: list[Scan]) -> Iterator[str]:
+    """Yield what is missing in the rows of a statement."""
+    for scan in scans:
+        for lost in scan.given_up:
+            yield f"{in_words(*lost)} are lost: a repair has given them up (docs/store.md)"
+        if scan.lost:
+            yield (
+                f"{scan.lost:,} messages are no rows of {scan.view}: 'penstock tables validate'"
+                " says why"
+            )
+
+
+def explained(scans: list[Scan], took_s: float) -> Iterator[str]:
+    """Yield lines that say what was read of the log."""
+    if not scans:
+        yield f"nothing was read of the log; {took_s:.2f} s"
+    for scan in scans:
+        size = scan.log.latest - scan.log.earliest
+        yield f"{scan.view}: {scan.read:,} of {size:,} messages were read, {scan.rows:,} rows"
+        spans = ", ".join(f"{start} to {end - 1}" for start, end in scan.spans[:SPANS_SHOWN])
+        more = len(scan.spans) - SPANS_SHOWN
+        yield f"  offsets: {spans or 'none'}{f' and {more:,} other parts' if more > 0 else ''}"
+        since_us, until_us = scan.pushed.since_us, scan.pushed.until_us
+        if since_us is not None:
+            yield f"  received since: {from_us(since_us).isoformat()}"
+        if until_us is not None:
+            yield f"  received before: {from_us(until_us).isoformat()}"
+        if scan.pushed.topics:
+            yield f"  topics: {', '.join(scan.pushed.topics)}"
+        yield f"  columns: {', '.join(scan.columns)}"
+    if scans:
+        yield f"  {took_s:.2f} s"
+
+
+def _run(session: SqlSession, work: Callable[[], None]) -> None:
+    """Run ``work`` in a thread, because DuckDB does not notice a signal; end it with one.
+
+    Says once if DuckDB's memory is not enough meanwhile.
+
+    Raises:
+        Interrupted: Ctrl-C ended it.
+        Exception: ``work`` raised it.
+    """
+    failed: list[BaseException] = []
+    over = threading.Event()
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            over.set()
+
+    threading.Thread(target=run, name="penstock sql", daemon=True).start()
+    is_told = False
+    try:
+        while not over.wait(_LOOK_S):
+            if not is_told and session.has_spilled:
+                is_told = True
+                print(f"penstock: {_SPILLED}", file=sys.stderr)
+    except BaseException as signal:
+        session.interrupt()
+        over.wait(_ENDS_S)
+        if isinstance(signal, KeyboardInterrupt):
+            raise Interrupted("interrupted") from None
+        raise
+    if failed:
+        raise failed[0]
+
+
+def _json(text: str | None, kind: str) -> str:
+    """Return a value as JSON; whole numbers have all their digits, whatever their size."""
+    if text is None:
+        return "null"
+    if kind == "BOOLEAN" or kind.removeprefix("U") in _WHOLE:
+        return text
+    if kind in ("FLOAT", "DOUBLE"):
+        return json.dumps(_NOT_FINITE[text]) if text in _NOT_FINITE else json.dumps(float(text))
+    return json.dumps(text, ensure_ascii=False)
