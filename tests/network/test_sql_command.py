@@ -12,7 +12,7 @@ import pytest
 
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
-from tests.support.commands import run
+from tests.support.commands import run, running
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.fixtures import Clients, running_broker
 from tests.support.pseudo_terminal import on_a_terminal
@@ -72,12 +72,25 @@ def test_rows_become_a_whole_file_or_none(command: list[str], tmp_path: Path) ->
     for wrong, sentence in (
         ("SELECT 1 a, 2 a", b"two columns are called 'a'"),
         ("SELECT 'infinity'::TIMESTAMPTZ t", b"column t has an infinite time"),
-        ("SELECT 1; SELECT 2", b"takes one query, and these are 2 statements"),
     ):
         code, _, told = run(*command, wrong, "--output", str(tmp_path / "never.parquet"))
         assert code in (1, 2)
         assert sentence in told
     assert {path.name for path in tmp_path.iterdir()} == {"penstock.toml", "out.parquet", "out.csv"}
+
+
+def test_ctrl_c_ends_a_statement(command: list[str]) -> None:
+    long = "SELECT count(*) FROM range(1000000000000) t(n) WHERE md5(n::VARCHAR) = ''"
+    with running(*command, f"SELECT 1 AS a; {long}") as started:
+        assert (started.line(), started.line()) == (b"a\r\n", b"1\r\n")
+        started.ask_to_end()
+        assert started.finish() == (1, b"", b"penstock: interrupted\n")
+
+
+def test_a_service_that_is_away_is_told_in_a_sentence() -> None:
+    code, output, told = run("sql", "--server", "127.0.0.1:1", "SELECT 1")
+    assert (code, output, told.count(b"\n")) == (1, b"", 1)
+    assert told.startswith(b"penstock: no stream service answers at 127.0.0.1:1;")
 
 
 def test_a_terminal_shows_a_table_and_obeys_no_payload(command: list[str]) -> None:

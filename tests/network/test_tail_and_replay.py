@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
@@ -91,8 +90,7 @@ def test_a_range_of_offsets_and_times_is_chosen(
     cut = objects[1]["received"]
     form = ("-t", f"{name}/#", "-F", "%p")
     assert tailed(broker, "--from", cut, *form) == ["2", "3", "4", "5"]
-    assert tailed(broker, "--until", cut, *form) == ["0", "1"]
-    assert tailed(broker, "--from", "-10m", "--last", "1", *form) == ["5"]
+    assert tailed(broker, "--from", "-10m", "--until", cut, "--last", "1", *form) == ["1"]
 
 
 @pytest.mark.parametrize(
@@ -132,19 +130,18 @@ def test_a_file_is_whole_and_has_all_columns(
     clients.join(broker, f"{name}b").publish(name, b'\xff,"\r\n', qos=1)
     logged(broker, first + 5)
     options = ("--from", str(first))
-    for kind in ("parquet", "arrow", "csv", "jsonl"):
+    for kind in ("parquet", "csv", "jsonl"):
         path = tmp_path / f"out.{kind}"
         code, _, told = run("tail", *server(broker), *options, "--output", str(path))
         assert (code, told) == (0, f"penstock: {path} has 5 messages\n".encode())
     table = pyarrow.parquet.read_table(tmp_path / "out.parquet")
     assert table.schema.equals(STREAM_SCHEMA)
     assert table.column("offset").to_pylist() == list(range(first, first + 5))
-    assert pyarrow.ipc.open_file(tmp_path / "out.arrow").read_all().equals(table)
     assert (tmp_path / "out.csv").read_bytes().splitlines()[-1].count(b"base64") == 1
     last = json.loads((tmp_path / "out.jsonl").read_bytes().splitlines()[-1])
     assert last["encoding"] == "base64"
     assert {path.name for path in tmp_path.iterdir()} == {
-        "out.parquet", "out.arrow", "out.csv", "out.jsonl"
+        "out.parquet", "out.csv", "out.jsonl"
     }  # fmt: skip
     code, _, told = run("tail", *server(broker), *options, "--output", str(path))
     assert (code, b"give --force" in told) == (2, True)

@@ -45,7 +45,6 @@ _CLOSED: Final = {
     "autoload_known_extensions": "false",
     "allow_community_extensions": "false",
 }
-_QUIET: Final = {"enable_progress_bar": "false"}  # it goes to standard output, among the rows
 _OFFSET_HINT: Final = '; offset is a word of SQL: write "offset" for the column'
 
 
@@ -117,8 +116,13 @@ class SqlSession:
         except duckdb.Error as error:
             self._spilled.cleanup()
             raise SqlError(_sentence(error)) from error
-        self._add_views(connect, tables, PushedFilters(topics=tuple(topics)), pushes=pushes)
-        self.database.execute("SET lock_configuration = true")
+        try:
+            self._add_views(connect, tables, PushedFilters(topics=tuple(topics)), pushes=pushes)
+            self.database.execute("SET enable_progress_bar = false")  # it would be among the rows
+            self.database.execute("SET lock_configuration = true")
+        except BaseException:
+            self.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -298,7 +302,6 @@ def batches(session: SqlSession, reader: pa.RecordBatchReader) -> Iterator[pa.Re
 def _config(limits: Limits, directory: str) -> dict[str, str | bool | int | float | list[str]]:
     return {
         **_CLOSED,
-        **_QUIET,
         "memory_limit": f"{limits.memory_bytes}B",
         "temp_directory": directory,
         "max_temp_directory_size": f"{limits.spilled_bytes}B",
