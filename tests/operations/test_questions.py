@@ -27,6 +27,8 @@ ANSWERS = {  # a pattern in the answer
     "Why does slow get nothing of this topic?": "in-flight window is full",
     "May press-7 publish there, and by which line of the access list?": r"may publish +yes",
     "Which clients are at their limits?": "slow",
+    "How is the broker, and which clients are held up, and by what?": "slow +window full",
+    "Which clients have the longest queues?": r"slow .*1/1",
     "What became of the last messages of this topic?": "dropped: queue full",
     "What was dropped, for whom and why?": "slow.*queue_full",
     "Who was refused?": "refused +rogue",
@@ -46,7 +48,7 @@ ANSWERS = {  # a pattern in the answer
     "Take a backup while it runs.": "",
 }
 WITH_DATA_DIRECTORY = {
-    *("clients", "sessions", "retained", "bans", "store", "why", "story", "events"),
+    *("clients", "sessions", "retained", "bans", "store", "why", "story", "events", "top"),
 }
 
 

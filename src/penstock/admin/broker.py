@@ -2,7 +2,8 @@
 
 Health and metrics are asked once at a time: whoever asks while the same question is under way gets
 its answer, so that any number of scrapes and probes costs the broker one of each. Requests of the
-API wait for their turn, of which there are few.
+API wait for their turn, of which there are few; rankings of sessions, which take longer, have one
+of their own, so that no act waits for them.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import asyncio
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeVar, final
+from typing import Final, Generic, NamedTuple, TypeVar, cast, final
 
+from penstock.admin.disk import with_disk
 from penstock.control.client import PROMPT_S, Request, ask
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
+from penstock.control.ranking_requests import RankSessions
 
 REQUESTS_MAX: Final = 2
 """Requests of the API that the broker has at a time."""
@@ -52,9 +55,10 @@ class Broker:
             lambda: ask(data_dir, ReadHealth(), Health, answer_s_max)
         )
         self._metrics: _Question[Metrics] = _Question(
-            lambda: ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX)
+            lambda: with_disk(ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX), data_dir)
         )
         self._turns = asyncio.Semaphore(REQUESTS_MAX)
+        self._ranking_turn = asyncio.Semaphore(1)
 
     async def health(self) -> Answered[Health]:
         """Return how the broker is.
@@ -65,7 +69,7 @@ class Broker:
         return await self._health.answer()
 
     async def metrics(self) -> Answered[Metrics]:
-        """Return its metrics; errors as of ``health``."""
+        """Return its metrics and those of its disk; errors as of ``health``."""
         return await self._metrics.answer()
 
     async def ask(self, request: Request, answer: type[T]) -> T:
@@ -75,7 +79,10 @@ class Broker:
             Refused: it says why not.
             PenstockError: it does not answer in time, or is not there.
         """
-        async with self._turns:
+        if isinstance(request, ReadMetrics):
+            return cast(T, (await self.metrics()).answer)
+        turns = self._ranking_turn if isinstance(request, RankSessions) else self._turns
+        async with turns:
             return await asyncio.to_thread(ask, self.data_dir, request, answer, PROMPT_S)
 
 

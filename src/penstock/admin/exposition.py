@@ -1,13 +1,12 @@
 """Metrics as Prometheus reads them: OpenMetrics, or its older text format, as the scraper asks.
 
-The values come from the broker in one answer; those of its process are read from ``/proc``, and
-those of the disk from its file system, which costs the broker nothing.
+The values come from the broker in one answer; those of its process are read from ``/proc``, which
+costs the broker nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, Final, cast, final
 
 from prometheus_client.core import (
@@ -22,7 +21,6 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
 from penstock.admin.broker import Answered
-from penstock.admin.health import disk_bytes
 from penstock.control.metric_families import (
     COUNTER,
     FAMILIES,
@@ -42,12 +40,10 @@ class Exposition:
     """Writes the metrics of one broker.
 
     Args:
-        data_dir: the broker's data directory.
         broker_pid: the broker's process.
     """
 
-    def __init__(self, data_dir: Path, broker_pid: int) -> None:
-        self._data_dir = data_dir
+    def __init__(self, broker_pid: int) -> None:
         self._processes = (
             ProcessCollector(pid=lambda: broker_pid, registry=None),
             ProcessCollector(namespace=f"{PREFIX}admin", registry=None),
@@ -59,7 +55,7 @@ class Exposition:
         return encode(cast(Any, _Collected(self._families(found)))), content_type
 
     def _families(self, found: Answered[Metrics]) -> Iterator[Metric]:
-        samples = found.answer.samples | self._own(found)
+        samples = found.answer.samples | {"scrape_duration_seconds": [Sample((), found.took_s)]}
         for family in FAMILIES.values():
             if family.kind in _HISTOGRAMS:
                 distribution = found.answer.distributions.get(family.name)
@@ -69,17 +65,6 @@ class Exposition:
                 yield _values(family, samples[family.name])
         for process in self._processes:
             yield from process.collect()
-
-    def _own(self, found: Answered[Metrics]) -> dict[str, list[Sample]]:
-        """Return what the broker need not be asked."""
-        own = {"scrape_duration_seconds": found.took_s}
-        try:
-            free_bytes, size_bytes = disk_bytes(self._data_dir)
-        except OSError:
-            pass
-        else:
-            own |= {"disk_free_bytes": free_bytes, "disk_size_bytes": size_bytes}
-        return {name: [Sample((), value)] for name, value in own.items()}
 
 
 @final

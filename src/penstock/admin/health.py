@@ -15,11 +15,11 @@ restart would not mend it and would end every connection.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.admin.broker import Answered, Broker
+from penstock.admin.disk import disk_bytes
 from penstock.control.metric_requests import Health
 from penstock.errors import PenstockError
 
@@ -95,13 +95,3 @@ def _accepting(health: Health) -> Check:
     if health.draining:
         return Check("accepting", False, "the broker is being emptied: it accepts no clients")
     return Check("accepting", True, "the broker accepts clients")
-
-
-def disk_bytes(data_dir: Path) -> tuple[int, int]:
-    """Return the free bytes of the data directory's file system, and all its bytes.
-
-    Raises:
-        OSError: it cannot be looked at.
-    """
-    found = os.statvfs(data_dir)
-    return found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize

@@ -39,7 +39,7 @@ def document() -> dict[str, Any]:
     for place, each in enumerate(OPERATIONS):
         answer = schemas[2 * place + 1]
         if each.may_be_missing:
-            answer = {"type": "object"}
+            answer = next(kind for kind in answer["anyOf"] if kind != {"type": "null"})
         method = each.method.lower()
         paths.setdefault(each.path, {})[method] = _operation(each, components, answer)
     queried = {each.request.__name__ for each in OPERATIONS if not each.acts}

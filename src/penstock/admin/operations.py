@@ -36,7 +36,8 @@ from penstock.control.admin_requests import (
 from penstock.control.diagnosis import Case, diagnose
 from penstock.control.explanation import Explain, Explanation
 from penstock.control.landed_requests import ListTables, TableState
-from penstock.control.metric_requests import Health, ReadHealth
+from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
+from penstock.control.ranking_requests import FlowDetails, Ranking, RankSessions, ShowFlow
 from penstock.control.reader_requests import ListReaders, ReaderState
 
 PREFIX: Final = "/api/v1"
@@ -109,7 +110,16 @@ class Operation(NamedTuple):
 
 OPERATIONS: Final = (
     Operation("GET", "/health", ReadHealth, Health, VIEWER, "How the broker is"),
+    Operation("GET", "/metrics", ReadMetrics, Metrics, VIEWER, "All metrics, as JSON"),
     Operation("GET", "/sessions", ListSessions, Page, VIEWER, "Sessions, by conditions"),
+    Operation(
+        "GET",
+        "/sessions/ranked",
+        RankSessions,
+        Ranking,
+        VIEWER,
+        "The sessions that are highest by a measure, by conditions",
+    ),
     Operation(
         "GET",
         "/session",
@@ -117,6 +127,15 @@ OPERATIONS: Final = (
         dict[str, Any] | None,
         VIEWER,
         "One session, with its subscriptions and drops",
+        True,
+    ),
+    Operation(
+        "GET",
+        "/session/flow",
+        ShowFlow,
+        FlowDetails | None,
+        VIEWER,
+        "The window and the queue of one session, place by place",
         True,
     ),
     Operation(

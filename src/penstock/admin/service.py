@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     broker = Broker(options.data_dir, options.answer_s_max)
     app = web_app(
         broker,
-        Exposition(options.data_dir, options.broker_pid),
+        Exposition(options.broker_pid),
         Gate(tokens, f"[{bind.host}]" if ":" in bind.host else bind.host),
         options.disk_free_bytes_min,
     )

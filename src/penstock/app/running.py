@@ -63,6 +63,7 @@ from penstock.services.landed_tables import LandedTables
 from penstock.services.limit_warnings import LimitWarnings
 from penstock.services.metrics import MetricSource, MetricsReader
 from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
+from penstock.services.rankings import Rankings
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
 from penstock.services.retention import LogBounds, trim_log_periodically, trim_memory_log
@@ -410,6 +411,7 @@ class _Broker:
             self._control.on(Backup, BackupWriter(self._store))
             self._control.on(Reload, self._reloading.answer)
             Administration(server, driver).serve_on(self._control)
+            Rankings(server, driver).serve_on(self._control)
             if self._leases is not None:
                 self._control.on(Lease, self._leases.lease)
                 self._control.on(Release, self._leases.release)

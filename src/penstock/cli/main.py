@@ -48,6 +48,7 @@ from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.packet_properties import PropertyCommand
 from penstock.cli.passwd import passwd
 from penstock.cli.reload import reload_settings
+from penstock.cli.top import command as top_command
 from penstock.errors import PenstockError
 from penstock.telemetry.terminal import guard_terminals
 
@@ -61,6 +62,7 @@ First steps:
   penstock pub -t plant/line1/temp -q 1 -m 21.5
   penstock tail -t 'plant/#' --from -10m   what the log has of it
   penstock tables infer -t 'plant/#'   a declaration of tables, from what is in the log
+  penstock top                      what goes on in a broker, live
   penstock bench -P 10 -S 10 -q 1   measure a broker, any one
   penstock import mosquitto mosquitto.conf --to DIR   come from Mosquitto
   penstock config > penstock.toml   every setting, explained; then
@@ -220,6 +222,7 @@ app.command(context_settings=HELP_ONLY_LONG, epilog=replay.FURTHER)(replay.repla
 app.command(epilog=sql.FURTHER)(sql.sql)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
+app.command(epilog=top_command.FURTHER)(top_command.top)
 app.command()(why.why)
 app.command()(story.story)
 app.command()(events.events)

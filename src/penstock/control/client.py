@@ -25,6 +25,7 @@ from penstock.control.admin_requests import AdminRequest
 from penstock.control.explanation import MessageRequest
 from penstock.control.landed_requests import LandedRequest
 from penstock.control.metric_requests import MetricRequest
+from penstock.control.ranking_requests import RankingRequest
 from penstock.control.reader_requests import ReaderRequest
 from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.store.manifest import Manifest
@@ -90,6 +91,7 @@ Request = (
     | AdminRequest
     | MetricRequest
     | MessageRequest
+    | RankingRequest
 )
 """Everything that may be asked."""
 

@@ -116,7 +116,7 @@ class Administration:
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
-        walk = SessionWalk(self._server, _selection(request.which), int(request.cursor or 0))
+        walk = SessionWalk(self._server, selection_of(request.which), int(request.cursor or 0))
         entries: list[JsonObject] = []
 
         def step() -> bool:
@@ -223,7 +223,7 @@ class Administration:
 
         Sessions that are made meanwhile are not selected.
         """
-        walk = SessionWalk(self._server, _selection(which))
+        walk = SessionWalk(self._server, selection_of(which))
         waiting: list[Session] = []
         count = 0
 
@@ -437,7 +437,8 @@ def _who(by: str) -> Sentence:
     return Sentence(short(by) if by else "an operator")
 
 
-def _selection(which: Which) -> SessionSelection:
+def selection_of(which: Which) -> SessionSelection:
+    """Return the selection that a request asks for; raise ConfigError if it cannot be used."""
     try:
         return SessionSelection(
             which.client, which.user, which.address, which.connected, which.older_than_s

@@ -117,6 +117,7 @@ class Connection(Resumable):
         self._began_at = self._work_budget.spent
         self._logged_before = self._work_budget.logged_bytes
         self.link.counters.bytes_received += len(data)
+        self.link.bytes_received += len(data)
         self._bytes_work += len(data) // BYTES_PER_UNIT
         if self.state == AWAIT_VERDICT:
             self._early_bytes += len(data)

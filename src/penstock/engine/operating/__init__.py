@@ -3,6 +3,8 @@
 Modules::
 
     flow            the flow of one client, as a value
+    ranking         the sessions that are highest by a measure; what holds each of them up
+    flow_details    the window and the queue of one client, place by place
     listing         sessions and retained messages as values; the walk over sessions
     selection       which sessions an operator selects
     explaining      all facts about one client and a topic

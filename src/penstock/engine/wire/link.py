@@ -38,6 +38,7 @@ from penstock.engine.counters import Counters
 from penstock.engine.limits import FREE_BYTES
 from penstock.engine.memory.accounts import Account
 from penstock.engine.wire.aliases import OutboundAliases
+from penstock.engine.wire.byte_rates import ByteRates
 from penstock.engine.wire.packet_buffer import PacketBuffer
 from penstock.engine.work_budget import WorkBudget
 
@@ -155,6 +156,9 @@ class Link:
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
         self.buffered_bytes = 0  # in the socket's buffer, as the shell reported last
+        self.bytes_received = 0  # since it was opened, as ``Counters`` count them
+        self.bytes_sent = 0
+        self.rates: ByteRates | None = None  # made when somebody looks first
         self.account: Account | None = None  # of its session; None before CONNACK
         self.ready = PacketBuffer()
         self.deferred = PacketBuffer()
@@ -449,6 +453,7 @@ class Link:
         pieces = self.ready.take_pieces()
         size_bytes = _size_of(pieces)
         self.counters.bytes_sent += size_bytes
+        self.bytes_sent += size_bytes
         self._count_handed_over(size_bytes)
         return pieces
 
@@ -492,6 +497,7 @@ class DeferredPackets:
         if link.draining or not link.closed:
             link.counters.packets_sent += self.packets
             link.counters.bytes_sent += self.size_bytes
+            link.bytes_sent += self.size_bytes
         link.released(self.size_bytes, self.acks, self.qos0, self.publishes)
 
 

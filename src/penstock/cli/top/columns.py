@@ -1,0 +1,116 @@
+"""The table of clients: its columns, and a ranked session as a line of it.
+
+Texts of clients are escaped and cut here, once for the screen and `--batch`. In, out and unsent
+are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from penstock.cli.top.figures import duration, short
+from penstock.control.ranking_requests import Measure, RankedSession
+from penstock.telemetry.logs import printable
+
+HELD_UP_WORDS: Final = {
+    "window": "window full",
+    "write_buffer": "does not read",
+    "queue": "queue full",
+    "inbound": "quota used up",
+    "rate_limit": "over its rate",
+    "full_queues": "others are full",
+}
+
+MEASURES: Final[tuple[Measure, ...]] = ("held_up", "rate", "queue", "window", "unsent", "dropped")
+MEASURE_WORDS: Final[dict[Measure, str]] = {
+    "held_up": "how long held up",
+    "rate": "bytes a second",
+    "queue": "queued messages",
+    "window": "messages in flight",
+    "unsent": "unsent bytes",
+    "dropped": "dropped messages",
+}
+
+CLIENT_WIDTH_MIN: Final = 12
+
+
+class Column(NamedTuple):
+    """A column.
+
+    Attributes:
+        heading: its heading.
+        width: characters; 0: what the others leave.
+        cell: makes the text of a session in it.
+        measure: the measure that it shows; None: none.
+    """
+
+    heading: str
+    width: int
+    cell: Callable[[RankedSession], str]
+    measure: Measure | None = None
+
+
+def held_up_text(session: RankedSession) -> str:
+    """Return what holds a client up longest, and how many things more do."""
+    if not session.held_up_by:
+        return "" if session.connected else "away"
+    first = session.held_up_by[0]
+    lasts = f" {duration(first.lasts_s)}" if first.lasts_s else ""
+    more = f" +{len(session.held_up_by) - 1}" if len(session.held_up_by) > 1 else ""
+    return f"{HELD_UP_WORDS.get(first.by, first.by)}{lasts}{more}"
+
+
+def _client(session: RankedSession) -> str:
+    return printable(session.client_id) + (" (bridge)" if session.bridge else "")
+
+
+def _queue(session: RankedSession) -> str:
+    return f"{short(session.queue)}/{short(session.queue_max) if session.queue_max else '∞'}"
+
+
+COLUMNS: Final = (
+    Column("client", 0, _client),
+    Column("held up by", 19, held_up_text, "held_up"),
+    Column("in/s", 6, lambda one: short(one.received_bytes_per_s), "rate"),
+    Column("out/s", 6, lambda one: short(one.sent_bytes_per_s), "rate"),
+    Column("window", 7, lambda one: f"{short(one.window)}/{short(one.window_size)}", "window"),
+    Column("queue", 9, _queue, "queue"),
+    Column("unsent", 6, lambda one: short(one.unsent_bytes), "unsent"),
+    Column("drops", 5, lambda one: short(one.dropped), "dropped"),
+)
+
+_FIXED_WIDTH: Final = sum(column.width + 1 for column in COLUMNS if column.width)
+
+
+def widths(width: int) -> list[int]:
+    """Return the widths of the columns in ``width`` characters, one blank between them."""
+    client_width = max(CLIENT_WIDTH_MIN, width - _FIXED_WIDTH)
+    return [column.width or client_width for column in COLUMNS]
+
+
+def fitted(text: str, width: int, *, right: bool) -> str:
+    """Return ``text`` in exactly ``width`` characters; what is cut is marked."""
+    if len(text) > width:
+        text = text[: width - 1] + "…"
+    return text.rjust(width) if right else text.ljust(width)
+
+
+def cells(session: RankedSession, width: int) -> list[str]:
+    """Return the cells of a session, each as wide as its column."""
+    return [
+        fitted(column.cell(session), column_width, right=number > 1)
+        for number, (column, column_width) in enumerate(zip(COLUMNS, widths(width), strict=True))
+    ]
+
+
+def headings(measure: Measure, width: int) -> list[str]:
+    """Return the headings, that of the measure marked."""
+    return [
+        fitted(
+            f"{column.heading}{'▼' if column.measure == measure else ''}",
+            column_width,
+            right=number > 1,
+        )
+        for number, (column, column_width) in enumerate(zip(COLUMNS, widths(width), strict=True))
+    ]

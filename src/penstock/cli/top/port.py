@@ -1,0 +1,179 @@
+"""The broker that `penstock top` looks at: by its control socket, or by its admin process.
+
+::
+
+      request ─┬─ ControlSocket ─▶ the socket in the data directory, on the same machine
+               ╰─ AdminApi ──────▶ /api/v1/…, by the table of ``admin.operations``, with a token
+
+Both take the requests of ``control`` and return the same answers, or raise a PenstockError. Each
+request has a connection of its own, so that they may be asked from several threads.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar, cast, final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from penstock.admin.disk import with_disk
+from penstock.admin.operations import HIDDEN, OPERATIONS, PREFIX, Operation, Why
+from penstock.control.client import NoBroker, Refused, Request, ask
+from penstock.control.metric_requests import Metrics
+from penstock.errors import ConfigError, StoreFailed
+
+ANSWER_BYTES_MAX: Final = 67_108_864
+"""A larger answer is none of a broker's."""
+
+_OPERATIONS: Final[dict[Any, Operation]] = {each.request: each for each in OPERATIONS}
+
+T = TypeVar("T")
+
+
+class BrokerPort(Protocol):
+    """A running broker that can be asked."""
+
+    @property
+    def name(self) -> str:
+        """Return where it is, for people."""
+
+    def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
+        """Return the answer to ``request``, which is of type ``done``.
+
+        Raises:
+            PenstockError: there is none within ``timeout_s`` of silence, or it is a refusal; one
+                sentence.
+        """
+
+
+@final
+class ControlSocket:
+    """The broker that uses a data directory of this machine.
+
+    Args:
+        data_dir: the directory.
+        by: the name of who acts, for the broker's log and events.
+    """
+
+    def __init__(self, data_dir: Path, by: str) -> None:
+        self._data_dir = data_dir
+        self._by = by
+
+    @property
+    def name(self) -> str:
+        """Return the data directory."""
+        return str(self._data_dir)
+
+    def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
+        """Ask over the control socket; see ``BrokerPort.ask``."""
+        if getattr(request, "by", None) == "":
+            request = msgspec.structs.replace(request, by=self._by)
+        answer = ask(self._data_dir, request, done, timeout_s)
+        return cast(T, with_disk(answer, self._data_dir)) if isinstance(answer, Metrics) else answer
+
+
+@final
+class AdminApi:
+    """The broker behind an admin process.
+
+    Args:
+        url: the address of the admin process, such as "http://127.0.0.1:8080".
+        token: a token of its token file.
+        authority: a file with the certificate that its own was signed with; None: the system's.
+
+    Raises:
+        ConfigError: the address or the file cannot be used.
+    """
+
+    def __init__(self, url: str, token: str, authority: Path | None = None) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError(
+                f"--url must be an address such as http://127.0.0.1:8080, not {url!r}"
+            )
+        try:
+            self._port = parts.port
+        except ValueError as error:
+            raise ConfigError(f"--url {url!r}: {error}") from None
+        self._host = parts.hostname
+        self._context: ssl.SSLContext | None = None
+        if parts.scheme == "https":
+            try:
+                self._context = ssl.create_default_context(cafile=authority)
+            except OSError as error:
+                raise ConfigError(f"--ca {authority}: {error.strerror or error}") from error
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    @property
+    def name(self) -> str:
+        """Return host and port."""
+        return self._host if self._port is None else f"{self._host}:{self._port}"
+
+    def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
+        """Ask over HTTP; see ``BrokerPort.ask``."""
+        operation = _OPERATIONS[type(request)]
+        status, body = self._exchange(operation, request, timeout_s)
+        if status == http.HTTPStatus.NOT_FOUND and operation.may_be_missing:
+            return msgspec.json.decode(b"null", type=done)
+        if status != http.HTTPStatus.OK:
+            raise _refusal(status, body)
+        try:
+            answer = msgspec.json.decode(body, type=operation.shown)
+        except msgspec.MsgspecError as error:
+            raise StoreFailed(f"{self.name} gave an answer of another version: {error}") from None
+        return cast(T, answer.facts if isinstance(answer, Why) else answer)
+
+    def _exchange(
+        self, operation: Operation, request: Request, timeout_s: float
+    ) -> tuple[int, bytes]:
+        connection = (
+            http.client.HTTPConnection(self._host, self._port, timeout_s)
+            if self._context is None
+            else http.client.HTTPSConnection(
+                self._host, self._port, timeout=timeout_s, context=self._context
+            )
+        )
+        fields = {
+            name: value
+            for name, value in msgspec.to_builtins(request).items()
+            if name not in (*HIDDEN, "do")
+        }
+        path = PREFIX + operation.path
+        body: bytes | None = None
+        headers = dict(self._headers)
+        if operation.acts:
+            body = msgspec.json.encode(fields)
+            headers["Content-Type"] = "application/json"
+        elif fields:
+            path += f"?{urlencode(list(_parameters(fields)))}"
+        try:
+            connection.request(operation.method, path, body, headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(ANSWER_BYTES_MAX)
+        except TimeoutError as error:
+            raise StoreFailed(f"{self.name} did not answer for {timeout_s:g} s") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NoBroker(f"no admin process answers at {self.name}: {error}") from error
+        finally:
+            connection.close()
+
+
+def _parameters(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a query: conditions on sessions are parameters of their own."""
+    for name, value in (fields | fields.get("which", {})).items():
+        if name != "which" and value is not None:
+            yield name, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refusal(status: int, body: bytes) -> Refused | StoreFailed:
+    try:
+        why = str(msgspec.json.decode(body)["error"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        why = f"the answer is no Penstock's: HTTP {status}"
+    if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
+        return StoreFailed(why)
+    return Refused(why, status < http.HTTPStatus.CONFLICT)

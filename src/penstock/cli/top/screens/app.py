@@ -1,0 +1,369 @@
+"""The main screen of `penstock top`: the head, the clients, and what keys do.
+
+::
+
+      Looking (a thread) ─ Seen, Told ─▶ App ─▶ Board ─▶ head, table, or the client that is open
+                               ▲           ╰── k, b, w ─▶ a thread for each act ─╮
+                               ╰────────────────────────────────────────────────╯
+
+The app itself never asks the broker, so that no silence of a broker holds up a key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar, Final, final
+
+import msgspec
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.message import Message
+from textual.widgets import DataTable, Footer, Static
+
+from penstock.cli.operator_commands import age_s, exact_pattern
+from penstock.cli.top.board import Board
+from penstock.cli.top.columns import MEASURE_WORDS, MEASURES, cells, headings, widths
+from penstock.cli.top.figures import duration
+from penstock.cli.top.head import LINES, head_lines
+from penstock.cli.top.looking import (
+    ANSWER_S_MAX,
+    Look,
+    Looking,
+    Missed,
+    Wanted,
+    explain,
+    in_thread,
+    kick,
+)
+from penstock.cli.top.port import BrokerPort
+from penstock.cli.top.screens.client import ClientScreen
+from penstock.cli.top.screens.prompt import Page, Prompt
+from penstock.control.admin_requests import Which
+from penstock.control.diagnosis import Diagnosis
+from penstock.control.metric_requests import Health, ReadHealth
+from penstock.errors import PenstockError, StoreFailed
+from penstock.telemetry.logs import printable, short
+from penstock.telemetry.terminal import for_terminal
+
+KEYS: Final = """\
+Keys
+
+  up, down, page up, page down   choose a client
+  enter   one client: its window and queue as pictures; escape goes back
+  w       why it gets nothing: the likeliest reason, and what to do
+  k       disconnect it, with a reason that an MQTT 5 client is told
+  b       disconnect it, and refuse it for a time
+  /       show some clients only: a pattern such as press-*; empty: all
+  s, S    the next measure to rank clients by, and the one before
+  p       pause: what is shown stays
+  q       quit
+
+The broker ranks all its sessions, and the highest are shown. Rates of a
+client begin with the second look at it. docs/top.md explains the rest."""
+
+_SHOWN_AGAIN_S: Final = 1.0  # the clock in the head goes on while there is no answer
+
+
+@final
+class TopApp(App[None]):
+    """The screen.
+
+    Args:
+        port: the broker.
+        wanted: the parts that are shown first.
+        every_s: from one look to the next, seconds.
+    """
+
+    TITLE = "penstock top"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = f"""
+    #head {{ height: {LINES}; text-wrap: nowrap; text-overflow: clip; }}
+    #clients {{ height: 1fr; scrollbar-size-horizontal: 0; }}
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("enter", "open", "client"),
+        ("w", "why", "why"),
+        ("k", "kick", "kick"),
+        ("b", "ban", "ban"),
+        ("slash", "filter", "filter"),
+        ("s", "sort(1)", "sort"),
+        ("S", "sort(-1)", ""),
+        ("p", "pause", "pause"),
+        ("question_mark", "help", "help"),
+        ("q", "quit", "quit"),
+    ]
+
+    class Seen(Message):
+        """A look, or why there is none."""
+
+        def __init__(self, seen: Look | Missed) -> None:
+            super().__init__()
+            self.seen = seen
+
+    class Told(Message):
+        """The outcome of an act, one sentence; of "why" the diagnosis, too."""
+
+        def __init__(self, text: str, client_id: str, found: Diagnosis | None = None) -> None:
+            super().__init__()
+            self.text = text
+            self.client_id = client_id
+            self.found = found
+
+    def __init__(self, port: BrokerPort, wanted: Wanted, every_s: float) -> None:
+        super().__init__()
+        self.board = Board()
+        self._port = port
+        self._every_s = every_s
+        self._is_paused = False
+        self._looking = Looking(port, every_s, lambda seen: self.post_message(self.Seen(seen)))
+        self._looking.wanted = wanted
+        self._head = Static(Text(f"looking at {printable(port.name)} …"), id="head")
+        self._table: DataTable[Text] = DataTable(
+            cell_padding=0, cursor_type="row", zebra_stripes=False, id="clients"
+        )
+        self._columns_of: tuple[str, int] = "", 0  # measure and width that the columns are made for
+        self._client_ids: list[str] = []  # of the lines of the table
+
+    def compose(self) -> ComposeResult:
+        """Make the screen."""
+        yield self._head
+        yield self._table
+        yield Footer(show_command_palette=False)
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._table.focus()
+        self._looking.start()
+        self.set_interval(_SHOWN_AGAIN_S, self._show_head)
+
+    def on_unmount(self) -> None:
+        """End the looks."""
+        self._looking.stop()
+
+    def on_resize(self) -> None:
+        """Fit what is shown into another width."""
+        self._show()
+
+    # -- what is seen ------------------------------------------------------------------
+
+    def on_top_app_seen(self, message: Seen) -> None:
+        """Take a look."""
+        if isinstance(message.seen, Missed):
+            self.board.missed(message.seen.why, time.monotonic())
+        else:
+            self.board.saw(message.seen)
+        self._show()
+
+    def _show(self) -> None:
+        self._show_head()
+        self._show_table()
+        if isinstance(self.screen, ClientScreen):
+            self.screen.show(self.board, self._status())
+
+    def _show_head(self) -> None:
+        if self.board.look is None and not self.board.why:
+            return
+        lines = head_lines(self.board, self._status(), self.size.width, time.monotonic())
+        self._head.update(Text("\n".join(lines), no_wrap=True))
+
+    def _status(self) -> str:
+        wanted = self._looking.wanted
+        look = self.board.look
+        parts = [f"by {MEASURE_WORDS[wanted.measure]}"]
+        if look is not None:
+            shown = len(look.ranking.entries)
+            parts.insert(0, f"{shown:,} of {look.ranking.selected:,}")
+        if wanted.which.client is not None:
+            parts.append(f"clients {printable(wanted.which.client)}")
+        parts.append(f"every {duration(self._every_s)}")
+        if self._is_paused:
+            parts.append("PAUSED")
+        return ", ".join(parts)
+
+    def _show_table(self) -> None:
+        """Show the ranking; the client under the cursor stays under it."""
+        look = self.board.look
+        width = self.size.width - 2  # a scroll bar
+        if look is None:
+            return
+        table = self._table
+        at = self._chosen()
+        if self._columns_of != (look.wanted.measure, width):
+            self._columns_of = look.wanted.measure, width
+            table.clear(columns=True)
+            for heading, column_width in zip(
+                headings(look.wanted.measure, width), widths(width), strict=True
+            ):
+                table.add_column(Text(heading), width=column_width + 1)
+        offset = table.scroll_offset
+        table.clear()
+        for entry in look.ranking.entries:
+            table.add_row(*(Text(cell, no_wrap=True) for cell in cells(entry, width)))
+        self._client_ids = [entry.client_id for entry in look.ranking.entries]
+        if at is not None and at in self._client_ids:
+            table.move_cursor(row=self._client_ids.index(at), scroll=False)
+        table.scroll_to(y=offset.y, animate=False)
+
+    def _chosen(self) -> str | None:
+        """Return the client under the cursor, or the one that is open."""
+        if isinstance(self.screen, ClientScreen):
+            return self.screen.client_id
+        row = self._table.cursor_row
+        return self._client_ids[row] if 0 <= row < len(self._client_ids) else None
+
+    # -- what keys do ------------------------------------------------------------------
+
+    def on_data_table_row_selected(self) -> None:
+        """Open the client under the cursor."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Show one client."""
+        client_id = self._chosen()
+        if client_id is not None and not isinstance(self.screen, ClientScreen):
+            self.push_screen(ClientScreen(client_id))
+            self._looking.want(replace(self._looking.wanted, client_id=client_id))
+
+    def on_client_screen_asked(self, message: ClientScreen.Asked) -> None:
+        """Do what the keys of an open client ask for."""
+        if message.what == "leave":
+            self.pop_screen()
+            self._looking.want(replace(self._looking.wanted, client_id=None))
+        elif message.what == "why":
+            self.action_why()
+        elif message.what == "kick":
+            self.action_kick()
+        else:
+            self.action_ban()
+
+    def action_sort(self, steps: int) -> None:
+        """Rank by another measure."""
+        wanted = self._looking.wanted
+        place = MEASURES.index(wanted.measure) + steps
+        self._looking.want(replace(wanted, measure=MEASURES[place % len(MEASURES)]))
+        self._show_head()
+
+    def action_filter(self) -> None:
+        """Ask which clients are shown."""
+        wanted = self._looking.wanted
+
+        def use(pattern: str | None) -> None:
+            if pattern is not None:
+                which = _with_client(wanted.which, pattern.strip() or None)
+                self._looking.want(replace(self._looking.wanted, which=which))
+                self._show_head()
+
+        self.push_screen(
+            Prompt("Show clients whose identifier matches", wanted.which.client or "", "press-*"),
+            use,
+        )
+
+    def action_pause(self) -> None:
+        """Leave what is shown as it is, or go on."""
+        self._is_paused = not self._is_paused
+        self._looking.pause(self._is_paused)
+        self._show_head()
+
+    def action_help(self) -> None:
+        """Show the keys."""
+        self.push_screen(Page(KEYS))
+
+    # -- acts --------------------------------------------------------------------------
+
+    def action_why(self) -> None:
+        """Ask why a client gets nothing."""
+        client_id = self._chosen()
+        if client_id is not None:
+            in_thread(partial(self._explain, client_id))
+
+    def action_kick(self) -> None:
+        """Disconnect a client, once that is confirmed."""
+        client_id = self._chosen()
+        if client_id is None:
+            return
+
+        def act(why: str | None) -> None:
+            if why is not None:
+                self._kick(client_id, why, None)
+
+        question = f"Disconnect {_shown(client_id)}? A reason for it, or none:"
+        self.push_screen(Prompt(question, hint="maintenance"), act)
+
+    def action_ban(self) -> None:
+        """Disconnect a client and keep it out for a time, once that is confirmed."""
+        client_id = self._chosen()
+        if client_id is None:
+            return
+
+        def act(age: str | None) -> None:
+            if age is None:
+                return
+            try:
+                ban_s = age_s("the time", age.strip())
+            except PenstockError as error:
+                self._say(str(error))
+            else:
+                self._kick(client_id, "", ban_s)
+
+        question = f"Disconnect {_shown(client_id)}, and refuse it for how long?"
+        self.push_screen(Prompt(question, "10m", "90s, 10m, 12h, 7d"), act)
+
+    def _kick(self, client_id: str, why: str, ban_s: float | None) -> None:
+        client = Which(client=exact_pattern(client_id))
+        in_thread(partial(self._carry_out, client_id, lambda: kick(self._port, client, why, ban_s)))
+
+    def _carry_out(self, client_id: str, act: Callable[[], str]) -> None:
+        """Act, and tell what came of it; in a thread of its own."""
+        try:
+            text = f"{_shown(client_id)}: {act()}"
+        except PenstockError as error:
+            text = f"{_shown(client_id)}: {error}"
+        self.post_message(self.Told(text, client_id))
+
+    def _explain(self, client_id: str) -> None:
+        """Ask why, and tell it; in a thread of its own."""
+        try:
+            found = explain(self._port, client_id)
+        except PenstockError as error:
+            self.post_message(self.Told(f"{_shown(client_id)}: {error}", client_id))
+        else:
+            text = f"{found.reason}\n\n{found.remedy}"
+            self.post_message(self.Told(text, client_id, found))
+
+    def on_top_app_told(self, message: Told) -> None:
+        """Show what came of an act."""
+        if message.found is None:
+            self._say(message.text)
+        elif isinstance(self.screen, ClientScreen) and self.screen.client_id == message.client_id:
+            self.screen.why = message.found
+            self.screen.show(self.board, self._status())
+        else:
+            self.push_screen(Page(for_terminal(message.text)))
+
+    def _say(self, text: str) -> None:
+        self.notify(printable(text), markup=False)
+
+
+def _with_client(which: Which, client: str | None) -> Which:
+    """Return the selection with another pattern of client identifiers."""
+    return msgspec.structs.replace(which, client=client)
+
+
+def _shown(client_id: str) -> str:
+    return printable(short(client_id))
+
+
+def show(port: BrokerPort, wanted: Wanted, every_s: float) -> None:
+    """Show the screen until it is left.
+
+    Raises:
+        PenstockError: there is no broker, or it refuses.
+    """
+    with contextlib.suppress(StoreFailed):  # it is silent: the head tells it, and for how long
+        port.ask(ReadHealth(), Health, ANSWER_S_MAX)
+    TopApp(port, wanted, every_s).run()

@@ -1,0 +1,86 @@
+"""The window and the queue of one client, place by place, as a value that can be drawn.
+
+It is read when it is asked for, and bounded: of a long window the oldest places are told one by
+one, and of the others how many are in which state. docs/control.md explains each name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.engine.clock import Now
+from penstock.engine.memory.limit_usage import LIMITS
+from penstock.engine.message import Delivery
+from penstock.engine.operating.flow import FlowSnapshot
+from penstock.engine.operating.listing import JsonObject, connection_of
+from penstock.engine.operating.ranking import ranked, update_rates
+from penstock.engine.reporting.drop_counts import slug_of
+from penstock.engine.server.server import Server
+from penstock.engine.session.queue import PRIORITY_MASK
+from penstock.engine.session.session import Session
+from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBREC
+
+PLACES_LISTED_MAX: Final = 1000
+FILTERS_LISTED_MAX: Final = 100
+
+PUBACK_DUE: Final = "a"
+PUBREC_DUE: Final = "r"
+PUBCOMP_DUE: Final = "c"
+SEND_AGAIN: Final = "s"  # of an earlier connection, and not sent on this one
+
+
+def flow_details(server: Server, session: Session, now: Now) -> JsonObject:
+    """Return all that moves, waits or stands still for one client."""
+    link = session.link
+    if link is not None:
+        update_rates(link, now)
+    connection = connection_of(server, session)
+    drops = server.drops.of(session.client_id)
+    flow = FlowSnapshot(session, connection, drops, now)
+    details = ranked(server, session, now)
+    states = [_state(entry) for entry in session.transmission.window.entries()]
+    details["places"] = "".join(states[:PLACES_LISTED_MAX])
+    details["places_by_state"] = {
+        state: states.count(state) for state in (PUBACK_DUE, PUBREC_DUE, PUBCOMP_DUE, SEND_AGAIN)
+    }
+    details["client_receive_maximum"] = flow.client_receive_maximum
+    details["queue_by_priority"] = _by_priority(session)
+    details["queue_qos0"] = session.backlog.queue.qos0_count
+    details["queue_bytes_max"] = flow.queue_bytes_max
+    details["inbound"] = flow.inbound_unacknowledged
+    details["receive_maximum"] = flow.receive_maximum
+    details["awaiting_release"] = flow.awaiting_release
+    details["unsent_bytes_max"] = 0 if link is None else link.pending_bytes_max
+    details["reads"] = None if link is None else link.has_room()
+    details["pending_publishes"] = 0 if connection is None else connection.pending_publish_count
+    details["limits"] = [
+        {
+            "limit": LIMITS[number],
+            "times": used.times,
+            "total_s": round(used.total_s, 3),
+            "lasts_s": round(used.lasts_s, 3),
+        }
+        for number, used in enumerate(flow.limits)
+        if used.times > 0
+    ]
+    details["drops"] = {slug_of(reason): number for reason, number in sorted(drops.items())}
+    details["filters"] = list(session.subscriptions)[:FILTERS_LISTED_MAX]
+    return details
+
+
+def _state(entry: Delivery) -> str:
+    if not entry.sent:
+        return SEND_AGAIN
+    if entry.state == AWAIT_PUBACK:
+        return PUBACK_DUE
+    return PUBREC_DUE if entry.state == AWAIT_PUBREC else PUBCOMP_DUE
+
+
+def _by_priority(session: Session) -> JsonObject:
+    """Return the queued messages by priority, in the order in which they leave."""
+    lanes = sorted(session.backlog.queue.lanes(), key=lambda lane: lane.rank, reverse=True)
+    counts: JsonObject = {}
+    for lane in lanes:
+        if lane.count > 0:
+            counts[str(lane.number & PRIORITY_MASK)] = lane.count
+    return counts

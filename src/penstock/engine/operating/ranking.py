@@ -1,0 +1,183 @@
+"""The sessions that are highest by a measure, found by a walk over all; what holds each of them up.
+
+::
+
+      sessions, some at a time ─▶ selected? ─▶ value ─▶ above the lowest of the best? ─▶ heap of at
+                                                             most ``count_max``; the lowest goes
+
+The walk keeps the best only, so that its memory does not grow with the number of sessions. Every
+value is state that is there anyway (``flow``); of bytes there are totals, and rates from one look
+to the next (``byte_rates``). docs/control.md explains each name.
+"""
+
+from __future__ import annotations
+
+from heapq import heappush, heapreplace
+from typing import Final, final
+
+from penstock.engine.clock import Now
+from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
+from penstock.engine.operating.listing import (
+    JsonObject,
+    SessionWalk,
+    connection_of,
+    session_summary,
+)
+from penstock.engine.operating.selection import SessionSelection
+from penstock.engine.server.server import Server
+from penstock.engine.server.server_connection import ServerConnection
+from penstock.engine.session.session import Session
+from penstock.engine.wire.byte_rates import ByteRates
+from penstock.engine.wire.link import Link
+
+BY_HELD_UP: Final = 0  # how long it is held up already
+BY_RATE: Final = 1  # bytes a second, both ways
+BY_QUEUE: Final = 2  # messages in the queue
+BY_WINDOW: Final = 3  # messages in flight
+BY_UNSENT: Final = 4  # bytes made for it that it has not read
+BY_DROPPED: Final = 5  # messages dropped for it
+
+MEASURES: Final = ("held_up", "rate", "queue", "window", "unsent", "dropped")
+
+RATE_LIMIT: Final = "rate_limit"  # it sends more than it may, and is not read for a moment
+FULL_QUEUES: Final = "full_queues"  # what it published waits for room in queues of others
+
+_SHORTEST_S: Final = 0.001  # of what has no beginning: it counts more than nothing
+
+
+@final
+class RankingWalk:
+    """A walk over the sessions of a broker that finds the highest of them.
+
+    Args:
+        server: the broker.
+        selection: selects the sessions that are ranked.
+        measure: ``BY_HELD_UP`` … ``BY_DROPPED``.
+        count_max: how many are found, at least 1.
+    """
+
+    def __init__(
+        self, server: Server, selection: SessionSelection, measure: int, count_max: int
+    ) -> None:
+        self.selected = 0  # so many sessions were ranked
+        self._server = server
+        self._walk = SessionWalk(server, selection)
+        self._measure = measure
+        self._count_max = count_max
+        self._best: list[tuple[float, int, Session]] = []  # a heap, the lowest first
+
+    @property
+    def finished(self) -> bool:
+        """Return whether all sessions were looked at."""
+        return self._walk.finished
+
+    def step(self, visits: int, now: Now) -> None:
+        """Look at the next ``visits`` sessions."""
+        best = self._best
+        for session in self._walk.step(visits, now):
+            self.selected += 1
+            link = session.link
+            if link is not None:
+                update_rates(link, now)
+            value = self._value(session, now)
+            # numbers differ, and only grow: of equal ones the older session counts more
+            if len(best) < self._count_max:
+                heappush(best, (value, -session.number, session))
+            elif value > best[0][0]:
+                heapreplace(best, (value, -session.number, session))
+
+    def best(self) -> list[Session]:
+        """Return the best, the highest first."""
+        found = sorted(self._best, key=_place, reverse=True)
+        return [session for _, _, session in found]
+
+    def _value(self, session: Session, now: Now) -> float:
+        measure = self._measure
+        if measure == BY_QUEUE:
+            return float(session.queue_length)
+        if measure == BY_WINDOW:
+            return float(session.window_length)
+        if measure == BY_DROPPED:
+            return float(sum(self._server.drops.of(session.client_id).values()))
+        link = session.link
+        if measure == BY_HELD_UP:
+            longest_s = 0.0
+            for _, lasts_s in holdups(session, connection_of(self._server, session), now):
+                longest_s = max(longest_s, lasts_s, _SHORTEST_S)
+            return longest_s
+        if link is None:
+            return 0.0
+        if measure == BY_UNSENT:
+            return float(unsent_bytes(link))
+        assert measure == BY_RATE, "a measure is one of MEASURES"
+        rates = link.rates
+        return 0.0 if rates is None else rates.received_per_s + rates.sent_per_s
+
+
+def _place(entry: tuple[float, int, Session]) -> tuple[float, int]:
+    return entry[0], entry[1]
+
+
+def ranked(server: Server, session: Session, now: Now) -> JsonObject:
+    """Return the description of a session in a ranking: as in a list, and what moves."""
+    link = session.link
+    description = session_summary(server, session)
+    received = sent = 0
+    received_per_s = sent_per_s = 0.0
+    if link is not None:
+        received, sent = link.bytes_received, link.bytes_sent
+        if link.rates is not None:
+            received_per_s, sent_per_s = link.rates.received_per_s, link.rates.sent_per_s
+    description["received_bytes"] = received
+    description["sent_bytes"] = sent
+    description["received_bytes_per_s"] = round(received_per_s, 1)
+    description["sent_bytes_per_s"] = round(sent_per_s, 1)
+    description["unsent_bytes"] = 0 if link is None else unsent_bytes(link)
+    held_up = holdups(session, connection_of(server, session), now)
+    held_up.sort(key=_lasts_s, reverse=True)
+    description["held_up_by"] = [
+        {"by": name, "lasts_s": round(lasts_s, 3)} for name, lasts_s in held_up
+    ]
+    return description
+
+
+def holdups(
+    session: Session, connection: ServerConnection | None, now: Now
+) -> list[tuple[str, float]]:
+    """Return what holds a client up now, with how long it lasts, in seconds.
+
+    0 seconds of what has no beginning: a rate limit, and full queues of others.
+    """
+    now_s = now.monotonic_s
+    found: list[tuple[str, float]] = []
+    for limit in (WINDOW, WRITE_BUFFER, QUEUE):
+        usage = session.transmission.limit_usage(limit)
+        if usage is not None and usage.since_s >= 0:
+            found.append((LIMITS[limit], usage.lasts_s(now_s)))
+    if connection is not None:
+        inbound = connection.inbound_limit
+        if inbound is not None and inbound.since_s >= 0:
+            found.append((LIMITS[INBOUND], inbound.lasts_s(now_s)))
+        if connection.resume_at_s > now_s:
+            found.append((RATE_LIMIT, 0.0))
+        if connection.pending_publish_count > 0:
+            found.append((FULL_QUEUES, 0.0))
+    return found
+
+
+def _lasts_s(holdup: tuple[str, float]) -> float:
+    return holdup[1]
+
+
+def update_rates(link: Link, now: Now) -> None:
+    """Take the totals of a connection, and its rates from the look before, if there was one."""
+    rates = link.rates
+    if rates is None:
+        link.rates = ByteRates(link.bytes_received, link.bytes_sent, now.monotonic_s)
+    else:
+        rates.update(link.bytes_received, link.bytes_sent, now.monotonic_s)
+
+
+def unsent_bytes(link: Link) -> int:
+    """Return the bytes made for a peer that it has not read: of the link, and of its socket."""
+    return link.pending_bytes + link.buffered_bytes

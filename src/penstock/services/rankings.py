@@ -1,0 +1,113 @@
+"""Ranks the sessions of a running broker when somebody asks, in a small share of its loop.
+
+::
+
+      rank ─▶ whose turn? ── one at a time, ``WAITING_MAX`` wait ─▶ walk: half a millisecond, then
+                                                  nine and a half for clients ─▶ the highest
+
+Nothing is kept up to date for it: a message costs nothing, and whoever asks all the time makes the
+broker no slower than by a twentieth of one processor. Acts of operators do not wait for rankings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final, final
+
+from penstock.control.admin_requests import LIMIT_MAX
+from penstock.control.ranking_requests import RankSessions, ShowFlow
+from penstock.engine.operating.flow_details import flow_details
+from penstock.engine.operating.listing import JsonObject
+from penstock.engine.operating.ranking import MEASURES, RankingWalk, ranked
+from penstock.engine.server.server import Server
+from penstock.engine.session.session import Session
+from penstock.errors import ConfigError, StoreError
+from penstock.runtime.driver import Driver
+from penstock.services.administration import selection_of
+from penstock.services.control import Control
+from penstock.services.portions import in_portions
+
+WAITING_MAX: Final = 8
+"""Rankings that wait for their turn, or are under way."""
+
+VISITS: Final = 32
+"""Sessions between two looks at the clock."""
+
+_PORTION_S: Final = 0.0005
+_PAUSE_S: Final = 0.0095
+
+
+@final
+class Rankings:
+    """Ranks the sessions of one broker.
+
+    Args:
+        server: the broker.
+        driver: runs it.
+    """
+
+    def __init__(self, server: Server, driver: Driver) -> None:
+        self._server = server
+        self._driver = driver
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
+
+    def serve_on(self, control: Control) -> None:
+        """Answer requests on ``control``."""
+        control.on(RankSessions, self.rank)
+        control.on(ShowFlow, self.show_flow)
+
+    async def rank(self, request: RankSessions) -> JsonObject:
+        """Return the sessions that are highest by a measure.
+
+        Raises:
+            ConfigError: the request cannot be used.
+            StoreError: too many rankings wait already.
+        """
+        if not 1 <= request.limit <= LIMIT_MAX:
+            raise ConfigError(f"a ranking has 1 to {LIMIT_MAX} entries, not {request.limit}")
+        measure = MEASURES.index(request.measure)
+        selection = selection_of(request.which)
+        if self._waiting >= WAITING_MAX:
+            raise StoreError(f"{WAITING_MAX} others wait for a ranking of sessions; ask again")
+        began_s = time.monotonic()
+        self._waiting += 1
+        try:
+            async with self._one_at_a_time:
+                walk = RankingWalk(self._server, selection, measure, request.limit)
+                entries = await self._highest(walk)
+        finally:
+            self._waiting -= 1
+        took_s = time.monotonic() - began_s
+        return {"entries": entries, "selected": walk.selected, "took_s": round(took_s, 4)}
+
+    async def _highest(self, walk: RankingWalk) -> list[JsonObject]:
+        """Walk to the end, and return the highest as they are then; those that ended are left
+        out."""
+        described: list[JsonObject] = []
+        best: list[Session] | None = None
+
+        def step() -> bool:
+            nonlocal best
+            now = self._driver.now()
+            if not walk.finished:
+                walk.step(VISITS, now)
+                return False
+            if best is None:
+                best = walk.best()
+                best.reverse()
+            if best and not best[-1].ended:
+                described.append(ranked(self._server, best[-1], now))
+            del best[-1:]
+            return not best
+
+        await in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
+        return described
+
+    async def show_flow(self, request: ShowFlow) -> JsonObject | None:
+        """Return the window and the queue of one client; None where it has no session."""
+        session = self._server.registry.sessions.get(request.client_id)
+        if session is None:
+            return None
+        return flow_details(self._server, session, self._driver.now())
