@@ -2,8 +2,8 @@
 
 Ten thousand clients are connected, and a load runs at a fixed rate. Runs take turns: the broker is
 left alone; its metrics are scraped every second; all clients are listed over the control socket;
-somebody asks why a client gets nothing; all of it. The table compares the broker's own CPU time a
-copy, and the end-to-end latency of the load.
+somebody asks why a client gets nothing; `penstock top` looks; all of it. The table compares the
+broker's own CPU time a copy, and the end-to-end latency of the load.
 
 Admin process, operators and load generator share the machine with the broker, so on few cores the
 latency has their CPU time in it too; the broker's CPU time has not.
@@ -32,6 +32,8 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
 from benchmarks.machine import machine
+from penstock.cli.top.looking import Wanted, look
+from penstock.cli.top.port import ControlSocket
 from penstock.cli.version import version_text
 from penstock.control.admin_requests import LIMIT_MAX, ListSessions, Page
 from penstock.control.client import ask
@@ -107,16 +109,21 @@ def acts_on(broker: Broker, data_dir: Path) -> dict[str, Callable[[], object]]:
     def ask_why() -> None:
         ask(data_dir, Explain("idle-77", "idle/77"), Explanation)
 
+    def look_on() -> None:
+        look(ControlSocket(data_dir, "a benchmark"), Wanted("rate"))
+
     def all_of_it() -> None:
         scrape()
         list_all()
         ask_why()
+        look_on()
 
     return {
         "left alone": lambda: None,
         "scraped": scrape,
         "all clients listed": list_all,
         "asked why": ask_why,
+        "penstock top": look_on,
         "all of it": all_of_it,
     }
 
@@ -143,6 +150,7 @@ def main() -> None:
     parser.add_argument("--rates", type=int, nargs="+", default=[20_000, 200_000])
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one run")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each, in turns")
+    parser.add_argument("--acts", nargs="+", help="of these alone, such as 'penstock top'")
     chosen = parser.parse_args()
     console = Console(width=110)
     console.print(f"{version_text()}\n{machine()}, {chosen.clients:,} clients")
@@ -153,15 +161,22 @@ def main() -> None:
         data_dir = Path(directory)
         with penstock_in(data_dir, "file", _SETTINGS) as broker, connected(broker, chosen.clients):
             for rate in chosen.rates:
-                for row in _rows(broker, data_dir, rate, chosen.seconds, chosen.repeats):
+                acts = acts_on(broker, data_dir)
+                for name in [*acts][1:]:
+                    if chosen.acts and name not in chosen.acts:
+                        del acts[name]
+                for row in _rows(broker, acts, rate, chosen.seconds, chosen.repeats):
                     table.add_row(*row)
     console.print(table)
 
 
 def _rows(
-    broker: Broker, data_dir: Path, rate: int, seconds: float, repeats: int
+    broker: Broker,
+    acts: dict[str, Callable[[], object]],
+    rate: int,
+    seconds: float,
+    repeats: int,
 ) -> Iterator[tuple[str, ...]]:
-    acts = acts_on(broker, data_dir)
     runs: dict[str, list[tuple[float, float, float]]] = {name: [] for name in acts}
     for _ in range(repeats):
         for name, act in acts.items():

@@ -14,6 +14,7 @@ A place of the window is a cell while they all fit into ``CELL_LINES``; a longer
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 from typing import Final
 
 from penstock.cli.top.columns import HELD_UP_WORDS
@@ -52,7 +53,7 @@ def client_lines(flow: FlowDetails, why: Diagnosis | None, width: int) -> list[s
         "",
         *_limits(flow),
         *_drops(flow),
-        *_why(why),
+        *_why(why, width),
         "",
         *_filters(flow),
     ]
@@ -150,11 +151,13 @@ def _drops(flow: FlowDetails) -> Iterator[str]:
         yield _pair("dropped", f"{number:,} {reason.replace('_', ' ')}")
 
 
-def _why(why: Diagnosis | None) -> Iterator[str]:
-    if why is not None:
-        yield ""
-        yield _pair("likeliest", printable(why.reason))
-        yield _pair("what to do", printable(why.remedy))
+def _why(why: Diagnosis | None, width: int) -> Iterator[str]:
+    if why is None:
+        return
+    yield ""
+    for name, text in (("likeliest", why.reason), ("what to do", why.remedy)):
+        for number, line in enumerate(wrap(printable(text), max(20, width - _NAME_WIDTH - 1))):
+            yield _pair("" if number else name, line)
 
 
 def _filters(flow: FlowDetails) -> Iterator[str]:

@@ -16,6 +16,7 @@ from penstock.engine.operating.listing import JsonObject, connection_of
 from penstock.engine.operating.ranking import ranked, update_rates
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
+from penstock.engine.session.lane import Lane
 from penstock.engine.session.queue import PRIORITY_MASK
 from penstock.engine.session.session import Session
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBREC
@@ -76,9 +77,13 @@ def _state(entry: Delivery) -> str:
     return PUBREC_DUE if entry.state == AWAIT_PUBREC else PUBCOMP_DUE
 
 
+def _rank(lane: Lane) -> int:
+    return lane.rank
+
+
 def _by_priority(session: Session) -> JsonObject:
     """Return the queued messages by priority, in the order in which they leave."""
-    lanes = sorted(session.backlog.queue.lanes(), key=lambda lane: lane.rank, reverse=True)
+    lanes = sorted(session.backlog.queue.lanes(), key=_rank, reverse=True)
     counts: JsonObject = {}
     for lane in lanes:
         if lane.count > 0:

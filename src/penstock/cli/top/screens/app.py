@@ -162,14 +162,15 @@ class TopApp(App[None]):
     def _show(self) -> None:
         self._show_head()
         self._show_table()
-        if isinstance(self.screen, ClientScreen):
-            self.screen.show(self.board, self._status())
 
     def _show_head(self) -> None:
+        """Show the head, or the client that is open, whose first line is the last of the head."""
         if self.board.look is None and not self.board.why:
             return
         lines = head_lines(self.board, self._status(), self.size.width, time.monotonic())
         self._head.update(Text("\n".join(lines), no_wrap=True))
+        if isinstance(self.screen, ClientScreen):
+            self.screen.show(self.board, lines[-1])
 
     def _status(self) -> str:
         wanted = self._looking.wanted
@@ -341,7 +342,7 @@ class TopApp(App[None]):
             self._say(message.text)
         elif isinstance(self.screen, ClientScreen) and self.screen.client_id == message.client_id:
             self.screen.why = message.found
-            self.screen.show(self.board, self._status())
+            self._show_head()
         else:
             self.push_screen(Page(for_terminal(message.text)))
 
