@@ -1,7 +1,7 @@
 """Compile penstock.protocol, penstock.engine and what else is busy while the package is built.
 
-The compiler is mypyc. Everything else about the package stands in pyproject.toml.
-PENSTOCK_COMPILE decides:
+The compiler is mypyc. A wheel also has manual pages and completions for shells (`data_files`).
+Everything else about the package stands in pyproject.toml. PENSTOCK_COMPILE decides:
 
     auto   (default) compile; where that fails, say why and build the interpreted package
     1      compile or fail
@@ -14,6 +14,8 @@ start with NOTICE are for the person who builds: scripts/bootstrap.py shows them
 from __future__ import annotations
 
 import os
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -189,4 +191,28 @@ class BuildOrFallBack(build_ext):
             self.extensions = []
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrFallBack})
+def data_files() -> list[tuple[str, list[str]]]:
+    """Manual pages and the shells' completions, below the prefix where each is looked for."""
+    if not BUILD_COMMANDS & set(sys.argv):
+        return []
+    scripts = SOURCE / "penstock" / "cli" / "completions"
+    found = [
+        ("share/bash-completion/completions", [str(scripts / "penstock.bash")]),
+        ("share/zsh/site-functions", [str(scripts / "_penstock")]),
+        ("share/fish/vendor_completions.d", [str(scripts / "penstock.fish")]),
+    ]
+    converter = Path("scripts/man_pages.py")
+    if converter.exists():  # an image of a container is built without: nobody reads them there
+        version = re.search(r'__version__.*?"(.+?)"', (SOURCE / "penstock/version.py").read_text())
+        assert version is not None
+        write = runpy.run_path(str(converter))["write_man_pages"]
+        pages = write(Path("docs/commands.md"), version[1], Path("build/man"))
+        found.append(("share/man/man1", pages))
+    return found
+
+
+setup(
+    ext_modules=extensions(),
+    cmdclass={"build_ext": BuildOrFallBack},
+    data_files=data_files(),
+)

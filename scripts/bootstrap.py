@@ -39,8 +39,16 @@ WHEELS = BUILD / "wheels"
 LOGS = VENV / "logs"
 INSTALLING = VENV / "installing"  # there while pip installs; left behind if it was killed
 REQUIREMENTS = ROOT / "requirements"
-SHIPPED = ("*.py", "*.j2", "py.typed")  # what of src/ a wheel has: package-data in pyproject.toml
-PACKAGING = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+SHIPPED = (
+    "*.py",
+    "*.j2",
+    "py.typed",
+    "completions/*",
+)  # what of src/ a wheel has: package-data in pyproject.toml
+PACKAGING = (
+    *("pyproject.toml", "setup.py", "README.md", "LICENSE"),
+    *("docs/commands.md", "scripts/man_pages.py"),  # of which manual pages are made
+)
 COMPILED = ("src/penstock/protocol", "src/penstock/engine")
 COMPILER = {  # mypyc with what it needs, and the typed packages that compiled modules lead to
     *("ast-serialize", "librt", "mypy", "mypy-extensions", "pathspec", "typing-extensions"),

@@ -8,9 +8,8 @@ modules         a module that a document, a setting of a tool or a source file n
 architecture    docs/architecture.md names every package under src/penstock and every file of
                 the engine, and so does the engine's own list; neither names one that is gone
 dependencies    docs/dependencies.md names every package that pyproject.toml asks for
-configuration   docs/configuration.md is what `make docs` writes
-metrics         so is docs/metrics.md
-api             so is docs/api.md
+written         pages of reference are what `make docs` writes: configuration.md, commands.md,
+                metrics.md, api.md, spark_options.md, python_api.md
 settings        a setting that a document names in backquotes exists
 proofs          docs/flow_proofs.md names tests that exist
 changelog       CHANGELOG.md has a section for what is not released yet
@@ -27,14 +26,25 @@ from pathlib import Path
 from typing import Final
 
 from penstock.admin import api_page
-from penstock.config.describe import as_markdown
+from penstock.cli import command_page
+from penstock.client import python_page
+from penstock.config import describe
 from penstock.config.mistakes import settings_of
 from penstock.config.settings import Settings
 from penstock.control import metric_page
+from penstock.spark import option_page
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NOT_OURS: Final = {".venv", ".git", "build", "dist", "node_modules"}
 
+WRITTEN: Final = {
+    "configuration.md": describe.as_markdown,
+    "commands.md": command_page.as_markdown,
+    "metrics.md": metric_page.as_markdown,
+    "api.md": api_page.as_markdown,
+    "spark_options.md": option_page.as_markdown,
+    "python_api.md": python_page.as_markdown,
+}
 LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCED: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 PROOF: Final = re.compile(r"\[([^\]]+)\]\((\.\./tests/[^)]+\.py)\)")
@@ -45,7 +55,7 @@ MODULE: Final = re.compile(
 SHORT_MODULE: Final = re.compile(r"`(\w+)(?!\.py`|\.readStream\b)((?:\.[A-Za-z_]\w*)+)`")
 # Files, units, properties of tables and options, tables, and loggers of tests.
 NO_MODULES: Final = re.compile(
-    "md|toml|lock|sock|log|service|sysusers|tmpfiles|server|epoch|endOffset|batchId|queryId|sparkplug_b|NAME|readings|a|x|y"
+    "md|toml|bash|fish|lock|sock|log|service|sysusers|tmpfiles|server|epoch|endOffset|batchId|queryId|sparkplug_b|NAME|readings|a|x|y"
 )
 INLINE_CODE: Final = re.compile(r"`[^`\n]*`")
 HEADING: Final = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
@@ -61,9 +71,7 @@ def main() -> int:
         *check_modules(),
         *check_architecture(),
         *check_dependencies(),
-        *check_configuration(),
-        *check_metrics(),
-        *check_api(),
+        *check_written(),
         *check_settings(),
         *check_proofs(),
         *check_changelog(),
@@ -205,25 +213,12 @@ def check_dependencies() -> Iterator[str]:
     yield from missing_names("docs/dependencies.md", [f"`{name}`" for name in sorted(names)])
 
 
-def check_configuration() -> Iterator[str]:
-    """The reference of settings is generated, and not edited."""
-    document = ROOT / "docs/configuration.md"
-    if not document.exists() or document.read_text(encoding="utf-8") != as_markdown():
-        yield "docs/configuration.md is out of date: run `make docs`."
-
-
-def check_metrics() -> Iterator[str]:
-    """The reference of metrics is generated, and not edited."""
-    document = ROOT / "docs/metrics.md"
-    if not document.exists() or document.read_text(encoding="utf-8") != metric_page.as_markdown():
-        yield "docs/metrics.md is out of date: run `make docs`."
-
-
-def check_api() -> Iterator[str]:
-    """The reference of the API is generated, and not edited."""
-    document = ROOT / "docs/api.md"
-    if not document.exists() or document.read_text(encoding="utf-8") != api_page.as_markdown():
-        yield "docs/api.md is out of date: run `make docs`."
+def check_written() -> Iterator[str]:
+    """What is made from the source is not edited."""
+    for name, as_markdown in WRITTEN.items():
+        document = ROOT / "docs" / name
+        if not document.exists() or document.read_text(encoding="utf-8") != as_markdown():
+            yield f"docs/{name} is out of date: run `make docs`."
 
 
 def check_settings() -> Iterator[str]:

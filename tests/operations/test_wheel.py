@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,15 @@ from penstock.version import __version__
 from tests.support.deadline import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGED = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+PACKAGED = (
+    *("pyproject.toml", "setup.py", "README.md", "LICENSE", "MANIFEST.in"),
+    *("docs/commands.md", "scripts/man_pages.py"),
+)
+BROUGHT = (
+    *("man/man1/penstock.1", "man/man1/penstock-clients.1"),
+    *("bash-completion/completions/penstock.bash", "zsh/site-functions/_penstock"),
+    "fish/vendor_completions.d/penstock.fish",
+)
 BUILD_S = 1800
 CLEAN = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
 
@@ -36,6 +45,26 @@ def run(*command: str | Path, cwd: Path, **variables: str) -> str:
     return answer.stdout
 
 
+def copy_packaged(tree: Path) -> None:
+    """Lay out what a source package has beside src/."""
+    for name in PACKAGED:
+        (tree / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+
+
+def test_a_wheel_brings_manual_pages_and_completions(tmp_path: Path) -> None:
+    (tmp_path / "src").symlink_to(ROOT / "src")
+    copy_packaged(tmp_path)
+    command = [sys.executable, "setup.py", "-q", "egg_info", "--egg-base", "."]
+    command += ["bdist_wheel", "--dist-dir", "dist"]
+    run(*command, cwd=tmp_path, PENSTOCK_COMPILE="0")
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    for name in BROUGHT:
+        assert [one for one in names if one.endswith(f".data/data/share/{name}")], name
+    assert [one for one in names if one.endswith("penstock/cli/completions/_penstock")]
+
+
 @pytest.mark.torture("compiles Penstock twice: in isolation, and where there is no compiler")
 def test_a_source_package_becomes_a_compiled_broker_in_an_empty_environment(
     tmp_path: Path,
@@ -44,8 +73,7 @@ def test_a_source_package_becomes_a_compiled_broker_in_an_empty_environment(
     shutil.copytree(
         ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info")
     )
-    for name in PACKAGED:
-        shutil.copy(ROOT / name, tree / name)
+    copy_packaged(tree)
     build = "import setuptools.build_meta as b; b.build_sdist('dist')"
     run(sys.executable, "-c", build, cwd=tree)
     (source,) = (tree / "dist").glob("*.tar.gz")
@@ -61,6 +89,8 @@ def test_a_source_package_becomes_a_compiled_broker_in_an_empty_environment(
     run(empty / "bin" / "python", "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
     penstock = empty / "bin" / "penstock"
     assert run(penstock, "--version", cwd=tmp_path).startswith(f"penstock {__version__} (compiled)")
+    for name in BROUGHT:
+        assert (empty / "share" / name).is_file(), name
     assert "pyspark not installed" in run(penstock, "--version", cwd=tmp_path)
     installed = sum(path.stat().st_size for path in empty.glob("lib/**/*") if path.is_file())
     assert installed < 400e6, "an installation without Spark grew: docs/install.md has its weight"
@@ -93,8 +123,7 @@ def test_a_source_package_becomes_a_compiled_broker_in_an_empty_environment(
 
 def test_without_a_compiler_a_wheel_that_must_be_compiled_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "src").symlink_to(ROOT / "src")
-    for name in PACKAGED:
-        shutil.copy(ROOT / name, tmp_path / name)
+    copy_packaged(tmp_path)
     path = tmp_path / "bin"
     path.mkdir()
     command = [sys.executable, "setup.py", "bdist_wheel", "--dist-dir", str(tmp_path / "dist")]

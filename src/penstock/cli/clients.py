@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from penstock.cli.completion import client_ids
 from penstock.cli.operator_commands import (
     AsJson,
     Client,
@@ -62,7 +63,7 @@ def list_clients(
 
 @app.command()
 def show(
-    client_id: Annotated[str, typer.Argument(metavar="CLIENT")],
+    client_id: Annotated[str, typer.Argument(metavar="CLIENT", autocompletion=client_ids)],
     config: ConfigFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
@@ -82,7 +83,10 @@ def show(
 @app.command()
 def kick(
     client_id: Annotated[
-        str | None, typer.Argument(metavar="[CLIENT]", help="One, or those the options name.")
+        str | None,
+        typer.Argument(
+            metavar="[CLIENT]", help="One, or those the options name.", autocompletion=client_ids
+        ),
     ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,

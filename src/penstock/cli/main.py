@@ -42,6 +42,7 @@ from penstock.cli import (
     why,
 )
 from penstock.cli.broker_options import HELP_ONLY_LONG
+from penstock.cli.completion import answer_shell, completion
 from penstock.cli.exit_codes import EXIT_FAILED, exit_code
 from penstock.cli.flow import show_flow
 from penstock.cli.options import ConfigFile, DataDir
@@ -67,6 +68,7 @@ First steps:
   penstock import mosquitto mosquitto.conf --to DIR   come from Mosquitto
   penstock config > penstock.toml   every setting, explained; then
   penstock serve --config penstock.toml
+  penstock completion bash >> ~/.bashrc   complete commands and options with the Tab key
 """
 
 SERVE_FURTHER: Final = """\b
@@ -103,8 +105,9 @@ app = typer.Typer(
 def main() -> None:
     """Run the command line and exit."""
     guard_terminals()
+    answer_shell()
     try:
-        app()
+        app(prog_name="penstock")
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         sys.exit(exit_code(error))
@@ -228,6 +231,7 @@ app.command()(story.story)
 app.command()(events.events)
 app.command()(audit.audit)
 app.command(name="reload")(reload_settings)
+app.command()(completion)
 app.add_typer(clients.app, name="clients")
 app.add_typer(sessions.app, name="sessions")
 app.add_typer(retained.app, name="retained")

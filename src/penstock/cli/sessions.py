@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import clients
+from penstock.cli.completion import client_ids
 from penstock.cli.operator_commands import (
     AsJson,
     Client,
@@ -67,7 +68,10 @@ def list_sessions(
 @app.command()
 def remove(
     client_id: Annotated[
-        str | None, typer.Argument(metavar="[CLIENT]", help="One, or those the options name.")
+        str | None,
+        typer.Argument(
+            metavar="[CLIENT]", help="One, or those the options name.", autocompletion=client_ids
+        ),
     ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from penstock.cli.completion import client_ids
 from penstock.cli.operator_commands import AsJson, ask_broker, utc_text
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import ConfigFile, DataDir
@@ -33,7 +34,10 @@ SERVICE_S: Final = 1.0
 
 @grouped
 def why(
-    client_id: Annotated[str, typer.Argument(metavar="CLIENT", help="A client identifier.")],
+    client_id: Annotated[
+        str,
+        typer.Argument(metavar="CLIENT", help="A client identifier.", autocompletion=client_ids),
+    ],
     access: Access,
     topic: Annotated[
         str, typer.Argument(metavar="[TOPIC]", help="A topic that it should get, no filter.")

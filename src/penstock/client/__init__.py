@@ -14,6 +14,7 @@ outbox          keeps messages on disk
 message, inbox  received messages, and their acknowledgement
 subscriptions   SUBSCRIBE and UNSUBSCRIBE, and their answers
 responses       responses of others, for requests and receipts
+python_page     docs/python_api.md, of what a program uses
 """
 
 from penstock.client.blocking import BlockingClient

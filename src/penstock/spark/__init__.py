@@ -3,6 +3,7 @@
     java             finds or makes a Java for Spark
     session          a small Spark, started and ended cleanly
     options          the options of the format when it reads
+    declared_options names, defaults and texts of all options; option_page: docs/spark_options.md
     option_values    checks of single options; topics: filters as one text
     range_limits     the begin or end of a query: an edge, an offset, a time
     offsets          positions of a query as Spark stores them

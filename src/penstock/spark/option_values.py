@@ -20,17 +20,6 @@ T = TypeVar("T")
 SERVER: Final = "127.0.0.1:8815"
 """The default address of the stream service of a broker on this machine."""
 
-ACCESS_NAMES: Final = (
-    "tls",
-    "tlsCaFile",
-    "tlsCertFile",
-    "tlsKeyFile",
-    "token",
-    "tokenFile",
-)
-"""The options of `OptionReader.credentials`."""
-
-
 _OF_A_TABLE: Final = "provider"
 """Spark adds it to the options of CREATE TABLE, with owner, location, option.NAME and others."""
 

@@ -1,7 +1,7 @@
 """The options of `format("penstock")`, all checked before anything runs.
 
 Names are those of Spark's Kafka source where the meaning is the same. Spark ignores the
-case of option names, and so does this. docs/spark.md explains each option to its users.
+case of option names, and so does this. `declared_options` explains each to its users.
 """
 
 from __future__ import annotations
@@ -13,36 +13,16 @@ from typing import Final
 
 from penstock.control.reader_requests import check_group
 from penstock.errors import ConfigError
+from penstock.spark.declared_options import SOURCE_OPTIONS
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
-from penstock.spark.option_values import ACCESS_NAMES, SERVER, OptionReader, address
+from penstock.spark.option_values import SERVER, OptionReader, address
 from penstock.spark.range_limits import AtTime, RangeLimit, moves, parse_offsets, parse_time
 from penstock.spark.topics import parse_topics
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import Credentials
 
-OPTION_NAMES: Final = (
-    "server",
-    "servers",
-    "stream",
-    "topics",
-    "startingOffsets",
-    "startingTimestamp",
-    "startingOffsetsByTimestampStrategy",
-    "endingOffsets",
-    "endingTimestamp",
-    "maxOffsetsPerTrigger",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "includeProperties",
-    "connectTimeoutSeconds",
-    "checkpointLocation",
-    *ACCESS_NAMES,
-    "groupId",
-    "groupLeaseSeconds",
-    "batchAtStart",
-)
+OPTION_NAMES: Final = tuple(option.name for option in SOURCE_OPTIONS)
 
 SERVERS_MAX: Final = 1000
 """Most brokers of one query."""

@@ -24,25 +24,15 @@ from pyspark.sql.types import (
 from penstock.engine.publishing.sink_positions import BATCH_MAX
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
-from penstock.spark.option_values import ACCESS_NAMES, SERVER, OptionReader, address
+from penstock.spark.declared_options import SINK_OPTIONS
+from penstock.spark.option_values import SERVER, OptionReader, address
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import CLIENT_ID_CHARACTERS_MAX, TOPIC_LEVELS_MAX
 
-OPTION_NAMES: Final = (
-    "server",
-    "topic",
-    "qos",
-    "retain",
-    "clientId",
-    "sinkId",
-    "batchId",
-    "connectTimeoutSeconds",
-    "checkpointLocation",
-    *ACCESS_NAMES,
-)
+OPTION_NAMES: Final = tuple(option.name for option in SINK_OPTIONS)
 
 COLUMNS: Final = ("topic", "payload", "qos", "retain", "properties")
 

@@ -1,0 +1,93 @@
+"""`penstock completion`: the script by which a shell completes our commands, and what it gets.
+
+::
+
+      shell ── _PENSTOCK_COMPLETE=complete_bash penstock ─▶ Typer: commands, options, choices
+                                                            client_ids: from the running broker
+
+The scripts are files in `completions`, which a wheel also puts where shells look for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import StrEnum
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from penstock.errors import PenstockError
+
+VARIABLE: Final = "_PENSTOCK_COMPLETE"
+"""Set by the scripts, in the environment: what is asked for, of which shell."""
+
+SUGGESTIONS_MAX: Final = 100
+ANSWER_S_MAX: Final = 1.0
+"""How long the broker may take: somebody has pressed a key."""
+
+HARMLESS: Final = re.compile(r"(?!-)[\w.@+,/-]*", re.ASCII)
+"""Client identifiers that no shell takes for anything but a word. They are text of others, and a
+shell puts what it is given on the command line as it is."""
+
+
+class Shell(StrEnum):
+    """The shells with a script."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+SCRIPTS: Final = {
+    Shell.bash: "penstock.bash",
+    Shell.zsh: "_penstock",
+    Shell.fish: "penstock.fish",
+}
+
+
+def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="The shell.")],
+) -> None:
+    """Print the script by which a shell completes commands, options, and clients of a running
+    broker."""
+    scripts = resources.files("penstock.cli") / "completions"
+    print((scripts / SCRIPTS[shell]).read_text(encoding="utf-8"), end="")
+
+
+def answer_shell() -> None:
+    """Let Typer answer where a shell asks what comes next; else do nothing."""
+    if VARIABLE in os.environ:
+        from typer._completion_classes import completion_init
+
+        completion_init()
+
+
+def client_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Return identifiers of sessions of the running broker that begin so, none where none runs.
+
+    Nothing is said of what went wrong: the answer stands in the middle of a command line.
+    """
+    from penstock.cli.operator_commands import selection_of
+    from penstock.config.load import load_settings
+    from penstock.control.admin_requests import ListSessions, Page
+    from penstock.control.client import ask
+
+    if not HARMLESS.fullmatch(incomplete):
+        return []
+    given = context.params
+    config, data_dir = given.get("config"), given.get("data_dir")
+    which = selection_of(f"{incomplete}*", None, None, None, None)
+    try:
+        settings = load_settings(
+            Path(config) if config else None,
+            {"durability.data_dir": Path(data_dir) if data_dir else None},
+        )
+        request = ListSessions(which, "", limit=SUGGESTIONS_MAX)
+        page: Page = ask(settings.durability.data_dir, request, Page, ANSWER_S_MAX)
+    except (PenstockError, OSError):
+        return []
+    found = (str(entry["client_id"]) for entry in page.entries)
+    return [client_id for client_id in found if HARMLESS.fullmatch(client_id)]

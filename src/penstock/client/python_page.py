@@ -1,0 +1,117 @@
+"""The reference of the names that `import penstock` offers, docs/python_api.md."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+_INTRODUCTION: Final = """\
+# Python API
+
+<!-- Written by `make docs` from the docstrings of what `penstock` exports; change them there. -->
+
+The names of the package `penstock`; [client.md](client.md) shows them at work. Everything else
+below it is not for other programs, and may change in any version.
+"""
+
+_WIDTH: Final = 72
+_SECTION: Final = re.compile(r"^(Args|Attributes|Raises|Returns|Yields):$")
+_ENTRY: Final = re.compile(r"^    (\S[^:]*): (.*)$")
+
+
+def as_markdown() -> str:
+    """Return the whole of docs/python_api.md."""
+    package: Any = importlib.import_module("penstock")
+    names = [name for name in package.__all__ if not name.startswith("__")]
+    lines = [_INTRODUCTION, "| | |", "|---|---|"]
+    for name in names:
+        first = _first_line(getattr(package, name))
+        lines.append(f"| [`{name}`](#{name.lower()}) | {first.replace('|', chr(92) + '|')} |")
+    for name in names:
+        lines += ["", *_class(name, getattr(package, name))]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _class(name: str, kind: Any) -> Iterator[str]:
+    yield from (f"## {name}", "", *_code(f"class {name}{_signature(kind)}"), "")
+    yield from _docstring(kind.__doc__)
+    for member, value in vars(kind).items():
+        if member.startswith("_") or not getattr(value, "__doc__", None):
+            continue
+        if isinstance(value, property):
+            yield from ("", f"### {name}.{member}", "")
+            yield from _docstring(value.__doc__)
+        elif inspect.isfunction(value):
+            prefix = "async def" if inspect.iscoroutinefunction(value) else "def"
+            yield from ("", f"### {name}.{member}()", "")
+            yield from (*_code(f"{prefix} {member}{_signature(value)}"), "")
+            yield from _docstring(value.__doc__)
+
+
+def _code(text: str) -> list[str]:
+    return ["```python", text, "```"]
+
+
+def _signature(called: Any) -> str:
+    """Return the parameters with types and defaults, each on its line where there are many."""
+    signature = inspect.signature(called)
+    shown = [_parameter(one) for one in signature.parameters.values() if one.name != "self"]
+    arrow = "" if inspect.isclass(called) else f" -> {_type(signature.return_annotation)}"
+    one_line = f"({', '.join(shown)}){arrow}"
+    if len(one_line) <= _WIDTH:
+        return one_line
+    return "(\n" + "".join(f"    {one},\n" for one in shown) + f"){arrow}"
+
+
+def _parameter(parameter: inspect.Parameter) -> str:
+    stars: dict[Any, str] = {
+        inspect.Parameter.VAR_POSITIONAL: "*",
+        inspect.Parameter.VAR_KEYWORD: "**",
+    }
+    text = f"{stars.get(parameter.kind, '')}{parameter.name}: {_type(parameter.annotation)}"
+    default = parameter.default
+    if default is inspect.Parameter.empty:
+        return text
+    is_made = "object at" in repr(default) or default.__class__.__name__.startswith("_HAS_DEFAULT")
+    return f"{text} = {'…' if is_made else repr(default)}"
+
+
+def _type(annotation: Any) -> str:
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+
+def _first_line(documented: Any) -> str:
+    text = inspect.cleandoc(documented.__doc__ or "").split("\n\n", 1)[0]
+    return _inline(" ".join(text.split()))
+
+
+def _docstring(text: str | None) -> Iterator[str]:
+    """Yield a docstring as Markdown: its sections as lists, its drawings as they are."""
+    is_block = False
+    for line in inspect.cleandoc(text or "").splitlines():
+        if is_block and line and not line.startswith(" "):
+            is_block = False
+            yield "```"
+            yield ""
+        if is_block:
+            yield line
+        elif line == "::":
+            is_block = True
+            yield "```text"
+        elif section := _SECTION.match(line):
+            yield from (f"*{section[1]}*", "")
+        elif entry := _ENTRY.match(line):
+            yield f"- `{entry[1]}`: {_inline(entry[2])}"
+        elif line.startswith("        "):
+            yield f"  {_inline(line.strip())}"
+        else:
+            yield _inline(line.strip())
+    if is_block:
+        yield "```"
+
+
+def _inline(text: str) -> str:
+    return text.replace("``", "`").replace("<", "\\<")

@@ -1,0 +1,44 @@
+"""The reference of the options of source and sink, docs/spark_options.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from penstock.spark.declared_options import SINK_OPTIONS, SOURCE_OPTIONS, DeclaredOption
+
+_INTRODUCTION: Final = """\
+# Spark options
+
+<!-- Written by `make docs` from src/penstock/spark/declared_options.py; change it there. -->
+
+The options of `format("penstock")`; [spark.md](spark.md) shows them at work. Case does not matter.
+All are checked before anything runs: an unknown name, or two that contradict each other, is one
+sentence.
+"""
+
+
+def as_markdown() -> str:
+    """Return the whole of docs/spark_options.md."""
+    return "\n".join(
+        [
+            _INTRODUCTION,
+            "## The source",
+            "",
+            "Of `spark.read` and `spark.readStream`.",
+            "",
+            *_table(SOURCE_OPTIONS),
+            "",
+            "## The sink",
+            "",
+            "Of `df.write` and `df.writeStream`.",
+            "",
+            *_table(SINK_OPTIONS),
+            "",
+        ]
+    )
+
+
+def _table(options: Iterable[DeclaredOption]) -> list[str]:
+    rows = [f"| `{one.name}` | {one.default} | {one.text} |" for one in options]
+    return ["| Option | Default | Meaning |", "|---|---|---|", *rows]
