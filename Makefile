@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo test check coverage fuzz torture bench format docs lock clean
+.PHONY: help setup setup-tests demo test check coverage fuzz torture bench format docs site lock clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -49,12 +49,13 @@ coverage: setup-tests ## which branches of protocol and engine tests reach; fail
 	@$(PY) -m coverage combine --quiet
 	PYTHONPATH=src $(PY) -m coverage report
 
-check: setup ## format, lint, types, layers, documents, docstrings
+check: setup ## format, lint, types, layers, documents and their site, docstrings
 	.venv/bin/ruff format --check $(CHECKED) setup.py
 	.venv/bin/ruff check $(CHECKED) setup.py
 	$(PY) -m mypy $(CHECKED)
 	PYTHONPATH=src .venv/bin/lint-imports --no-logo
 	PYTHONPATH=src $(PY) scripts/check_documents.py
+	$(PY) scripts/build_site.py
 	$(PY) scripts/check_docstrings.py
 	PYTHONPATH=src $(PY) scripts/check_conformance.py
 
@@ -92,10 +93,16 @@ format: setup ## let ruff rewrite what it can
 	.venv/bin/ruff check --quiet --fix-only $(CHECKED) setup.py
 	.venv/bin/ruff format $(CHECKED) setup.py
 
+site: setup ## build the documents as a site, in build/site; strictly
+	@$(PY) scripts/build_site.py
+
 docs: setup ## rewrite the documents that are made from the source
 	PYTHONPATH=src $(PY) scripts/write_configuration.py
+	PYTHONPATH=src $(PY) scripts/write_commands.py
 	PYTHONPATH=src $(PY) scripts/write_metrics.py
 	PYTHONPATH=src $(PY) scripts/write_api.py
+	PYTHONPATH=src $(PY) scripts/write_spark_options.py
+	PYTHONPATH=src $(PY) scripts/write_python_api.py
 	PYTHONPATH=src $(PY) scripts/write_dashboard.py
 	PYTHONPATH=src $(PY) scripts/check_conformance.py --write
 	PYTHONPATH=src $(PY) scripts/draw_states.py --write
