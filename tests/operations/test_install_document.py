@@ -166,7 +166,7 @@ def test_every_command_of_the_documents_is_one() -> None:
     """Its subcommands and options exist."""
     found = commands()
     assert ["reload", "--config", "/etc/penstock/penstock.toml"] in found
-    assert ["store", "restore", "/backup/penstock-before"] in [words[:3] for words in found]
+    assert ["store", "restore", "/var/lib/penstock.newer/before"] in [words[:3] for words in found]
     for words in found:
         command: Any = typer.main.get_command(app)
         rest = list(words)
