@@ -95,7 +95,7 @@ def test_what_compiled_modules_lead_to_is_there_when_they_are_compiled(
 
 def compiled_modules() -> set[Path]:
     """The files that setup.py names."""
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8").partition("\nsetup(ext_modules")[0]
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8").partition("\nsetup(")[0]
     names: dict[str, Any] = {"__name__": "setup"}
     exec(compile(setup, "setup.py", "exec"), names)
     return {ROOT / path for path in names["modules"]()}
