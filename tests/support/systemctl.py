@@ -65,7 +65,7 @@ def start(name: str) -> None:
                 extra_groups=[],
                 start_new_session=True,
             )
-        (SERVICES / f"{name}.pid").write_text(str(process.pid))
+        (SERVICES / f"{name}.pid").write_text(f"{process.pid}\n")
         while is_notify and b"READY=1" not in told.recv(65_536):
             pass
 
