@@ -161,6 +161,31 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 ),
             ),
             Panel(
+                "Clients, by client group",
+                "short",
+                (
+                    (
+                        "sum by (client_group) (penstock_client_group_clients@)",
+                        "{{client_group}}",
+                    ),
+                ),
+                True,
+            ),
+            Panel(
+                "Messages received and sent, by client group",
+                "cps",
+                (
+                    (
+                        rate("penstock_client_group_messages_received_total", "client_group"),
+                        "from {{client_group}}",
+                    ),
+                    (
+                        rate("penstock_client_group_messages_sent_total", "client_group"),
+                        "to {{client_group}}",
+                    ),
+                ),
+            ),
+            Panel(
                 "Sessions and subscriptions",
                 "short",
                 (

@@ -23,6 +23,7 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.client_groups import ClientGroup, ClientGroups
 from penstock.engine.declared_limits import limits_in
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
@@ -159,6 +160,7 @@ def engine(
         settings.dead_letters.qos0,
         zones,
         event_options(settings),
+        client_groups(settings),
     )
     return server, clock
 
@@ -233,6 +235,14 @@ def event_options(settings: Settings) -> EventOptions | None:
         events.sample_one_in,
         events.flow_interval_s,
         dict(listeners),
+    )
+
+
+def client_groups(settings: Settings) -> ClientGroups:
+    """Return the clients that metrics count together."""
+    groups = settings.metrics.client_groups
+    return ClientGroups(
+        tuple(ClientGroup(one.name, one.client, one.user, one.listener) for one in groups)
     )
 
 

@@ -22,6 +22,7 @@ from typing import Final, final
 from penstock.app.composing import (
     check_admin,
     check_stream_files,
+    client_groups,
     engine_limits,
     event_options,
     server_options,
@@ -221,6 +222,7 @@ class Reloading:
             engine_limits(settings, settings.listener),
             server_options(settings),
             event_options(settings),
+            client_groups(settings),
         )
         self._parts.driver.retry_store_for(settings.durability.store_retry_s_max)
 

@@ -18,6 +18,7 @@ from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
 from penstock.config.limits import Limits, Memory
 from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
+from penstock.config.metrics import Metrics
 from penstock.config.mqtt5 import Mqtt5
 from penstock.config.sharing import Sharing
 from penstock.config.status import Log, Status
@@ -44,6 +45,7 @@ class Settings(Group):
     http_login: HttpLogin = HttpLogin()
     jwt_login: JwtLogin = JwtLogin()
     admin: Admin = Admin()
+    metrics: Metrics = Metrics()
     log: Log = Log()
 
     @model_validator(mode="after")
@@ -119,6 +121,18 @@ class Settings(Group):
             if bind.port and bind == other:
                 raise ValueError(
                     f"admin.bind and {setting} are both {bind}; give each its own port"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _client_groups_name_listeners(self) -> Settings:
+        """Refuse a client group of a listener that is not there: no client would be in it."""
+        names = [listener.name for listener in self.listener.open_ones()]
+        for group in self.metrics.client_groups:
+            if group.listener and group.listener not in names:
+                raise ValueError(
+                    f"the client group {group.name!r} names the listener {group.listener!r}, which"
+                    f" is not there: the listeners are {', '.join(names)}"
                 )
         return self
 

@@ -108,6 +108,12 @@ _CLIENTS: Final = (
         " open files was reached",
         ("listener",),
     ),
+    Family(
+        "listener_connections_opened",
+        COUNTER,
+        "Connections opened, whatever became of them, by listener",
+        ("listener",),
+    ),
     Family("connections_opened", COUNTER, "Connections opened, whatever became of them"),
     Family("connections_accepted", COUNTER, "Connections accepted: CONNECT answered with success"),
     Family(
@@ -174,6 +180,39 @@ _TRAFFIC: Final = (
     Family("retained_messages", GAUGE, "Retained messages"),
     Family("events_written", COUNTER, "Events of the broker written into its log"),
     Family("events_lost", COUNTER, "Events lost because the store could not write"),
+)
+
+_PAIR: Final = ("listener", "client_group")
+
+_CLIENT_GROUPS: Final = (
+    Family(
+        "client_group_clients", GAUGE, "Clients that are connected; as old as the survey", _PAIR
+    ),
+    Family(
+        "client_group_connections_accepted",
+        COUNTER,
+        "Connections accepted: CONNECT answered with success",
+        _PAIR,
+    ),
+    Family(
+        "client_group_logins_failed",
+        COUNTER,
+        "Clients not let in because of their name, password, certificate, proof or permissions,"
+        " by the group of whom they claim to be",
+        _PAIR,
+    ),
+    Family("client_group_received_bytes", COUNTER, "Bytes of MQTT packets received", _PAIR),
+    Family("client_group_sent_bytes", COUNTER, "Bytes of MQTT packets handed to sockets", _PAIR),
+    Family("client_group_packets_received", COUNTER, "Packets of all types received", _PAIR),
+    Family("client_group_packets_sent", COUNTER, "Packets of all types written", _PAIR),
+    Family("client_group_messages_received", COUNTER, "PUBLISH packets received", _PAIR),
+    Family("client_group_messages_sent", COUNTER, "PUBLISH packets written", _PAIR),
+    Family(
+        "client_group_messages_dropped",
+        COUNTER,
+        "Messages that did not reach a client they were meant for",
+        _PAIR,
+    ),
 )
 
 _ACCESS: Final = (
@@ -304,6 +343,7 @@ GROUPS: Final = (
     ("The broker", _BROKER),
     ("Clients", _CLIENTS),
     ("Messages and packets", _TRAFFIC),
+    ("Listeners and client groups", _CLIENT_GROUPS),
     ("Logins and bans", _ACCESS),
     ("Memory", _MEMORY),
     ("Commits, store and log", _STORE),

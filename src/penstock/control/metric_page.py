@@ -25,6 +25,8 @@ announced in the changelog first.
 
 A label has a bounded number of values: those of MQTT, of a closed list, or as many as the settings
 name (listeners, streams, bridges, at most stream.readers_max groups and stream.tables_max tables).
+Client groups are those of metrics.client_groups, at most 64, and `other`
+([monitoring.md](monitoring.md#by-listener-and-client-group)).
 There is none by client or by topic: `penstock clients list` and `penstock flow` answer that
 ([sys_topics.md](sys_topics.md#the-flow-of-one-client)).
 

@@ -33,6 +33,8 @@ Below all of them, values and limits::
     work_budget       the work that one connection may do in a turn
     rate_limit        a token bucket
     addresses         the address of a peer, and which addresses count as one
-    counters          totals of packets and bytes
+    counters          totals of packets and bytes, by listener and client group
+    client_groups     the clients that are counted together
+    name_patterns     patterns of client identifiers and users
     fifo              a first-in, first-out queue
 """

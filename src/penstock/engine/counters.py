@@ -1,6 +1,14 @@
-"""Counters: totals of packets, bytes and events of one broker since it started.
+"""Counters: packets, bytes and messages since the start, by listener and client group.
 
-The code that handles a packet adds to them; only the shell reads them (``$SYS``, metrics).
+::
+
+      link ─▶ Counters of (listener, group) ─╮
+      link ─▶ Counters of (listener, group) ─┼─ added up when somebody asks ─▶ total
+      drops ▶ Counters of the client's pair ─╯
+
+The code that handles a packet adds to the counters of its link, one object for each pair of
+listener and client group; only the shell reads them (``$SYS``, metrics), and adds up what it wants
+to know.
 Totals that a batch can add at once are added once a batch: an integer on the hot path costs a few
 nanoseconds, an object or a look-up would cost more than the packet. So the packets of messages have
 a field each, and only those that are rare share a list by type.
@@ -14,10 +22,18 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from penstock.engine.client_groups import OTHER, ClientGroups
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 TYPES: Final = 16
 """Places of a list by packet type; 0 is no type of MQTT."""
+
+NO_LISTENER: Final = "no listener"
+"""Stands for a listener where there is none; no listener has a space in its name."""
+
+NAMED_PAIRS_MAX: Final = 4096
+"""Pairs of a listener and a group of the settings since the start, also of earlier settings. Those
+beyond count in ``OTHER``, of which each listener and bridge has one."""
 
 
 @final
@@ -57,6 +73,16 @@ class PacketCounts:
         counts[PUBCOMP] = self._pubcomp
         return counts
 
+    def add(self, other: PacketCounts) -> None:
+        """Add all counts of ``other``."""
+        self._publish += other._publish
+        self._puback += other._puback
+        self._pubrec += other._pubrec
+        self._pubrel += other._pubrel
+        self._pubcomp += other._pubcomp
+        for packet_type in range(TYPES):
+            self._others[packet_type] += other._others[packet_type]
+
 
 @final
 class MessageCounts:
@@ -85,15 +111,28 @@ class MessageCounts:
         """Return the number of messages of every QoS."""
         return self._qos0 + self._qos1 + self._qos2
 
+    def add(self, other: MessageCounts) -> None:
+        """Add all counts of ``other``."""
+        self._qos0 += other._qos0
+        self._qos1 += other._qos1
+        self._qos2 += other._qos2
+
 
 @final
 class Counters:
-    """Totals since the start; none of them ever decreases."""
+    """Totals of one client group on one listener since the start; none of them ever decreases.
 
-    def __init__(self) -> None:
+    Args:
+        listener: name of the listener; ``bridge NAME`` for a bridge of this broker.
+        group: name of the client group.
+    """
+
+    def __init__(self, listener: str, group: str) -> None:
+        self.listener = listener
+        self.group = group
         self.sockets_accepted = 0
         self.connections_accepted = 0  # CONNECT answered with success
-        self.sessions_expired = 0
+        self.logins_failed = 0  # CONNECT refused because of who the client is
         self.bytes_received = 0
         self.bytes_sent = 0
         self.received = PacketCounts()
@@ -101,11 +140,10 @@ class Counters:
         self.packets_sent = 0  # handed to a socket
         self.messages_received = MessageCounts()  # each as often as it came
         self.messages_sent = MessageCounts()  # written to a link
+        self.messages_dropped = 0  # on their way to these clients, see ``drop_counts``
         self.publish_bytes_received = 0  # payloads only
         self.publish_bytes_sent = 0
         self.rate_pauses = 0  # of reading from a client above its rate limit
-        self.commits = 0  # sealed with something to write
-        self.shared_looked_at = 0  # deliveries of groups' queues, to find those a member may take
 
     @property
     def packets_received(self) -> int:
@@ -128,3 +166,74 @@ class Counters:
         sent = self.written.by_type()
         sent[PUBLISH] += self.publish_sent
         return sent
+
+    def add(self, other: Counters) -> None:
+        """Add all counts of ``other``."""
+        self.sockets_accepted += other.sockets_accepted
+        self.connections_accepted += other.connections_accepted
+        self.logins_failed += other.logins_failed
+        self.bytes_received += other.bytes_received
+        self.bytes_sent += other.bytes_sent
+        self.received.add(other.received)
+        self.written.add(other.written)
+        self.packets_sent += other.packets_sent
+        self.messages_received.add(other.messages_received)
+        self.messages_sent.add(other.messages_sent)
+        self.messages_dropped += other.messages_dropped
+        self.publish_bytes_received += other.publish_bytes_received
+        self.publish_bytes_sent += other.publish_bytes_sent
+        self.rate_pauses += other.rate_pauses
+
+
+@final
+class AllCounters:
+    """All counters of one broker.
+
+    Attributes:
+        rest: the counters of what has no listener: shared subscriptions, clients without a session.
+    """
+
+    def __init__(self) -> None:
+        self.sessions_expired = 0
+        self.commits = 0  # sealed with something to write
+        self.shared_looked_at = 0  # deliveries of groups' queues, to find those a member may take
+        self.rest = Counters(NO_LISTENER, OTHER)
+        self._pairs = {(NO_LISTENER, OTHER): self.rest}
+        self._named = 0  # pairs of a group of the settings
+        self._groups = ClientGroups()
+
+    def use(self, groups: ClientGroups) -> None:
+        """Count clients that are let in from now on in these groups."""
+        self._groups = groups
+
+    def of_listener(self, listener: str) -> Counters:
+        """Return the counters of a listener's connections whose client is not known, or in no
+        group."""
+        return self._pair(listener, OTHER)
+
+    def of_client(self, listener: str, client_id: str, username: str | None) -> Counters:
+        """Return the counters of a client; ``username`` is None for an anonymous one."""
+        return self._pair(listener, self._groups.name_for(listener, client_id, username))
+
+    def by_pair(self) -> list[Counters]:
+        """Return those of all pairs of listener and group there have been."""
+        return list(self._pairs.values())
+
+    def total(self) -> Counters:
+        """Return the sum of all, a copy."""
+        total = Counters("", "")
+        for counters in self._pairs.values():
+            total.add(counters)
+        return total
+
+    def _pair(self, listener: str, group: str) -> Counters:
+        found = self._pairs.get((listener, group))
+        if found is not None:
+            return found
+        if group != OTHER:
+            if self._named >= NAMED_PAIRS_MAX:
+                return self._pair(listener, OTHER)
+            self._named += 1
+        made = Counters(listener, group)
+        self._pairs[listener, group] = made
+        return made

@@ -332,5 +332,6 @@ class Dialler:
             self._driver.now(),
             self.inherits > 0,
         )
+        self.connection.link.counters = self._server.drops.counters_of(self._session.client_id)
         self.peer = self._driver.adopt(wire, self.connection)
         return self.peer

@@ -51,6 +51,7 @@ class Survey:
         queue: messages in the queue, by session.
         by_version: connected clients, by protocol level.
         by_listener: connected clients, by the listener that they use.
+        by_group: connected clients, by listener and client group.
         at_limit: sessions at each limit of ``LIMITS``.
     """
 
@@ -60,6 +61,7 @@ class Survey:
         self.queue = Histogram(QUEUE_BOUNDS)
         self.by_version: dict[int, int] = {}
         self.by_listener: dict[str, int] = {}
+        self.by_group: dict[tuple[str, str], int] = {}
         self.at_limit = [0] * len(LIMITS)
 
     def add(self, server: Server, session: Session) -> None:
@@ -77,6 +79,9 @@ class Survey:
         self.window.count(session.window_length)
         self.by_version[connection.version] = self.by_version.get(connection.version, 0) + 1
         self.by_listener[session.zone] = self.by_listener.get(session.zone, 0) + 1
+        counters = connection.link.counters
+        pair = (counters.listener, counters.group)
+        self.by_group[pair] = self.by_group.get(pair, 0) + 1
         inbound = connection.inbound_limit
         if inbound is not None and inbound.since_s >= 0:
             self.at_limit[INBOUND] += 1

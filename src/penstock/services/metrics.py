@@ -124,6 +124,7 @@ class MetricsReader:
         yield from self._broker()
         yield from self._clients()
         yield from self._traffic()
+        yield from self._client_groups(survey)
         yield from self._memory()
         yield from self._stored()
         if survey is not None:
@@ -143,12 +144,12 @@ class MetricsReader:
 
     def _clients(self) -> Iterable[MetricSample]:
         server = self._server
-        counters = server.context.turn.counters
+        counters = server.context.turn.counters.total()
         router = server.router
         yield "clients_connected", (), len(server.connections)
         yield "clients_connected_maximum", (), server.clients_max
         yield "sessions", (), len(server.registry.sessions)
-        yield "sessions_expired", (), counters.sessions_expired
+        yield "sessions_expired", (), server.context.turn.counters.sessions_expired
         yield "subscriptions", (), router.subscription_count
         yield "shared_subscriptions", (), router.shared_subscription_count
         yield "shared_subscription_messages", (), router.sharing.waiting_count
@@ -161,7 +162,7 @@ class MetricsReader:
 
     def _traffic(self) -> Iterable[MetricSample]:
         server = self._server
-        counters = server.context.turn.counters
+        counters = server.context.turn.counters.total()
         yield "received_bytes", (), counters.bytes_received
         yield "sent_bytes", (), counters.bytes_sent
         received = counters.received.by_type()
@@ -184,6 +185,28 @@ class MetricsReader:
         log = server.event_log
         yield "events_written", (), 0 if log is None else log.written
         yield "events_lost", (), 0 if events is None else events.lost
+
+    def _client_groups(self, survey: Survey | None) -> Iterable[MetricSample]:
+        """Yield what each client group did on each listener, those that a client was in since the
+        start."""
+        opened: dict[str, int] = {}
+        for counters in self._server.context.turn.counters.by_pair():
+            listener = counters.listener
+            opened[listener] = opened.get(listener, 0) + counters.sockets_accepted
+            pair = (listener, counters.group)
+            if survey is not None:
+                yield "client_group_clients", pair, survey.by_group.get(pair, 0)
+            yield "client_group_connections_accepted", pair, counters.connections_accepted
+            yield "client_group_logins_failed", pair, counters.logins_failed
+            yield "client_group_received_bytes", pair, counters.bytes_received
+            yield "client_group_sent_bytes", pair, counters.bytes_sent
+            yield "client_group_packets_received", pair, counters.packets_received
+            yield "client_group_packets_sent", pair, sum(counters.sent_by_type())
+            yield "client_group_messages_received", pair, counters.publish_received
+            yield "client_group_messages_sent", pair, counters.publish_sent
+            yield "client_group_messages_dropped", pair, counters.messages_dropped
+        for name in self._listeners:
+            yield "listener_connections_opened", (name,), opened.get(name, 0)
 
     def _memory(self) -> Iterable[MetricSample]:
         server = self._server

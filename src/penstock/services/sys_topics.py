@@ -159,7 +159,7 @@ class SysTopics:
         ]
 
     def _messages(self) -> list[tuple[str, object]]:
-        counters = self._server.context.turn.counters
+        counters = self._server.context.turn.counters.total()
         drops = self._server.drops.counts
         found: list[tuple[str, object]] = [
             ("messages/received", counters.packets_received),
@@ -211,7 +211,7 @@ class SysTopics:
         ]
 
     def _rates(self) -> list[tuple[str, int]]:
-        counters = self._server.context.turn.counters
+        counters = self._server.context.turn.counters.total()
         return [
             ("messages/received", counters.packets_received),
             ("messages/sent", counters.packets_sent),
@@ -222,7 +222,7 @@ class SysTopics:
             ("bytes/sent", counters.bytes_sent),
             ("sockets", counters.sockets_accepted),
             ("connections", counters.connections_accepted),
-            ("commits", counters.commits),
+            ("commits", self._server.context.turn.counters.commits),
         ]
 
 

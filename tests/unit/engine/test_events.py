@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from penstock.engine.access.access import Authorize, Permissions
+from penstock.engine.client_groups import ClientGroups
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Delivery, Message
 from penstock.engine.options import EventOptions
@@ -417,10 +418,10 @@ def test_other_topics_are_observed_from_a_reload_on() -> None:
     publish(publisher, 1)
     broker.commit()
     server = broker.server
-    server.use(server.limits, server.options, EventOptions(KINDS, ("plant/#",)))
+    server.use(server.limits, server.options, EventOptions(KINDS, ("plant/#",)), ClientGroups())
     publish(publisher, 1, packet_id=8)
     broker.commit()
-    server.use(server.limits, server.options, EventOptions(("disconnected",)))
+    server.use(server.limits, server.options, EventOptions(("disconnected",)), ClientGroups())
     publish(publisher, 1, packet_id=9)
     publisher.send(Disconnect())
     events = written(broker)

@@ -238,6 +238,7 @@ class Connection(Resumable):
                 if not self._table.accepts(self.state, decoder.packet_type):
                     raise self._table.error(self.state, packet)
                 self.handle(packet, now)
+                received = self.link.counters.received  # a CONNECT says whose they are
             if self.link.closed:
                 return
             work_budget.spent += WORK_PER_PACKET

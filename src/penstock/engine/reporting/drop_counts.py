@@ -7,11 +7,12 @@ shell takes it (``take_recent``) and writes them to the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from penstock.engine.client_groups import OTHER
+from penstock.engine.counters import NO_LISTENER, Counters
 from penstock.engine.message import Delivery
 from penstock.engine.reporting.events import Events
 
@@ -104,9 +105,10 @@ class Drops:
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
-        self.clients: Mapping[
-            str, object
-        ] = {}  # clients with a session: only they have counts of their own
+        self.clients: dict[
+            str, Counters
+        ] = {}  # of clients with a session: only they have counts of their own
+        self.rest = Counters(NO_LISTENER, OTHER)  # of all others
         self._by_client: dict[str, dict[int, int]] = {}
         self._last: dict[str, list[LastDrop]] = {}  # of each session with counts, oldest first
         self.drop_handler: DropHandler | None = None
@@ -157,7 +159,11 @@ class Drops:
 
     def _count(self, reason: int, client_id: str, topic: str, messages: int) -> None:
         self.counts[reason] += messages
-        if client_id in self.clients:
+        counters = self.clients.get(client_id)
+        if counters is None:
+            self.rest.messages_dropped += messages
+        else:
+            counters.messages_dropped += messages
             counts = self._by_client.get(client_id)
             if counts is None:
                 counts = {}
@@ -191,8 +197,14 @@ class Drops:
         counts = self._by_client.get(client_id)
         return {} if counts is None else dict(counts)
 
+    def counters_of(self, client_id: str) -> Counters:
+        """Return the counters of the listener and group of a client; of no one if it has no
+        session."""
+        return self.clients.get(client_id, self.rest)
+
     def forget(self, client_id: str) -> None:
         """Forget the counts of ``client_id``, whose session ended; the totals stay."""
+        self.clients.pop(client_id, None)
         self._by_client.pop(client_id, None)
         self._last.pop(client_id, None)
 

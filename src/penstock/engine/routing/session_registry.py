@@ -89,7 +89,7 @@ class Registry:
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self.order = SessionIndex()
-        drops.clients = self.sessions
+        drops.rest = context.turn.counters.rest
         self._context = context
         self._router = router
         self._wills = wills
@@ -171,6 +171,7 @@ class Registry:
         session.zone = limits.zone
         session.username = username
         session.owned = True
+        self._count_with(session, limits.zone)
         self._store(session, 0)
         return session
 
@@ -251,6 +252,7 @@ class Registry:
             session.disconnected_at_us = record.disconnected_at_us or now.steady_us
             self.sessions[record.client_id] = session
             self.order.add(session)
+            self._count_with(session, session.limits.zone)
             session.account.count_session(record.client_id, 1)
             progress = recovered.progress.get(record.number)
             session.restore(
@@ -277,6 +279,13 @@ class Registry:
             if record.disconnected_at_us == 0:
                 self._store(session, now.steady_us)
             self._schedule(session)
+
+    def _count_with(self, session: Session, listener: str) -> None:
+        """Count what concerns ``session`` with its listener and client group, until the next
+        CONNECT."""
+        self._drops.clients[session.client_id] = self._context.turn.counters.of_client(
+            listener, session.client_id, session.username
+        )
 
     def _store(self, session: Session, disconnected_at_us: int) -> None:
         if session.stored:

@@ -65,6 +65,11 @@ from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V311
 from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
 from penstock.protocol.properties import Properties
 
+_LOGIN_FAILURES: Final = (
+    reasons.BAD_USER_NAME_OR_PASSWORD,
+    reasons.NOT_AUTHORIZED,
+    reasons.BAD_AUTHENTICATION_METHOD,
+)
 _CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event, so that refused clients fill no log
 
 
@@ -119,6 +124,7 @@ class OpeningConnection(Connection):
         self.receive_maximum = 0  # Receive Maximum of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.mount_point = limits.offers.mount_point
+        self.link.counters = server.context.turn.counters.of_listener(limits.zone)
         self.link.counters.sockets_accepted += 1
         self._server = server
         self._sharing = server.router.sharing
@@ -258,6 +264,8 @@ class OpeningConnection(Connection):
         why = why or reasons.name_of(code)
         reference = self._server.server_reference
         connect = connect or self._connect
+        if code in _LOGIN_FAILURES:
+            self._count_failed_login(connect)
         answer = refusing_connack(connect, code, why, reference)
         if not self._is_too_large(answer):  # [MQTT-3.1.2-24]
             self.link.send_last(encode(answer, self.version))
@@ -273,6 +281,16 @@ class OpeningConnection(Connection):
             }
             events.note(REFUSED, event)
         self._end(False, f"CONNECT refused: {why}{refused.log_text()}{claimed_names(connect)}", now)
+
+    def _count_failed_login(self, connect: Connect | None) -> None:
+        """Count with the client group of whom the client claims to be."""
+        counters = self.link.counters
+        if connect is not None:
+            username = self.identity or connect.username
+            counters = self._server.context.turn.counters.of_client(
+                self.limits.zone, connect.client_id, username
+            )
+        counters.logins_failed += 1
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Answer a protocol error: before CONNACK by a refusal, else by closing the connection.
@@ -413,6 +431,7 @@ class OpeningConnection(Connection):
         self.connected_at_us = now.steady_us
         server.connections[self.client_id] = self
         server.clients_max = max(server.clients_max, len(server.connections))
+        self.link.counters = server.drops.counters_of(self.client_id)
         self.link.counters.connections_accepted += 1
         return session
 

@@ -16,6 +16,7 @@ from penstock.engine.access.bans import Bans
 from penstock.engine.access.refused_filters import RefusedFilters
 from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import Recovered
+from penstock.engine.client_groups import ClientGroups
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.partial_packets import PartialPacketBudget
@@ -57,6 +58,7 @@ class Server:
         dead_letters_of_qos0: whether dropped messages of QoS 0 are published too.
         zones: the limits of each listener, by its name, for sessions found in the store.
         events: the events to write; None = none.
+        groups: the client groups that are counted apart; None = there are none.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Server:
         dead_letters_of_qos0: bool = False,
         zones: dict[str, EngineLimits] | None = None,
         events: EventOptions | None = None,
+        groups: ClientGroups | None = None,
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
@@ -95,6 +98,8 @@ class Server:
         accounts = Accounts(budget, limits.share_max, limits.sessions_of_one_max())
         self.context = EngineContext(recovered.next_offset, budget, accounts)
         self.context.batch.lead_us = now.lead_us
+        if groups is not None:
+            self.context.turn.counters.use(groups)
         self.router = Router(
             self.context, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
@@ -239,19 +244,25 @@ class Server:
         self.router.sharing.permissions_changed()
 
     def use(
-        self, limits: EngineLimits, options: ServerOptions, events: EventOptions | None
+        self,
+        limits: EngineLimits,
+        options: ServerOptions,
+        events: EventOptions | None,
+        groups: ClientGroups,
     ) -> None:
         """Take other limits and options from now on, of those that may change while it runs.
 
         Limits of all clients together and MQTT 5 options take effect. Connections keep the limits
-        they were accepted with, because CONNACK told their clients. Nothing that exceeds a lower
-        limit is removed: it stays until it ends by itself.
+        they were accepted with, because CONNACK told their clients, and count in the client group
+        that they had. Nothing that exceeds a lower limit is removed: it stays until it ends by
+        itself.
         """
         assert options.acknowledge_in_memory == self.options.acknowledge_in_memory, (
             "clients rely on what CONNACK promised"
         )
         self.limits = limits
         self.options = options
+        self.context.turn.counters.use(groups)
         self.registry.use(limits)
         self.producers.use(limits)
         self.router.retained.limit = limits.retained_messages_max

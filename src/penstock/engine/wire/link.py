@@ -34,7 +34,7 @@ from typing import Final, final
 from mypy_extensions import mypyc_attr
 
 from penstock.engine.clock import Now
-from penstock.engine.counters import Counters
+from penstock.engine.counters import AllCounters
 from penstock.engine.limits import FREE_BYTES
 from penstock.engine.memory.accounts import Account
 from penstock.engine.wire.aliases import OutboundAliases
@@ -62,7 +62,7 @@ class Turn:
     turn."""
 
     def __init__(self) -> None:
-        self.counters = Counters()
+        self.counters = AllCounters()
         self.work_budget = WorkBudget()
         self.ready: list[Link] = []  # links with bytes to send now
         self.deferring: list[Link] = []  # links with packets that wait for the open batch
@@ -167,7 +167,7 @@ class Link:
         self.deferred_qos0 = 0
         self.deferred_publishes = 0
         self.user: Resumable | None = None  # resumed when there is room again
-        self.counters = turn.counters
+        self.counters = turn.counters.rest  # until its listener is known, and its client
         self._wanted = False  # whether the user is resumed when there is room
         self._turn = turn
         self.work_budget = turn.work_budget  # the work budget of the turn

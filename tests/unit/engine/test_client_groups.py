@@ -1,0 +1,135 @@
+"""Client groups: who is in which, and what counts there; all pairs together are the totals."""
+
+from penstock.engine.access.access import Authenticate, AuthResult, Credentials
+from penstock.engine.client_groups import OTHER, ClientGroup, ClientGroups
+from penstock.engine.counters import NAMED_PAIRS_MAX, NO_LISTENER, AllCounters, Counters
+from penstock.engine.limits import EngineLimits
+from penstock.engine.wire.link import Link
+from penstock.protocol import reasons
+from penstock.protocol.encode import encode
+from penstock.protocol.packets import Connect, Publish
+from tests.unit.engine.bench import Bench
+
+PRESSES = ClientGroups(
+    (ClientGroup("presses", client="press-*"), ClientGroup("line 7", user="line7", client="*"))
+)
+
+
+class NamesAreTrue(Authenticate):
+    """Lets everybody in but `mallory`."""
+
+    def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
+        del link
+        if credentials.username == "mallory":
+            return AuthResult(reasons.BAD_USER_NAME_OR_PASSWORD)
+        return AuthResult(reasons.SUCCESS, credentials.username)
+
+
+def grouped(bench: Bench, groups: ClientGroups = PRESSES) -> AllCounters:
+    counters = bench.server.context.turn.counters
+    counters.use(groups)
+    return counters
+
+
+def of(counters: AllCounters, group: str, listener: str = "") -> Counters:
+    (found,) = (one for one in counters.by_pair() if (one.listener, one.group) == (listener, group))
+    return found
+
+
+def test_the_first_group_that_fits_is_taken_and_all_conditions_must() -> None:
+    groups = ClientGroups(
+        (
+            ClientGroup("a", client="x*", user="u", listener="tls"),
+            ClientGroup("b", client="x*"),
+            ClientGroup("c", user="*"),
+        )
+    )
+    assert groups.name_for("tls", "x1", "u") == "a"
+    assert groups.name_for("main", "x1", "u") == "b"
+    assert groups.name_for("tls", "x1", None) == "b"
+    assert groups.name_for("tls", "y", "anyone") == "c"
+    assert groups.name_for("tls", "y", None) == OTHER
+
+
+def test_traffic_counts_in_the_pair_of_its_client_from_connect_on() -> None:
+    bench = Bench(zones={"tls": EngineLimits("tls")})
+    counters = grouped(bench)
+    line = bench.line(zone="tls")
+    early = Connect("press-1", 5, True, 0), Publish("t", b"12", 0), Publish("t", b"3", 0)
+    line.receive(b"".join(encode(packet, 5) for packet in early))  # in one read
+    bench.commit()
+    line.read()
+    presses = of(counters, "presses", "tls")
+    assert presses.connections_accepted == 1
+    assert (presses.publish_received, presses.publish_bytes_received) == (2, 3)
+    assert presses.packets_received == 2
+    assert sum(presses.sent_by_type()) == 1  # CONNACK
+    before = of(counters, OTHER, "tls")
+    assert (before.sockets_accepted, before.packets_received) == (1, 1)  # CONNECT
+    assert before.connections_accepted == 0
+
+
+def test_all_pairs_together_are_the_totals() -> None:
+    bench = Bench()
+    counters = grouped(bench)
+    reader = bench.subscriber("reader", "#", 1)
+    bench.join("press-1").send(Publish("t", b"x", 1, packet_id=1))
+    bench.commit()
+    reader.read()
+    total = counters.total()
+    assert total.connections_accepted == 2
+    assert total.publish_received == total.publish_sent == 1
+    pairs = counters.by_pair()
+    for kind, received in enumerate(total.received.by_type()):
+        assert received == sum(one.received.by_type()[kind] for one in pairs)
+        assert total.sent_by_type()[kind] == sum(one.sent_by_type()[kind] for one in pairs)
+    assert of(counters, "presses").publish_received == of(counters, OTHER).publish_sent == 1
+    assert of(counters, OTHER).publish_received == of(counters, "presses").publish_sent == 0
+
+
+def test_a_failed_login_counts_with_whom_the_client_claims_to_be() -> None:
+    bench = Bench(authenticate=NamesAreTrue())
+    counters = grouped(bench)
+    line, answer = bench.connect(Connect("press-1", 5, True, 0, username="mallory", password=b""))
+    assert answer.reason_code == reasons.BAD_USER_NAME_OR_PASSWORD
+    assert of(counters, "presses").logins_failed == counters.total().logins_failed == 1
+    del line
+    bench.connect(Connect("x", 5, True, 0, username="line7", password=b""))
+    assert of(counters, "line 7").connections_accepted == 1
+
+
+def test_drops_count_with_the_client_they_were_meant_for_until_its_session_has_ended() -> None:
+    bench = Bench(EngineLimits(max_mqueue_len=2))
+    counters = grouped(bench)
+    bench.subscriber("press-1", "#", 1).cut()
+    for _ in range(3):
+        bench.publish("t", b"x", 1)
+    presses = of(counters, "presses")
+    assert presses.messages_dropped == sum(bench.server.drops.counts) == 1
+    bench.restart()
+    counters = grouped(bench)
+    bench.server.registry.end(bench.server.registry.sessions["press-1"], bench.now)
+    dropped = {(one.listener, one.group): one.messages_dropped for one in counters.by_pair()}
+    assert sum(dropped.values()) == sum(bench.server.drops.counts) == 2
+    assert dropped[NO_LISTENER, OTHER] == 0
+
+
+def test_other_groups_count_clients_that_are_let_in_from_then_on() -> None:
+    bench = Bench()
+    counters = grouped(bench)
+    early = bench.join("press-1")
+    counters.use(ClientGroups((ClientGroup("machines", client="press-*"),)))
+    early.send(Publish("t", b"x", 0))
+    bench.join("press-2").send(Publish("t", b"x", 0), Publish("t", b"x", 0))
+    assert of(counters, "presses").publish_received == 1
+    assert of(counters, "machines").publish_received == 2
+
+
+def test_pairs_are_bounded_and_those_beyond_count_as_other() -> None:
+    counters = AllCounters()
+    for number in range(NAMED_PAIRS_MAX + 10):
+        counters.use(ClientGroups((ClientGroup(f"g{number}", client="*"),)))
+        counters.of_client("main", "c", None).connections_accepted += 1
+    assert len(counters.by_pair()) == NAMED_PAIRS_MAX + 2
+    assert counters.of_listener("main").connections_accepted == 10
+    assert counters.of_client("tls", "c", None) is counters.of_listener("tls")
