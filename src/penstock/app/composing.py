@@ -12,6 +12,7 @@ from typing import Final
 
 from penstock.auth.admin_tokens import read_admin_grants
 from penstock.auth.external import FirstOf, Method
+from penstock.auth.header_file import read_headers
 from penstock.auth.http_requests import HttpMethod
 from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
@@ -20,6 +21,7 @@ from penstock.config.bridge import Remote
 from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
 from penstock.config.listener import MainListener, OtherListener
+from penstock.config.opentelemetry import OpenTelemetry
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.engine.access.access import Authenticate, Authorize
@@ -36,6 +38,7 @@ from penstock.telemetry.logs import get_logger
 from penstock.transport.tls import read_authorities, read_pair
 
 _ADMIN_PACKAGES: Final = ("starlette", "uvicorn", "prometheus_client")
+_OTEL_PACKAGES: Final = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 _BRIDGE_WINDOW_MAX: Final = 60_000  # leaves packet identifiers to SUBSCRIBE
 
 logger = get_logger(__name__)
@@ -78,6 +81,35 @@ def check_admin(admin: Admin) -> None:
         read_pair(Path(admin.certificate), Path(admin.key))
     if admin.token_file:
         read_admin_grants(Path(admin.token_file))
+
+
+def check_opentelemetry(settings: OpenTelemetry) -> None:
+    """Look for what the OpenTelemetry process needs, and read its files, so that a mistake is
+    reported before it starts.
+
+    Raises:
+        ConfigError: packages are missing, or a file cannot be read or does not fit.
+    """
+    if not has_opentelemetry():
+        raise ConfigError(
+            "opentelemetry.endpoint needs OpenTelemetry's SDK and its exporter for OTLP: install"
+            ' them with `pip install "penstock[otel]"`.'
+        )
+    if settings.certificate:
+        read_pair(Path(settings.certificate), Path(settings.key))
+    for file in (settings.ca_file, settings.stream_ca_file):
+        if file:
+            read_authorities(Path(file))
+    if settings.headers_file:
+        read_headers(Path(settings.headers_file))
+
+
+def has_opentelemetry() -> bool:
+    """Return whether the packages of the extra `otel` are installed."""
+    try:
+        return all(find_spec(package) is not None for package in _OTEL_PACKAGES)
+    except ModuleNotFoundError:  # not even the package that the package is in
+        return False
 
 
 def login_method(settings: Settings) -> Method | None:

@@ -21,6 +21,7 @@ from typing import Final, final
 
 from penstock.app.composing import (
     check_admin,
+    check_opentelemetry,
     check_stream_files,
     client_groups,
     engine_limits,
@@ -90,6 +91,7 @@ class Parts:
         leases: the registered readers; None without.
         tables: the tables that report; None without.
         admin: the admin process; None without.
+        otlp: the OpenTelemetry process; None without.
     """
 
     server: Server
@@ -102,6 +104,7 @@ class Parts:
     leases: ReaderLeases | None
     tables: LandedTables | None
     admin: ChildProcess | None
+    otlp: ChildProcess | None
 
 
 @final
@@ -116,6 +119,7 @@ class Reloading:
         accept: returns the function that a listener calls with each connection.
         stream_arguments: returns the arguments of the stream service.
         admin_arguments: returns those of the admin process.
+        otlp_arguments: returns those of the OpenTelemetry process.
     """
 
     def __init__(
@@ -127,6 +131,7 @@ class Reloading:
         accept: Callable[[MainListener | OtherListener], Accept],
         stream_arguments: Callable[[], Arguments],
         admin_arguments: Callable[[], Arguments],
+        otlp_arguments: Callable[[], Arguments],
     ) -> None:
         self._as_read = source.settings  # with what was reloaded since
         self._source = source
@@ -136,6 +141,7 @@ class Reloading:
         self._accept = accept
         self._stream_arguments = stream_arguments
         self._admin_arguments = admin_arguments
+        self._otlp_arguments = otlp_arguments
 
     async def answer(self, request: Reload) -> Reloaded:
         """Reload for a request on the control socket."""
@@ -188,11 +194,14 @@ class Reloading:
             check_stream_files(settings.stream)
         if parts.admin is not None:
             check_admin(settings.admin)
+        if parts.otlp is not None:
+            check_opentelemetry(settings.opentelemetry)
         if settings.log != self._as_read.log:
             use_log(settings)
         # From here on nothing can fail.
         before = self._stream_arguments()
         admin_before = self._admin_arguments()
+        otlp_before = self._otlp_arguments()
         self._as_read = found.used
         self._use(settings)
         for opened, listener, certificates in listeners:
@@ -208,10 +217,13 @@ class Reloading:
         arguments = self._admin_arguments()
         if parts.admin is not None and (arguments != admin_before or settings.admin.files):
             parts.admin.restart(arguments)
+        arguments = self._otlp_arguments()
+        if parts.otlp is not None and (arguments != otlp_before or settings.opentelemetry.files):
+            parts.otlp.restart(arguments)
         reloaded = Reloaded(
             [_told(change) for change in found.changes if change.counts_now],
             [_told(change) for change in found.changes if change.effect is RESTART],
-            _files_of(settings, parts.stream is not None, parts.admin is not None),
+            _files_of(settings, parts),
         )
         self._report(why, by, reloaded)
         parts.driver.end_turn_soon()
@@ -283,7 +295,7 @@ def use_log(settings: Settings) -> None:
         ) from error
 
 
-def _files_of(settings: Settings, has_streams: bool, has_admin: bool) -> list[str]:
+def _files_of(settings: Settings, parts: Parts) -> list[str]:
     """Return which files were read again, in words."""
     found = []
     if settings.access.password_file:
@@ -295,10 +307,12 @@ def _files_of(settings: Settings, has_streams: bool, has_admin: bool) -> list[st
         for listener in settings.listener.open_ones()
         if listener.is_encrypted
     ]
-    if has_streams and settings.stream.files:
+    if parts.stream is not None and settings.stream.files:
         found.append("the files of the stream service")
-    if has_admin and settings.admin.files:
+    if parts.admin is not None and settings.admin.files:
         found.append("the files of the admin process")
+    if parts.otlp is not None and settings.opentelemetry.files:
+        found.append("the files of the OpenTelemetry process")
     return found
 
 

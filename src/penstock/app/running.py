@@ -29,6 +29,7 @@ import uvloop
 from penstock.app.composing import (
     bridge_limits,
     check_admin,
+    check_opentelemetry,
     check_stream_files,
     engine,
     engine_limits,
@@ -52,7 +53,7 @@ from penstock.engine.operating.admin_actions import ban_source
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
-from penstock.services import admin_process, stream_process
+from penstock.services import admin_process, otlp_process, stream_process
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
 from penstock.services.child_process import ChildProcess, reserve_port
@@ -130,6 +131,8 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         ("key", settings.stream.key),
         ("token file", settings.admin.token_file),
         ("key", settings.admin.key),
+        ("headers file", settings.opentelemetry.headers_file),
+        ("key", settings.opentelemetry.key),
         *(("key", remote.key) for remote in settings.bridge.remotes),
         *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
     )
@@ -180,6 +183,8 @@ class _Broker:
         self._listeners: list[OpenListener] = []
         self._stream: ChildProcess | None = None
         self._admin: ChildProcess | None = None
+        self._otlp: ChildProcess | None = None
+        self._stream_place = ""  # address of the stream service
         self._control: Control | None = None
         self._metrics: MetricsReader | None = None
         self._authentication: Authentication | None = None
@@ -262,7 +267,8 @@ class _Broker:
 
     def _children(self) -> list[ChildProcess]:
         """Return the processes beside this one."""
-        return [child for child in (self._stream, self._admin) if child is not None]
+        children = (self._stream, self._admin, self._otlp)
+        return [child for child in children if child is not None]
 
     def _restore_readers_and_tables(self, server: Server, driver: Driver) -> None:
         """Read the stored state of stream readers and of tables.
@@ -375,7 +381,13 @@ class _Broker:
                     " give stream.certificate and stream.key",
                     bind,
                 )
+            self._stream_place = str(port)
         admin_address = await self._prepare_admin()
+        if settings.opentelemetry.endpoint:
+            check_opentelemetry(settings.opentelemetry)
+            self._otlp = otlp_process.otlp_process(
+                settings.durability.data_dir, self._otlp_arguments()
+            )
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
             self._staged_rows = StagedRowsPublisher(
@@ -399,12 +411,14 @@ class _Broker:
                 self._leases,
                 self._tables,
                 self._admin,
+                self._otlp,
             ),
             self._manager,
             self._use,
             partial(self._accept, driver),
             self._stream_arguments,
             self._admin_arguments,
+            self._otlp_arguments,
         )
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
@@ -434,6 +448,8 @@ class _Broker:
             await self._control.open()
         if self._admin is not None:
             self._admin.start()
+        if self._otlp is not None:
+            self._otlp.start()
         if build_kind() == "compiled":
             logger.info("Penstock %s, compiled", __version__)
         else:
@@ -519,6 +535,20 @@ class _Broker:
     def _admin_arguments(self) -> Arguments:
         """Return what the admin process is told of settings that may change."""
         return admin_process.changing_arguments(self._settings.admin)
+
+    def _otlp_arguments(self) -> Arguments:
+        """Return what the OpenTelemetry process is told of settings that may change."""
+        settings = self._settings
+        stream: list[str] = []
+        if settings.sends_traces:
+            host, _, port = self._stream_place.rpartition(":")
+            stream += ["--stream", f"{settings.opentelemetry.stream_host or host}:{port}"]
+            if settings.stream.certificate:
+                stream.append("--stream-tls")
+            if settings.asks_for_token():
+                file = stream_token_file(settings.durability.data_dir)
+                stream += ["--stream-token-file", str(file)]
+        return otlp_process.changing_arguments(settings.opentelemetry, stream)
 
     def _on_hangup(self) -> None:
         if self._reloading is None:

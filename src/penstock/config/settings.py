@@ -20,6 +20,7 @@ from penstock.config.limits import Limits, Memory
 from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
 from penstock.config.metrics import Metrics
 from penstock.config.mqtt5 import Mqtt5
+from penstock.config.opentelemetry import OpenTelemetry
 from penstock.config.sharing import Sharing
 from penstock.config.status import Log, Status
 from penstock.config.stream import Stream, StreamDefinition
@@ -46,6 +47,7 @@ class Settings(Group):
     jwt_login: JwtLogin = JwtLogin()
     admin: Admin = Admin()
     metrics: Metrics = Metrics()
+    opentelemetry: OpenTelemetry = OpenTelemetry()
     log: Log = Log()
 
     @model_validator(mode="after")
@@ -125,6 +127,24 @@ class Settings(Group):
         return self
 
     @model_validator(mode="after")
+    def _opentelemetry_process_can_ask(self) -> Settings:
+        """Refuse an OpenTelemetry process that could not ask the broker."""
+        if not self.opentelemetry.endpoint:
+            return self
+        if self.sends_traces and self.stream.client_ca:
+            raise ValueError(
+                "the OpenTelemetry process reads events from the stream service, and has no"
+                " certificate to show that stream.client_ca asks for: use stream.token_file"
+                " instead, or send no traces with opentelemetry.trace_ratio = 0"
+            )
+        if self.durability.persistence != "file":
+            raise ValueError(
+                'opentelemetry.endpoint needs durability.persistence = "file": its process asks for'
+                " metrics over the control socket in the data directory"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _client_groups_name_listeners(self) -> Settings:
         """Refuse a client group of a listener that is not there: no client would be in it."""
         names = [listener.name for listener in self.listener.open_ones()]
@@ -143,6 +163,15 @@ class Settings(Group):
         if not self.events.enabled or any(stream.name == STREAM_NAME for stream in offered):
             return offered
         return (*offered, StreamDefinition(name=STREAM_NAME, topic_filters=(STREAM_FILTER,)))
+
+    @property
+    def sends_traces(self) -> bool:
+        """Return whether traces of messages are sent to an OpenTelemetry collector."""
+        return bool(
+            self.opentelemetry.endpoint
+            and self.opentelemetry.trace_ratio > 0
+            and self.events.enabled
+        )
 
     @property
     def asks_for_users(self) -> bool:

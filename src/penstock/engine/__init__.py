@@ -36,5 +36,6 @@ Below all of them, values and limits::
     counters          totals of packets and bytes, by listener and client group
     client_groups     the clients that are counted together
     name_patterns     patterns of client identifiers and users
+    trace_context     trace contexts that publishers give their messages
     fifo              a first-in, first-out queue
 """

@@ -42,7 +42,7 @@ class ChildProcess:
     Args:
         name: the name of what it does, for the log: "stream service".
         module: the module that Python runs. It prints ``ready`` and its address once it serves.
-        port: the port on which it listens, each time; ``stop`` lets go of it.
+        port: the port on which it listens, each time; ``stop`` lets go of it. None: on none.
         place: its arguments that stay the same.
         arguments: its other arguments. All users of the machine can see both: secrets are named by
             their files.
@@ -55,7 +55,7 @@ class ChildProcess:
         self,
         name: str,
         module: str,
-        port: ReservedPort,
+        port: ReservedPort | None,
         place: Sequence[str],
         arguments: Sequence[str] = (),
     ) -> None:
@@ -82,7 +82,8 @@ class ChildProcess:
 
     async def stop(self) -> None:
         """End the child and wait for it."""
-        self._port.close()
+        if self._port is not None:
+            self._port.close()
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

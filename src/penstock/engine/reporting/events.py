@@ -32,6 +32,7 @@ from penstock.engine.message import Delivery, Message
 from penstock.engine.options import EventOptions
 from penstock.engine.topic_cache import TopicCache
 from penstock.engine.topics import EVENTS_PREFIX, topic_matches
+from penstock.engine.trace_context import traceparent_of
 from penstock.engine.wire.link import Link
 
 WAITING_MAX: Final = 100_000
@@ -241,6 +242,10 @@ class Events:
         }
         if message.retain:
             event["retain"] = True
+        if len(message.properties) > 0:
+            traceparent = traceparent_of(message.properties)
+            if traceparent:
+                event["traceparent"] = traceparent
         return event if self.note(RECEIVED, event) else None
 
     def has_events(self, delivery: Delivery) -> bool:

@@ -1,0 +1,114 @@
+"""The broker's events as they are written, read from its stream service.
+
+::
+
+      rows of the stream "events" ── those of one tick ─▶ events in the order of their numbers
+
+A tick of the broker writes a row for each kind of event, so that rows alone do not have the order.
+Reading begins with what is written after the first look: what was before is in no trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, Final, final
+
+from penstock.config.events import STREAM_NAME
+from penstock.engine.topics import EVENTS_PREFIX
+from penstock.errors import EpochMismatch, OffsetOutOfRange
+from penstock.stream.client import StreamClient
+
+KINDS: Final = (
+    "received",
+    "committed",
+    "queued",
+    "sent",
+    "resent",
+    "acknowledged",
+    "completed",
+    "bridged",
+    "moved",
+    "dropped",
+    "expired",
+)
+"""Kinds of events that are read."""
+
+_COLUMNS: Final = ("received_at", "topic", "payload")
+_FILTERS: Final = [EVENTS_PREFIX + kind for kind in KINDS]
+
+NumberedEvent = tuple[str, dict[str, Any]]
+"""The kind of an event, and its fields."""
+
+
+@final
+class EventFeed:
+    """Reads the events of one broker.
+
+    Args:
+        client: its stream service.
+
+    Attributes:
+        epoch: the incarnation of the log; empty before the first look.
+        missed: how often events were gone before they were read.
+    """
+
+    def __init__(self, client: StreamClient) -> None:
+        self.epoch = ""
+        self.missed = 0
+        self._client = client
+        self._next = 0
+        self._earliest = 0
+        self._latest = 0
+
+    def look(self) -> bool:
+        """Look how far the log goes; return whether it is another log than before.
+
+        Raises:
+            PenstockError: the service does not answer, or refuses.
+        """
+        span = self._client.offsets(STREAM_NAME)
+        self._earliest, self._latest = span.earliest, span.latest
+        if span.epoch == self.epoch:
+            return False
+        self.epoch = span.epoch
+        self._next = span.latest
+        return True
+
+    def read(self) -> Iterator[NumberedEvent]:
+        """Yield the events up to the last look that were not read before; errors as of ``look``."""
+        if self._latest <= self._next:
+            return
+        if self._next < self._earliest:
+            self.missed += 1
+            self._next = self._earliest
+        start, self._next = self._next, self._latest
+        try:
+            for _, tick in groupby(self._rows(start, self._latest), key=_received_at):
+                yield from _in_order(tick)
+        except (EpochMismatch, OffsetOutOfRange):  # retention was faster
+            self.missed += 1
+
+    def _rows(self, start: int, end: int) -> Iterator[dict[str, Any]]:
+        for batch in self._client.read(
+            STREAM_NAME, self.epoch, start, end, topic_filters=_FILTERS, columns=_COLUMNS
+        ):
+            yield from batch.to_pylist()
+
+
+def _received_at(row: dict[str, Any]) -> object:
+    return row["received_at"]
+
+
+def _in_order(rows: Iterator[dict[str, Any]]) -> Iterator[NumberedEvent]:
+    found: list[NumberedEvent] = []
+    for row in rows:
+        kind = row["topic"].removeprefix(EVENTS_PREFIX)
+        found += [(kind, fields) for fields in json.loads(row["payload"])["events"]]
+    found.sort(key=_number)
+    yield from found
+
+
+def _number(event: NumberedEvent) -> int:
+    return int(event[1].get("n", 0))
