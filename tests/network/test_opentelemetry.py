@@ -15,6 +15,7 @@ pytest.importorskip(
 
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from penstock.control.admin_requests import Reload, Reloaded
 from penstock.control.client import ask
 from penstock.control.metric_families import FAMILIES
 from penstock.control.metric_requests import Metrics, ReadMetrics
@@ -158,7 +159,15 @@ def test_metrics_are_those_of_the_broker(tmp_path: Path, clients: Clients) -> No
             assert not commits.HasField("min")
             assert collector.headers[0]["authorization"] == "Bearer secret-0123456789"
             assert collector.resources[0]["plant"] == "7"
-            assert b"secret" not in Path(f"/proc/{otlp_processes(broker)[0]}/cmdline").read_bytes()
+            headers.write_text("Authorization: Bearer another-0123456789\n")
+            reloaded = ask(broker.data_dir, Reload(), Reloaded, 5.0)
+            assert reloaded.read == ["the files of the OpenTelemetry process"]
+            wait_for(
+                "the other token",
+                lambda: collector.headers[-1]["authorization"] == "Bearer another-0123456789",
+            )
+            wait_for("one process", lambda: len(otlp_processes(broker)) == 1)
+            assert b"another" not in Path(f"/proc/{otlp_processes(broker)[0]}/cmdline").read_bytes()
 
 
 def test_a_collector_that_is_away_costs_the_broker_nothing_and_is_found_again(

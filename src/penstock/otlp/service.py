@@ -82,11 +82,15 @@ class Exporting:
         options: the arguments.
         collector: takes what they send.
         resource: the sender, as OpenTelemetry describes one.
+
+    Attributes:
+        exit_code: of the process, once ``run`` has returned.
     """
 
     def __init__(
         self, options: argparse.Namespace, collector: Collector, resource: Resource
     ) -> None:
+        self.exit_code = 0
         self._options = options
         self._collector = collector
         self._resource = resource
@@ -114,6 +118,12 @@ class Exporting:
         for thread in threads:
             thread.join(max(0.0, ends_s - time.monotonic()))
         self._collector.close()
+
+    def failed(self, raised: threading.ExceptHookArgs) -> None:
+        """End with an error, for the broker to start the process again: a thread has a defect."""
+        logger.error("a defect: %s", Sentence(repr(raised.exc_value)))
+        self.exit_code = 1
+        self.stop()
 
     def stop(self) -> None:
         """Send what is there, and end."""
@@ -249,8 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the broker was killed while we started
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    threading.excepthook = exporting.failed
     exporting.run()
-    return 0
+    return exporting.exit_code
 
 
 def _wait_for_end_of_input(exporting: Exporting) -> None:

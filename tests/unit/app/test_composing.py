@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from penstock.app import composing
-from penstock.app.composing import check_admin, engine_limits
+from penstock.app.composing import check_admin, check_opentelemetry, engine_limits
 from penstock.config.admin import Admin
 from penstock.config.limits import BROKER_LIMITS, Limits, Memory
 from penstock.config.load import load_settings
+from penstock.config.opentelemetry import OpenTelemetry
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 
@@ -70,6 +71,23 @@ def test_the_bounds_on_producers_reach_the_engine() -> None:
     limits = engine_limits(settings, settings.listener)
     assert (limits.producers_max, limits.producer_expiry_s) == (7, 8.0)
     assert limits.producers_per_user_max == 9
+
+
+def test_what_the_opentelemetry_process_lacks_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nothing(_: str) -> None:
+        raise ModuleNotFoundError("No module named 'opentelemetry'")
+
+    monkeypatch.setattr(composing, "find_spec", nothing)
+    with pytest.raises(ConfigError, match=r"pip install \"penstock\[otel\]\""):
+        check_opentelemetry(OpenTelemetry())
+    monkeypatch.setattr(composing, "find_spec", lambda _: object())
+    check_opentelemetry(OpenTelemetry())
+    headers = tmp_path / "headers"
+    headers.write_text("secret\n")
+    with pytest.raises(ConfigError, match="is no header"):
+        check_opentelemetry(OpenTelemetry(headers_file=str(headers)))
 
 
 def test_what_the_admin_process_lacks_is_one_sentence(
