@@ -39,12 +39,8 @@ WHEELS = BUILD / "wheels"
 LOGS = VENV / "logs"
 INSTALLING = VENV / "installing"  # there while pip installs; left behind if it was killed
 REQUIREMENTS = ROOT / "requirements"
-SHIPPED = (
-    "*.py",
-    "*.j2",
-    "py.typed",
-    "completions/*",
-)  # what of src/ a wheel has: package-data in pyproject.toml
+# what of src/ a wheel has: package-data in pyproject.toml
+SHIPPED = ("*.py", "*.j2", "*.html", "*.js", "*.css", "py.typed", "completions/*")
 PACKAGING = (
     *("pyproject.toml", "setup.py", "README.md", "LICENSE"),
     *("docs/commands.md", "scripts/man_pages.py"),  # of which manual pages are made

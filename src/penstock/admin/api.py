@@ -2,50 +2,57 @@
 
 ::
 
-      request ─▶ token? 401 ─▶ not too often? 429 ─▶ its role? 403 ─▶ understood? 400
+      request ─▶ who? 401 ─▶ not too often? 429 ─▶ its role? 403 ─▶ understood? 400
                   ─▶ the broker, over the control socket ─▶ 200, or 404, 409, 503
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from penstock.admin.access import Gate
+from penstock.admin.access import Admitted, Gate
 from penstock.admin.broker import Broker
+from penstock.admin.events import EventReader, ListEvents
+from penstock.admin.logins import Refusal
 from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.parameters import Mistake, from_json, from_query
 from penstock.admin.rates import Rates
-from penstock.auth.admin_tokens import VIEWER, AdminGrant
+from penstock.auth.admin_tokens import VIEWER
 from penstock.control.client import Refused
+from penstock.control.metric_requests import ReadHealth, ReadMetrics
 from penstock.errors import ConfigError, PenstockError
 
 BODY_BYTES_MAX: Final = 131_072
 
+BODY_S: Final = 10.0
+"""Time for the body of a request to arrive, seconds."""
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-def api_routes(broker: Broker, gate: Gate) -> list[BaseRoute]:
+def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRoute]:
     """Return the routes of all operations, and of the document about them."""
     rates = Rates()
     described = msgspec.json.encode(document())
 
     async def openapi(request: Request) -> Response:
-        granted = _granted(gate, rates, request, VIEWER)
-        if isinstance(granted, Response):
-            return granted
+        admitted = await admitted_as(gate, rates, request, VIEWER, acts=False)
+        if isinstance(admitted, Refusal):
+            return refusal(*admitted)
         return Response(described, media_type="application/json")
 
     routes: list[BaseRoute] = [
         Route(
             PREFIX + each.path,
-            _handler(each, broker, gate, rates),
+            _handler(each, broker, events, gate, rates),
             methods=[each.method],
             name=each.name,
         )
@@ -54,24 +61,23 @@ def api_routes(broker: Broker, gate: Gate) -> list[BaseRoute]:
     return [*routes, Route(f"{PREFIX}/openapi.json", openapi, name="openapi")]
 
 
-def _handler(operation: Operation, broker: Broker, gate: Gate, rates: Rates) -> Handler:
+def _handler(
+    operation: Operation, broker: Broker, events: EventReader, gate: Gate, rates: Rates
+) -> Handler:
     async def handle(request: Request) -> Response:
-        granted = _granted(gate, rates, request, operation.role)
-        if isinstance(granted, Response):
-            return granted
+        admitted = await admitted_as(gate, rates, request, operation.role, acts=operation.acts)
+        if isinstance(admitted, Refusal):
+            return refusal(*admitted)
         try:
             if operation.acts:
-                asked = from_json(operation.request, await _body(request))
-                asked = msgspec.structs.replace(asked, by=_name(granted, request))
+                asked = from_json(operation.request, await json_body(request))
+                asked = msgspec.structs.replace(asked, by=admitted.by)
+                answer = await broker.act(asked, operation.answer)  # type: ignore[arg-type]
             else:
                 asked = from_query(operation.request, request.query_params.multi_items())
-            answer = await broker.ask(asked, operation.answer)  # type: ignore[arg-type]
+                answer = await _looked(broker, events, asked, operation)
         except Mistake as mistake:
-            return refusal(400, str(mistake))
-        except _NotJsonError:
-            return refusal(415, "the body must be application/json")
-        except _TooLargeError:
-            return refusal(413, f"the body may have {BODY_BYTES_MAX} bytes")
+            return refusal(mistake.status, str(mistake))
         except Refused as refused:
             return refusal(400 if refused.is_mistake else 409, str(refused))
         except ConfigError as error:  # bytes that are no UTF-8
@@ -87,54 +93,57 @@ def _handler(operation: Operation, broker: Broker, gate: Gate, rates: Rates) -> 
     return handle
 
 
+async def _looked(
+    broker: Broker, events: EventReader, asked: msgspec.Struct, operation: Operation
+) -> Any:
+    """Return the answer to a request that changes nothing, from whoever has it."""
+    if isinstance(asked, ListEvents):
+        return await events.listed(asked)
+    if isinstance(asked, ReadHealth):
+        return (await broker.health()).answer
+    if isinstance(asked, ReadMetrics):
+        return (await broker.metrics()).answer
+    return await broker.look(asked, operation.answer)  # type: ignore[arg-type]
+
+
 def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
     """Return the answer that something was not done."""
     return JSONResponse({"error": why}, status, headers)
 
 
-def _granted(gate: Gate, rates: Rates, request: Request, role: str) -> AdminGrant | Response:
-    """Return who asks, or the refusal."""
-    if not gate.asks:
-        return refusal(403, "the API needs admin.token_file, which says who may do what")
-    grant = gate.grant(request.headers.get("authorization", ""))
-    if grant is None:
-        return refusal(
-            401,
-            "this asks for a token: Authorization: Bearer TOKEN",
-            {"WWW-Authenticate": 'Bearer realm="penstock"'},
-        )
-    if not rates.may_ask(grant.name):
-        return refusal(429, "the token was used too often", {"Retry-After": "1"})
+async def admitted_as(
+    gate: Gate, rates: Rates, request: Request, role: str, *, acts: bool
+) -> Admitted | Refusal:
+    """Return who asks, if it may do what ``role`` may, and not too often."""
+    admitted = await gate.admit(request, acts=acts)
+    if isinstance(admitted, Refusal):
+        return admitted
+    grant = admitted.grant
+    if not rates.may(grant.name):
+        return Refusal(429, "the token or user asked too often", {"Retry-After": "1"})
     if not grant.may_act_as(role):
-        return refusal(403, f"this needs the role {role}, and the token is a {grant.role}'s")
-    return grant
+        return Refusal(403, f"this needs the role {role}, and {grant.name} is a {grant.role}")
+    return admitted
 
 
-def _name(grant: AdminGrant, request: Request) -> str:
-    """Return who acts, for the log and the event."""
-    address = "" if request.client is None else f" at {request.client.host}"
-    return f"{grant.name}{address} (API)"
+async def json_body(request: Request) -> bytes:
+    """Return the body of a request, which must say that it is JSON: no form of a page does.
 
-
-class _NotJsonError(Exception):
-    pass
-
-
-class _TooLargeError(Exception):
-    pass
-
-
-async def _body(request: Request) -> bytes:
-    """Return the body of a request, which must say that it is JSON: no form of a page does."""
+    Raises:
+        Mistake: it says something else, is too large, does not arrive, or not in time.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise _NotJsonError
+        raise Mistake("the body must be application/json", 415)
     body = bytearray()
     try:
-        async for piece in request.stream():
-            body += piece
-            if len(body) > BODY_BYTES_MAX:
-                raise _TooLargeError
+        async with asyncio.timeout(BODY_S):
+            async for piece in request.stream():
+                body += piece
+                if len(body) > BODY_BYTES_MAX:
+                    raise Mistake(f"the body may have {BODY_BYTES_MAX} bytes", 413)
     except ClientDisconnect:
         raise Mistake("the request ended before its body did") from None
+    except TimeoutError:
+        raise Mistake(f"the body did not arrive within {BODY_S:g} s", 408) from None
     return bytes(body)

@@ -1,9 +1,18 @@
 """The admin process asks the broker, each question within a time.
 
 Health and metrics are asked once at a time: whoever asks while the same question is under way gets
-its answer, so that any number of scrapes and probes costs the broker one of each. Requests of the
-API wait for their turn, of which there are few; rankings of sessions, which take longer, have one
-of their own, so that no act waits for them.
+its answer, so that any number of scrapes and probes costs the broker one of each. All else waits
+for its turn, of which there are few for each kind: a list that takes long holds up no act, and no
+login either. Each turn has a thread.
+
+=========  =====================================================================
+lane       requests
+=========  =====================================================================
+looks      lists, and whatever else changes nothing
+acts       what changes something, and whether somebody may still do it
+logins     passwords: the broker takes its time for a wrong one
+rankings   the highest sessions by a measure, which takes longer than other lists
+=========  =====================================================================
 """
 
 from __future__ import annotations
@@ -11,16 +20,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final, Generic, NamedTuple, TypeVar, cast, final
+from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from penstock.admin.disk import with_disk
 from penstock.control.client import PROMPT_S, Request, ask
+from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
 from penstock.control.ranking_requests import RankSessions
 
-REQUESTS_MAX: Final = 2
-"""Requests of the API that the broker has at a time."""
+LOOKS_MAX: Final = 2
+ACTS_MAX: Final = 4
+LOGINS_MAX: Final = 4
+"""Requests of each lane that the broker has at a time."""
+
+LOGIN_S_MAX: Final = 15.0
+"""How long the broker may take for a password, seconds; it delays one for five at most."""
 
 METRICS_S_MAX: Final = 9.0
 """How long the broker may take for a scrape, seconds; Prometheus gives up after ten."""
@@ -57,8 +73,10 @@ class Broker:
         self._metrics: _Question[Metrics] = _Question(
             lambda: with_disk(ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX), data_dir)
         )
-        self._turns = asyncio.Semaphore(REQUESTS_MAX)
-        self._ranking_turn = asyncio.Semaphore(1)
+        self._looks = _Lane(LOOKS_MAX)
+        self._acts = _Lane(ACTS_MAX)
+        self._logins = _Lane(LOGINS_MAX)
+        self._rankings = _Lane(1)
 
     async def health(self) -> Answered[Health]:
         """Return how the broker is.
@@ -72,18 +90,41 @@ class Broker:
         """Return its metrics and those of its disk; errors as of ``health``."""
         return await self._metrics.answer()
 
-    async def ask(self, request: Request, answer: type[T]) -> T:
-        """Have the broker carry out a request of the API, and return its answer of type ``answer``.
+    async def look(self, request: Request, answer: type[T]) -> T:
+        """Have the broker answer a request of the API with a value of type ``answer``.
 
         Raises:
             Refused: it says why not.
             PenstockError: it does not answer in time, or is not there.
         """
-        if isinstance(request, ReadMetrics):
-            return cast(T, (await self.metrics()).answer)
-        turns = self._ranking_turn if isinstance(request, RankSessions) else self._turns
-        async with turns:
-            return await asyncio.to_thread(ask, self.data_dir, request, answer, PROMPT_S)
+        lane = self._rankings if isinstance(request, RankSessions) else self._looks
+        return await lane.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
+
+    async def act(self, request: Request, answer: type[T]) -> T:
+        """Have the broker carry out a request that changes something; see ``look``."""
+        return await self._acts.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
+
+    async def log_in(self, request: LogIn) -> Login:
+        """Have the broker check a password; errors as of ``look``."""
+        return await self._logins.run(lambda: ask(self.data_dir, request, Login, LOGIN_S_MAX))
+
+    async def confirm(self, request: ConfirmLogin) -> str:
+        """Return the role of an operator that logged in; empty for none. Errors as of ``look``."""
+        return await self._acts.run(lambda: ask(self.data_dir, request, str, LOGIN_S_MAX))
+
+
+@final
+class _Lane:
+    """Requests of one kind: some at a time, each in a thread, the others wait."""
+
+    def __init__(self, turns: int) -> None:
+        self._turns = asyncio.Semaphore(turns)
+        self._threads = ThreadPoolExecutor(turns)
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, in its turn."""
+        async with self._turns:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 @final

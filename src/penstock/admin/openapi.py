@@ -10,7 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.admin.operations import HIDDEN, OPERATIONS, PREFIX, Operation
+from penstock.admin.access import COOKIE
+from penstock.admin.operations import OPERATIONS, PREFIX, Operation
+from penstock.admin.parameters import HIDDEN
 from penstock.control.admin_requests import Which
 from penstock.version import __version__
 
@@ -18,14 +20,15 @@ _REFERENCE: Final = "#/components/schemas/{name}"
 
 REFUSALS: Final = {
     "400": "The request is wrong; the sentence says what is.",
-    "401": "There is no token, or it is not known.",
-    "403": "The token has not the role that this needs.",
+    "401": "There is no token, password or session, or it is not known.",
+    "403": "The token or user has not the role that this needs.",
     "404": "There is none.",
+    "408": "The body did not arrive in time.",
     "409": "The broker refuses, as it is now; the sentence says why.",
     "413": "The body is too large.",
     "415": "The body is not application/json.",
-    "429": "The token was used too often; try again in a second.",
-    "503": "The broker does not answer in time. What was asked may be done or not.",
+    "429": "The token or user asked too often; try again in a second.",
+    "503": "The broker does not answer in time, or too many ask. It may be done or not.",
 }
 
 
@@ -59,10 +62,14 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": PREFIX}],
-        "security": [{"token": []}],
+        "security": [{"token": []}, {"password": []}, {"session": []}],
         "paths": paths,
         "components": {
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "password": {"type": "http", "scheme": "basic"},
+                "session": {"type": "apiKey", "in": "cookie", "name": COOKIE},
+            },
             "schemas": components,
         },
     }
@@ -100,7 +107,7 @@ def _operation(
 def _may_be(each: Operation, code: str) -> bool:
     if code == "404":
         return each.may_be_missing
-    return each.acts or code not in ("413", "415")
+    return each.acts or code not in ("408", "413", "415")
 
 
 def _refusal(text: str) -> dict[str, Any]:

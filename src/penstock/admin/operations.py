@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from penstock.admin.events import ListEvents
 from penstock.auth.admin_tokens import ADMIN, OPERATOR, VIEWER
 from penstock.control.admin_requests import (
     ClearRetained,
@@ -41,9 +42,6 @@ from penstock.control.ranking_requests import FlowDetails, Ranking, RankSessions
 from penstock.control.reader_requests import ListReaders, ReaderState
 
 PREFIX: Final = "/api/v1"
-
-HIDDEN: Final = frozenset({"by", "owner", "offsets"})
-"""Fields that are not asked for over HTTP: who asks, which the admin process knows, and offsets."""
 
 
 class Why(msgspec.Struct, frozen=True):
@@ -110,7 +108,18 @@ class Operation(NamedTuple):
 
 OPERATIONS: Final = (
     Operation("GET", "/health", ReadHealth, Health, VIEWER, "How the broker is"),
-    Operation("GET", "/metrics", ReadMetrics, Metrics, VIEWER, "All metrics, as JSON"),
+    Operation(
+        "GET", "/metrics", ReadMetrics, Metrics, VIEWER, "All metrics (docs/metrics.md) by family"
+    ),
+    Operation(
+        "GET",
+        "/events",
+        ListEvents,
+        Page,
+        VIEWER,
+        "Events, the newest first (docs/audit.md); `kind` may be several with commas between,"
+        " `since` and `until` are seconds since the Unix epoch",
+    ),
     Operation("GET", "/sessions", ListSessions, Page, VIEWER, "Sessions, by conditions"),
     Operation(
         "GET",

@@ -8,18 +8,28 @@ both.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.admin.operations import HIDDEN
 from penstock.control.admin_requests import Which
+
+HIDDEN: Final = frozenset({"by", "owner", "offsets"})
+"""Fields that are not asked for over HTTP: who asks, which the admin process knows, and offsets."""
 
 Asked = TypeVar("Asked", bound=msgspec.Struct)
 
 
 class Mistake(Exception):
-    """A request that cannot be understood; the text says why."""
+    """A request that cannot be understood; the text says why.
+
+    Attributes:
+        status: the status of the answer.
+    """
+
+    def __init__(self, message: str, status: int = 400) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def from_query(kind: type[Asked], query: Iterable[tuple[str, str]]) -> Asked:

@@ -1,6 +1,7 @@
 """The admin process: HTTP beside the broker, in a process of its own.
 
-    broker ◀─ control socket: health, metrics ─ admin process ◀─ HTTP ─ Prometheus, a kubelet
+    broker ◀─ control socket ──────── admin process ◀─ HTTP ─ Prometheus, a kubelet, a browser
+    stream service ◀─ events ────────────╯
 
 It never slows the broker: it asks each question once at a time, runs at a lower priority, and when
 it dies the broker starts it again.
@@ -26,8 +27,10 @@ import uvicorn
 
 from penstock.admin.access import Gate
 from penstock.admin.broker import Broker
+from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
 from penstock.admin.impatience import ImpatientProtocol
+from penstock.admin.logins import Logins
 from penstock.admin.web import web_app
 from penstock.auth.admin_tokens import AdminTokens, read_admin_grants
 from penstock.config.address import Address
@@ -38,7 +41,6 @@ from penstock.telemetry.terminal import guard_terminals
 logger = get_logger(__name__)
 
 NICENESS: Final = 5
-CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 16_384
 FAREWELL_S: Final = 1
 _BACKLOG: Final = 64
@@ -54,6 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--certificate", help="PEM file; with it, HTTPS is spoken")
     parser.add_argument("--key", help="PEM file of the certificate's private key")
     parser.add_argument("--token-file", type=Path, help="file of the accepted tokens")
+    parser.add_argument("--passwords", action="store_true", help="users of the broker may log in")
+    parser.add_argument("--events-at", default="", help="HOST:PORT of the stream service")
+    parser.add_argument("--events-tls", action="store_true", help="it speaks TLS")
     parser.add_argument("--answer-s-max", type=float, default=2.0, help="of a health check")
     parser.add_argument("--disk-free-bytes-min", type=int, default=0, help="to be ready")
     parser.add_argument("--broker-pid", type=int, default=os.getppid(), help="the broker's process")
@@ -71,10 +76,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     os.nice(NICENESS)
     broker = Broker(options.data_dir, options.answer_s_max)
+    has_users: bool = options.passwords
+    logins = Logins(broker, tokens, has_users) if has_users or tokens is not None else None
     app = web_app(
         broker,
         Exposition(options.broker_pid),
-        Gate(tokens, f"[{bind.host}]" if ":" in bind.host else bind.host),
+        EventReader(options.data_dir, options.events_at, options.events_tls),
+        Gate(tokens, logins, f"[{bind.host}]" if ":" in bind.host else bind.host),
+        logins,
         options.disk_free_bytes_min,
     )
     config = uvicorn.Config(
@@ -86,7 +95,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
         timeout_keep_alive=30,
         timeout_graceful_shutdown=FAREWELL_S,
         h11_max_incomplete_event_size=HEAD_BYTES_MAX,

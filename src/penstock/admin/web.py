@@ -3,14 +3,16 @@
 ===========  ========================================================  =======
 path         what it says                                              token
 ===========  ========================================================  =======
+/            the page of operators (``page``)                          a login
 /healthz     200 while the broker's event loop turns, else 503         none
 /readyz      200 while clients can be served, else 503                 none
 /metrics     all metrics, for Prometheus; 503 if the broker is silent  asked
 /api/v1/…    the JSON API (``api``)                                    needed
 ===========  ========================================================  =======
 
-Checks are JSON. Where tokens are asked for, a request without one is told which check failed, and
-not why: reasons name paths of this machine.
+Checks are JSON. Where tokens or passwords are asked for, a request without one is told which check
+failed, and not why: reasons name paths of this machine. Checks are answered however many other
+requests there are.
 """
 
 from __future__ import annotations
@@ -29,45 +31,61 @@ from starlette.routing import Route
 from penstock.admin.access import Gate
 from penstock.admin.api import api_routes, refusal
 from penstock.admin.broker import Broker
+from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
 from penstock.admin.health import Check, alive, ready
+from penstock.admin.logins import Logins, Refusal
+from penstock.admin.page.routes import page_routes
 from penstock.errors import PenstockError
+
+ANSWERS_MAX: Final = 48
+"""Requests that are answered at the same time, health checks apart: these have places of their
+own."""
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
 }
-"""Headers of every answer."""
+"""Headers of every answer that has no other value for one."""
+
+_CHECKS: Final = frozenset({"/healthz", "/readyz"})
 
 
 def web_app(
-    broker: Broker, exposition: Exposition, gate: Gate, disk_free_bytes_min: int
+    broker: Broker,
+    exposition: Exposition,
+    events: EventReader,
+    gate: Gate,
+    logins: Logins | None,
+    disk_free_bytes_min: int,
 ) -> Starlette:
     """Return the application.
 
     Args:
         broker: asks the broker.
         exposition: writes its metrics.
-        gate: decides who may read them.
+        events: reads its events.
+        gate: decides who may ask.
+        logins: lets operators in; None: there are none.
         disk_free_bytes_min: free bytes of the disk below which the broker is not ready.
     """
 
     async def healthz(request: Request) -> Response:
-        return _checked(await alive(broker), _lets_in(gate, request))
+        return _checked(await alive(broker), gate.recognises(request))
 
     async def readyz(request: Request) -> Response:
-        return _checked(await ready(broker, disk_free_bytes_min), _lets_in(gate, request))
+        return _checked(await ready(broker, disk_free_bytes_min), gate.recognises(request))
 
     async def metrics(request: Request) -> Response:
-        if not _lets_in(gate, request):
-            return refusal(
-                401,
-                "this asks for a token: Authorization: Bearer TOKEN",
-                {"WWW-Authenticate": 'Bearer realm="penstock"'},
-            )
+        if gate.asks:
+            admitted = await gate.admit(request, acts=False)
+            if isinstance(admitted, Refusal):
+                return refusal(*admitted)
         try:
             found = await broker.metrics()
         except PenstockError as error:
@@ -75,32 +93,46 @@ def web_app(
         text, content_type = exposition.text(found, request.headers.get("accept", ""))
         return Response(text, headers={"Content-Type": content_type})
 
-    async def guard(
-        request: Request, call_next: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        if gate.names_us(request.headers.get("host", "")):
-            response = await call_next(request)
-        else:
-            response = refusal(
-                421, "the Host header names another machine; ask for localhost, or 127.0.0.1"
-            )
-        response.headers.update(HEADERS)
-        return response
-
     return Starlette(
         routes=[
             Route("/healthz", healthz),
             Route("/readyz", readyz),
             Route("/metrics", metrics),
-            *api_routes(broker, gate),
+            *api_routes(broker, events, gate),
+            *page_routes(logins),
         ],
-        middleware=[Middleware(BaseHTTPMiddleware, dispatch=guard)],
+        middleware=[Middleware(BaseHTTPMiddleware, dispatch=_guard(gate))],
         exception_handlers={HTTPException: _refused},
     )
 
 
-def _lets_in(gate: Gate, request: Request) -> bool:
-    return gate.lets_in(request.headers.get("authorization", ""))
+Next = Callable[[Request], Awaitable[Response]]
+
+
+def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
+    """Return what stands before all routes: the host, the number of requests, the headers."""
+    answering = 0
+
+    async def guard(request: Request, call_next: Next) -> Response:
+        nonlocal answering
+        is_check = request.url.path in _CHECKS
+        if not gate.names_us(request.headers.get("host", "")):
+            response = refusal(
+                421, "the Host header names another machine; ask for localhost, or 127.0.0.1"
+            )
+        elif answering >= ANSWERS_MAX and not is_check:
+            response = refusal(503, "too many requests are answered now", {"Retry-After": "1"})
+        else:
+            answering += not is_check
+            try:
+                response = await call_next(request)
+            finally:
+                answering -= not is_check
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    return guard
 
 
 def _checked(checks: Sequence[Check], with_reasons: bool) -> Response:

@@ -43,6 +43,7 @@ from penstock.runtime.driver import Driver
 from penstock.services.authentication import Authentication
 from penstock.services.child_process import ChildProcess
 from penstock.services.landed_tables import LandedTables
+from penstock.services.operator_logins import OperatorLogins
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.retention import LogBounds
 from penstock.services.service_manager import ServiceManager
@@ -92,6 +93,7 @@ class Parts:
         tables: the tables that report; None without.
         admin: the admin process; None without.
         otlp: the OpenTelemetry process; None without.
+        logins: lets operators in.
     """
 
     server: Server
@@ -105,6 +107,7 @@ class Parts:
     tables: LandedTables | None
     admin: ChildProcess | None
     otlp: ChildProcess | None
+    logins: OperatorLogins
 
 
 @final
@@ -243,6 +246,7 @@ class Reloading:
         parts.log_bounds.age_s = settings.durability.retention_s
         parts.log_bounds.bytes_max = settings.durability.retention_bytes_max
         parts.reports.use(settings.status)
+        parts.logins.roles = settings.admin.users
         if parts.leases is not None:
             parts.leases.use(settings.stream)
         if parts.tables is not None:

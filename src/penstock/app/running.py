@@ -63,6 +63,7 @@ from penstock.services.garbage import collect_if_due, collect_in_portions, freez
 from penstock.services.landed_tables import LandedTables
 from penstock.services.limit_warnings import LimitWarnings
 from penstock.services.metrics import MetricSource, MetricsReader
+from penstock.services.operator_logins import OperatorLogins
 from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
 from penstock.services.rankings import Rankings
 from penstock.services.reader_leases import ReaderLeases
@@ -398,6 +399,7 @@ class _Broker:
         if self._stream is not None:
             self._stream.start()
         assert self._authentication is not None
+        logins = OperatorLogins(server, driver, self._authentication, settings.admin.users)
         self._reloading = Reloading(
             self._source,
             Parts(
@@ -412,6 +414,7 @@ class _Broker:
                 self._tables,
                 self._admin,
                 self._otlp,
+                logins,
             ),
             self._manager,
             self._use,
@@ -445,6 +448,7 @@ class _Broker:
                 self._metric_sources(),
             )
             self._metrics.serve_on(self._control)
+            logins.serve_on(self._control)
             await self._control.open()
         if self._admin is not None:
             self._admin.start()
@@ -479,8 +483,8 @@ class _Broker:
         )
         if not (bind.is_loopback or settings.certificate):
             logger.warning(
-                "admin.bind is %s, and metrics and tokens travel there in the clear: give"
-                " admin.certificate and admin.key",
+                "admin.bind is %s, and metrics, tokens and passwords travel there in the clear:"
+                " give admin.certificate and admin.key",
                 bind,
             )
         return f" admin {'https' if settings.certificate else 'http'}://{port}"
@@ -534,7 +538,15 @@ class _Broker:
 
     def _admin_arguments(self) -> Arguments:
         """Return what the admin process is told of settings that may change."""
-        return admin_process.changing_arguments(self._settings.admin)
+        return admin_process.changing_arguments(self._settings.admin, self._events_arguments())
+
+    def _events_arguments(self) -> Arguments:
+        """Return the arguments that tell where events are read; none where none are written."""
+        settings = self._settings
+        if self._stream is None or not settings.events.enabled:
+            return ()
+        place = ("--events-at", self._stream.address)
+        return (*place, "--events-tls") if settings.stream.certificate else place
 
     def _otlp_arguments(self) -> Arguments:
         """Return what the OpenTelemetry process is told of settings that may change."""

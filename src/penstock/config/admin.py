@@ -1,8 +1,8 @@
-"""The admin process: health checks and metrics over HTTP."""
+"""The admin process: health checks, metrics, the API and the page of operators over HTTP."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,20 +10,29 @@ from penstock.config.group import Group
 from penstock.config.values import OptionalBindAddress
 from penstock.engine.change_effects import AT_ONCE, RESTART, takes_effect
 
+Role = Literal["viewer", "operator", "admin"]
+
 
 @takes_effect(AT_ONCE)
 class Admin(Group):
-    """The admin process: health checks and metrics over HTTP, beside the broker
-    (docs/monitoring.md)."""
+    """The admin process: health checks, metrics, the API and a page for operators over HTTP, beside
+    the broker (docs/monitoring.md)."""
 
     bind: Annotated[OptionalBindAddress, RESTART] = ""
     """Address of the admin process, HOST:PORT; port 0 takes any free port. Empty: there is none. An
-    address that other machines can reach is refused without a token_file."""
+    address that other machines can reach is refused without a token_file or users."""
 
     token_file: str = ""
     """File of the tokens that may read metrics and use the API, one a line, with the role of each
     (docs/api.md). Empty: everyone who reaches the address may read metrics, and there is no API.
     Health checks need none. Read again at SIGHUP."""
+
+    users: dict[Annotated[str, Field(min_length=1, max_length=100)], Role] = Field(
+        default={}, max_length=1000
+    )
+    """The users of the broker that may log in on the page, and with a password on the API, each
+    with a role: viewer, operator or admin, as in { alice = "operator" }. Their passwords are those
+    of access.password_file, or checked by jwt_login or http_login. Empty: tokens only."""
 
     certificate: str = ""
     """PEM file of the certificate and those between it and its authority: the process speaks
@@ -44,10 +53,11 @@ class Admin(Group):
     def _parts_fit(self) -> Admin:
         if bool(self.certificate) != bool(self.key):
             raise ValueError("admin.certificate and admin.key, two PEM files, belong together")
-        if self.bind and not (self.bind.is_loopback or self.token_file):
+        if self.bind and not (self.bind.is_loopback or self.token_file or self.users):
             raise ValueError(
                 f"admin.bind is {self.bind}, which other machines can reach, and metrics are for"
-                " everyone there: bind to 127.0.0.1, or ask for a token with admin.token_file"
+                " everyone there: bind to 127.0.0.1, or ask for a token with admin.token_file, or"
+                " for a password with admin.users"
             )
         return self
 

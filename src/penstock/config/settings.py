@@ -116,6 +116,13 @@ class Settings(Group):
                 'admin.bind needs durability.persistence = "file": the admin process asks the'
                 " broker over the control socket in its data directory"
             )
+        if self.admin.users and not (
+            self.access.password_file or self.jwt_login.keys or self.http_login.url
+        ):
+            raise ValueError(
+                "admin.users are users of the broker, and there is nothing to check their"
+                " passwords with: set access.password_file, jwt_login.keys or http_login.url"
+            )
         taken = {setting_of(one): one.bind for one in self.listener.open_ones()}
         if self.stream.enabled:
             taken["stream.bind"] = self.stream.bind

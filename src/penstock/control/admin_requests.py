@@ -31,6 +31,7 @@ class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     address: str | None = None
     connected: bool | None = None
     older_than_s: Seconds = 0.0
+    client_id: str | None = None
 
 
 class ListSessions(

@@ -24,6 +24,7 @@ import msgspec
 from penstock.control.admin_requests import AdminRequest
 from penstock.control.explanation import MessageRequest
 from penstock.control.landed_requests import LandedRequest
+from penstock.control.login_requests import LoginRequest
 from penstock.control.metric_requests import MetricRequest
 from penstock.control.ranking_requests import RankingRequest
 from penstock.control.reader_requests import ReaderRequest
@@ -92,6 +93,7 @@ Request = (
     | MetricRequest
     | MessageRequest
     | RankingRequest
+    | LoginRequest
 )
 """Everything that may be asked."""
 

@@ -32,12 +32,19 @@ def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) 
     return ChildProcess(NAME, _MODULE, port, broker, arguments)
 
 
-def changing_arguments(settings: Admin) -> tuple[str, ...]:
-    """Return the arguments that a reload may change."""
+def changing_arguments(settings: Admin, events: Sequence[str]) -> tuple[str, ...]:
+    """Return the arguments that a reload may change.
+
+    Args:
+        settings: of the admin process.
+        events: those by which it reads the broker's events.
+    """
     return (
         "--answer-s-max",
         str(settings.answer_s_max),
         "--disk-free-bytes-min",
         str(settings.disk_free_bytes_min),
         *settings.files,
+        *(("--passwords",) if settings.users else ()),
+        *events,
     )

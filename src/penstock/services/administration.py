@@ -441,7 +441,12 @@ def selection_of(which: Which) -> SessionSelection:
     """Return the selection that a request asks for; raise ConfigError if it cannot be used."""
     try:
         return SessionSelection(
-            which.client, which.user, which.address, which.connected, which.older_than_s
+            which.client,
+            which.user,
+            which.address,
+            which.connected,
+            which.older_than_s,
+            which.client_id,
         )
     except ValueError as error:
         raise ConfigError(f"the selection cannot be used: {error}") from None
@@ -449,7 +454,8 @@ def selection_of(which: Which) -> SessionSelection:
 
 def _selection_text(which: Which) -> Sentence:
     """Return a selection as a log line shows it."""
-    named = (("client", which.client), ("user", which.user), ("address", which.address))
+    client = which.client if which.client_id is None else which.client_id
+    named = (("client", client), ("user", which.user), ("address", which.address))
     words = [f"{name} {short(value)!r}" for name, value in named if value is not None]
     if which.connected is not None:
         words.append("connected" if which.connected else "away")

@@ -33,7 +33,7 @@ from penstock.config.access import Access as AccessSettings
 from penstock.control.metric_families import MetricSample
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
 from penstock.engine.access.login_queue import LoginQueueOptions
-from penstock.engine.wire.link import Link
+from penstock.engine.wire.link import Link, Turn
 from penstock.protocol import reasons
 from penstock.services.guarded_exchange import GuardedExchange
 from penstock.services.login_cache import LoginCache
@@ -102,6 +102,7 @@ class Authentication(Authenticate):
                 partial(self._concluded, self._outside_guard),
                 self._timed_out,
             )
+        self._outsiders: dict[Link, asyncio.Future[AuthResult]] = {}  # no clients: ``verdict``
         self._remembered = 0  # logins that needed no check
         self._checked = 0
         self._loop = asyncio.get_running_loop()
@@ -137,6 +138,32 @@ class Authentication(Authenticate):
         work = partial(_verified, users, username, credentials.password, decoy)
         key = (self._guard.lane(credentials.address), digest)
         return self._checks.submit(Check(key, credentials, work, users), link)
+
+    async def verdict(self, credentials: Credentials) -> AuthResult:
+        """Return the verdict on somebody who is no client: an operator.
+
+        Checks, delays and what is remembered are as for clients.
+        """
+        link = Link(Turn())  # it stands for the operator, and nothing is sent on it
+        decided: asyncio.Future[AuthResult] = self._loop.create_future()
+        self._outsiders[link] = decided
+        try:
+            found = self.judge(credentials, link)
+            return await decided if found is None else found
+        finally:
+            link.closed = True
+            del self._outsiders[link]
+
+    def stamp(self, username: str) -> str:
+        """Return a text that is another one when the user has another password line, or none.
+
+        Empty for a user that the password file does not name, where others may be let in.
+        """
+        users = self._access.users
+        line = None if users is None else users.line(username)
+        if line is None:
+            return "" if self._method is not None else "unknown"
+        return self._verified.key_of(username, line.encode()).hex()
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
         """Return a run of SCRAM-SHA-256; None where no user has keys for it."""
@@ -224,8 +251,8 @@ class Authentication(Authenticate):
         if is_stale or (failure is None and answer is None):
             for link in check.links:
                 verdict = None if link.closed else self.judge(check.credentials, link)
-                if verdict is not None and self._decided is not None:
-                    self._decided(link, verdict)
+                if verdict is not None:
+                    self._tell(link, verdict)
             return
         self._checked += 1
         address = check.credentials.address
@@ -251,8 +278,15 @@ class Authentication(Authenticate):
 
     def _report(self, check: Check, verdict: AuthResult) -> None:
         for link in check.links:
-            if self._decided is not None:
-                self._decided(link, verdict)
+            self._tell(link, verdict)
+
+    def _tell(self, link: Link, verdict: AuthResult) -> None:
+        outsider = self._outsiders.get(link)
+        if outsider is not None:
+            if not outsider.done():
+                outsider.set_result(verdict)
+        elif self._decided is not None:
+            self._decided(link, verdict)
 
     def _scram_keys(self, username: str) -> scram.ScramKeys | None:
         return self._access.scram_keys(username)

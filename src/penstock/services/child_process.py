@@ -68,6 +68,11 @@ class ChildProcess:
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None
 
+    @property
+    def address(self) -> str:
+        """Return HOST:PORT, where it listens."""
+        return str(self._port)
+
     def start(self) -> None:
         """Start and watch the child until ``stop``."""
         self._watching = asyncio.create_task(self._watch(), name=self.name)

@@ -371,6 +371,7 @@ class StreamClient:
                 tls_root_certs=self._credentials.root_certificates(),
                 cert_chain=certificate,
                 private_key=key,
+                disable_server_verification=not self._credentials.verifies_service,
                 generic_options=_CHANNEL,
             )
         return self._connection

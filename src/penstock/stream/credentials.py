@@ -24,6 +24,8 @@ class Credentials:
         token_file: a file that has the token, instead of `token`.
         certificate_file: PEM file of the certificate to show; empty for none.
         key_file: PEM file of its private key.
+        verifies_service: whether its certificate is verified: not for a program on the broker's own
+            machine, which knows the port as the broker's, and need not know who signed for it.
     """
 
     tls: bool = False
@@ -32,6 +34,7 @@ class Credentials:
     token_file: str = ""
     certificate_file: str = ""
     key_file: str = ""
+    verifies_service: bool = True
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers of each call.

@@ -2,11 +2,20 @@
 
 Each row of the stream holds some events of one kind (``engine.routing.event_log``). Rows are chosen
 by the service, by kind and time; clients and offsets by the reader.
+
+``read_events`` goes forward over all of them; ``newest_events`` goes back, and stops when it has
+enough. It reads pieces of the log from their beginnings, the last piece first, and keeps of each no
+more events than are asked for::
+
+      ◀──────────── pieces, larger while they have few rows ───────────┤ cursor
+      │ . . e . . . . │ e . . e . . . . . . e │ . e . │ e . │ e │
 """
 
 from __future__ import annotations
 
 import json
+import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,11 +23,21 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.config.events import STREAM_NAME
+from penstock.engine.operating.patterns import Pattern
+from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import EVENTS_PREFIX
 from penstock.errors import ConfigError
 from penstock.stream.client import StreamClient
 
-_COLUMNS: Final = ("topic", "payload")
+_COLUMNS: Final = ("topic", "payload", "offset")
+PIECE_OFFSETS_MIN: Final = 256
+PIECE_OFFSETS_MAX: Final = 262_144
+ROWS_ENOUGH: Final = 512
+"""A piece of the log that has more rows is followed by a smaller one."""
+
+Position = tuple[int, int]
+"""The offset of a row, and the number of an event in it."""
+
 _WRITTEN_WITHIN_US: Final = 60_000_000  # events that happened are written with the next tick
 
 
@@ -55,10 +74,7 @@ def read_events(
     Raises:
         ConfigError: the broker writes no events.
     """
-    if STREAM_NAME not in client.streams():
-        raise ConfigError(
-            "the broker writes no events: set events.enabled, and restart it (docs/audit.md)"
-        )
+    _refuse_without_events(client)
     span = client.offsets(STREAM_NAME)
     filters = [EVENTS_PREFIX + kind for kind in kinds]
     within = (span.earliest, span.latest)
@@ -72,9 +88,91 @@ def read_events(
 
 
 def _events_in(batch: pa.RecordBatch, since_us: int, until_us: int) -> Iterator[EventRow]:
+    for _, event in _placed_events(batch, since_us, until_us):
+        yield event
+
+
+def newest_events(
+    client: StreamClient,
+    kinds: Sequence[str],
+    who: str | None,
+    within_us: tuple[int, int],
+    before: Position | None,
+    limit: int,
+    patience_s: float,
+) -> tuple[list[EventRow], Position | None]:
+    """Return the last events, the newest first, and where to go on; None where there are no more.
+
+    There may be fewer than ``limit``, and still more to come.
+
+    Args:
+        client: the stream service.
+        kinds: only these; none: all.
+        who: pattern of the client identifier; None: any, and events of no client.
+        within_us: when they happened, µs since the Unix epoch, the end excluded.
+        before: only events in front of this place in the log; None: all.
+        limit: how many, at most.
+        patience_s: how long it may take, and one more piece of the log, seconds.
+
+    Raises:
+        ValueError: there is no such kind, or the pattern cannot be used.
+        ConfigError: the broker writes no events.
+    """
+    pattern = None if who is None else Pattern(who)
+    unknown = [kind for kind in kinds if kind not in KINDS]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no kind of event: they are {', '.join(KINDS)}")
+    _refuse_without_events(client)
+    ends_s = time.monotonic() + patience_s
+    span = client.offsets(STREAM_NAME)
+    last = span.latest if before is None else min(span.latest, before[0] + 1)
+    since_us, until_us = within_us
+    ranges = client.received_between(
+        STREAM_NAME, span.epoch, (span.earliest, last), since_us, until_us + _WRITTEN_WITHIN_US
+    )
+    filters = [EVENTS_PREFIX + kind for kind in kinds]
+    found: list[EventRow] = []
+    size = PIECE_OFFSETS_MIN
+    while ranges:
+        start, end = ranges.pop()
+        begin = max(start, end - size)
+        if begin > start:
+            ranges.append((start, begin))
+        rows = 0
+        kept: deque[tuple[Position, EventRow]] = deque(maxlen=limit - len(found))
+        for batch in client.read(
+            STREAM_NAME, span.epoch, begin, end, topic_filters=filters, columns=_COLUMNS
+        ):
+            rows += batch.num_rows
+            for position, event in _placed_events(batch, since_us, until_us):
+                if before is not None and position >= before:
+                    break
+                if pattern is None or pattern.matches(event.client):
+                    kept.append((position, event))
+        found += [event for _, event in reversed(kept)]
+        if len(found) >= limit:
+            return found, kept[0][0]
+        size = size // 2 if rows > ROWS_ENOUGH else size * 2
+        size = min(max(size, PIECE_OFFSETS_MIN), PIECE_OFFSETS_MAX)
+        if time.monotonic() > ends_s and ranges:
+            return found, (begin, 0)
+    return found, None
+
+
+def _refuse_without_events(client: StreamClient) -> None:
+    if STREAM_NAME not in client.streams():
+        raise ConfigError(
+            "the broker writes no events: set events.enabled, and restart it (docs/audit.md)"
+        )
+
+
+def _placed_events(
+    batch: pa.RecordBatch, since_us: int, until_us: int
+) -> Iterator[tuple[Position, EventRow]]:
     for row in batch.to_pylist():
         kind = row["topic"].removeprefix(EVENTS_PREFIX)
-        for fields in json.loads(row["payload"])["events"]:
+        for number, fields in enumerate(json.loads(row["payload"])["events"]):
             at_us = fields.get("at", 0)
             if since_us <= at_us < until_us:
-                yield EventRow(kind, at_us, str(fields.get("client", "")), fields)
+                event = EventRow(kind, at_us, str(fields.get("client", "")), fields)
+                yield (row["offset"], number), event

@@ -197,4 +197,4 @@ def test_every_file_of_the_source_is_installed() -> None:
     assert files
     assert left_out == []
     packaging = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert '"*" = ["py.typed", "*.j2"]' in packaging
+    assert '"*" = ["py.typed", "*.j2", "*.html", "*.js", "*.css"]' in packaging

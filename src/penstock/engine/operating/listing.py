@@ -20,6 +20,9 @@ from penstock.engine.session.session import Session
 
 JsonObject: TypeAlias = dict[str, object]
 
+CHARACTERS_MAX: Final = 20_000
+"""Characters of names that a step of a walk looks at, and those of one session more."""
+
 SUBSCRIPTIONS_LISTED_MAX: Final = 1000
 SUBSCRIPTION_BYTES_LISTED_MAX: Final = 1_048_576
 
@@ -41,10 +44,14 @@ class SessionWalk:
         self._selection = selection
 
     def step(self, visits: int, now: Now) -> list[Session]:
-        """Look at the next ``visits`` sessions; return those that are selected."""
+        """Look at the next sessions, ``visits`` at most; return those that are selected."""
         found: list[Session] = []
         seen = self._server.registry.order.after(self.cursor, visits)
+        characters = 0
         for session in seen:
+            if characters > CHARACTERS_MAX:
+                return found
+            characters += len(session.client_id) + len(session.username or "")
             self.cursor = session.number
             if self._selection.has(session, connection_of(self._server, session), now):
                 found.append(session)

@@ -1,18 +1,16 @@
 """The selection of sessions by an operator: by client identifier, user, address and time.
 
 A selection is asked about one session at a time, while its caller walks over all of them. Patterns
-are those of a shell (``*``, ``?``, ``[…]``) and case-sensitive. A condition that is not given
-matches any session.
+are those of a shell (``patterns``). A condition that is not given matches any session.
 """
 
 from __future__ import annotations
 
-import re
-from fnmatch import translate
 from typing import Final, final
 
 from penstock.engine.addresses import IPNetwork, host_of, ip_of, network_of
 from penstock.engine.clock import MICROSECONDS, Now
+from penstock.engine.operating.patterns import Pattern
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
 
@@ -30,6 +28,7 @@ class SessionSelection:
             10.0.0.0/8; None = any, also without a connection.
         connected: True for those with a connection, False for those without; None = both.
         older_than_s: connected, or offline, for longer than this, seconds.
+        client_id: its client identifier, which is no pattern; None = any.
 
     Raises:
         ValueError: ``address`` has a slash and is no network; a pattern cannot be used.
@@ -42,13 +41,15 @@ class SessionSelection:
         address: str | None = None,
         connected: bool | None = None,
         older_than_s: float = 0.0,
+        client_id: str | None = None,
     ) -> None:
         self.connected = connected
+        self._client_id = client_id
         self._client = _pattern(client)
         self._user = _pattern(user)
         self._is_anonymous = user == ANONYMOUS
         self._network: IPNetwork | None = None
-        self._address: re.Pattern[str] | None = None
+        self._address: Pattern | None = None
         if address is not None and "/" in address and not address.startswith("process "):
             self._network = network_of(address)
         else:
@@ -63,13 +64,15 @@ class SessionSelection:
         is_connected = session.link is not None
         if self.connected is not None and self.connected != is_connected:
             return False
-        if self._client is not None and self._client.match(session.client_id) is None:
+        if self._client_id is not None and self._client_id != session.client_id:
+            return False
+        if self._client is not None and not self._client.matches(session.client_id):
             return False
         if self._is_anonymous:
             if session.username is not None:
                 return False
         elif self._user is not None and (
-            session.username is None or self._user.match(session.username) is None
+            session.username is None or not self._user.matches(session.username)
         ):
             return False
         if self._older_than_us > 0 and now.steady_us - since_us(session, connection) <= (
@@ -86,7 +89,7 @@ class SessionSelection:
             return there is not None and there in self._network
         pattern = self._address
         assert pattern is not None
-        return pattern.match(address) is not None or pattern.match(host_of(address)) is not None
+        return pattern.matches(address) or pattern.matches(host_of(address))
 
 
 def since_us(session: Session, connection: ServerConnection | None) -> int:
@@ -97,7 +100,7 @@ def since_us(session: Session, connection: ServerConnection | None) -> int:
     return session.disconnected_at_us
 
 
-def _pattern(pattern: str | None) -> re.Pattern[str] | None:
+def _pattern(pattern: str | None) -> Pattern | None:
     if pattern is None or pattern == "*":
         return None
-    return re.compile(translate(pattern))
+    return Pattern(pattern)

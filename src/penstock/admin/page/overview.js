@@ -1,0 +1,89 @@
+// Health, rates, latencies and memory, with what they were in the last minutes.
+
+import { api, get } from './api.js';
+import { bytes, card, count, make, meter, rate, span, sparkline } from './dom.js';
+
+const POINTS_MAX = 100;
+const history = new Map();
+let before = null;
+
+export function overview(place, page) {
+  page.every(async () => {
+    const health = await get('/readyz'), now = await api('/metrics');
+    place.replaceChildren(...shown(health.checks, now));
+    before = { now, at: performance.now() };
+  });
+}
+
+const sum = (metrics, name) => (metrics.samples[name] || []).reduce((all, [, value]) => all + value, 0);
+
+function keep(name, value) {
+  const line = history.get(name) || [];
+  line.push(value);
+  if (line.length > POINTS_MAX) line.shift();
+  history.set(name, line);
+  return line;
+}
+
+function shown(checks, now) {
+  const seconds = before ? (performance.now() - before.at) / 1000 : 0;
+  const each = (name) => seconds > 0.2 ? Math.max(0, sum(now, name) - sum(before.now, name)) / seconds : 0;
+  const moving = (title, name, unit, format = rate) => {
+    const value = each(name);
+    return card(title, `${format(value)}${unit}`, null, sparkline(keep(name, value), title));
+  };
+  const slow = (title, name, text) => {
+    const value = quantile(now, name, 0.99);
+    return card(title, value == null ? '–' : span(value), text, sparkline(keep(name, value || 0), title));
+  };
+  const disk = sum(now, 'disk_free_bytes'), size = sum(now, 'disk_size_bytes');
+  return [
+    make('h1', {}, checks.every((one) => one.passes) ? make('span', { class: 'good' }, '● Ready for clients') : make('span', { class: 'bad' }, '▲ Not ready')),
+    make('div', { class: 'cards' }, checks.map((one) => make('div', { class: 'card' }, make('h3', {}, one.check),
+      make('strong', { class: one.passes ? 'good' : 'bad' }, one.passes ? 'passes' : 'fails'), make('p', {}, one.why || '')))),
+    make('h2', {}, 'Traffic'),
+    make('div', { class: 'cards' },
+      card('Clients connected', count(sum(now, 'clients_connected')), `${count(sum(now, 'sessions'))} sessions, ${count(sum(now, 'subscriptions'))} subscriptions`, sparkline(keep('clients', sum(now, 'clients_connected')), 'Clients connected')),
+      moving('Messages received', 'messages_received', ' /s'), moving('Messages sent', 'messages_sent', ' /s'),
+      moving('Messages dropped', 'messages_dropped', ' /s'), moving('Bytes received', 'received_bytes', '/s', bytes), moving('Bytes sent', 'sent_bytes', '/s', bytes)),
+    make('h2', {}, 'Latency'),
+    make('div', { class: 'cards' },
+      slow('Commit, 99 % are below', 'commit_duration_seconds', 'what an acknowledgement waits for'),
+      slow('Synced write, 99 % are below', 'store_write_duration_seconds', 'the disk'),
+      slow('Lag of the event loop, 99 % are below', 'loop_lag_seconds', 'how late a timer runs')),
+    make('h2', {}, 'Memory and disk'),
+    make('div', { class: 'cards' }, budgets(now), card('Disk', `${bytes(disk)} free`, `of ${bytes(size)}`, meter(size - disk, size, 'Disk')),
+      card('Log', bytes(sum(now, 'log_bytes')), `offsets ${count(sum(now, 'log_earliest_offset'))} to ${count(sum(now, 'log_end_offset'))}`),
+      card('Store', sum(now, 'store_works') ? 'works' : 'cannot write', `${count(sum(now, 'store_outages'))} outages, commit under way ${span(sum(now, 'commit_waits_seconds'))}`),
+      card('Up', span(sum(now, 'uptime_seconds')), `${count(sum(now, 'retained_messages'))} retained messages, ${count(sum(now, 'bans'))} bans`)),
+    make('h2', {}, 'Clients at a limit'),
+    make('div', { class: 'cards' }, (now.samples.clients_at_limit || []).map(([[limit], value]) =>
+      make('div', { class: 'card' }, make('h3', {}, limit.replaceAll('_', ' ')), make('strong', { class: value ? 'warn' : null }, count(value))))),
+  ];
+}
+
+function budgets(now) {
+  const limits = new Map((now.samples.memory_limit_bytes || []).map(([[name], value]) => [name, value]));
+  return (now.samples.memory_bytes || []).map(([[name], value]) => {
+    const limit = limits.get(name) || 0;
+    return card(name.replaceAll('_', ' '), bytes(value), limit ? `of ${bytes(limit)}` : 'no limit', limit ? meter(value, limit, name) : null);
+  });
+}
+
+// The bound below which a share of the values since the last look were; of all, where there were none.
+function quantile(now, name, share) {
+  const found = now.distributions[name];
+  if (!found) return null;
+  const [bounds, counts] = found;
+  const earlier = before?.now.distributions[name]?.[1];
+  let recent = earlier ? counts.map((value, at) => Math.max(0, value - earlier[at])) : counts;
+  if (!recent.some((value) => value > 0)) recent = counts;
+  const all = recent.reduce((a, b) => a + b, 0);
+  if (!all) return null;
+  let seen = 0;
+  for (let at = 0; at < recent.length; at += 1) {
+    seen += recent[at];
+    if (seen >= all * share) return bounds[Math.min(at, bounds.length - 1)];
+  }
+  return bounds.at(-1);
+}

@@ -1,0 +1,115 @@
+"""Logins of operators: the broker's own users, with a role, checked for the admin process.
+
+::
+
+      LogIn ─▶ banned? ─▶ the password, as of a client (``authentication``) ─▶ its role ─▶ Login
+      ConfirmLogin ─▶ banned? removed? another password? no role any more? ─▶ the role, or nothing
+
+A password is checked before the role is looked at, so that an answer's delay does not tell who
+may act.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from penstock.control.login_requests import (
+    BANNED,
+    NO_ROLE,
+    TOO_OFTEN,
+    UNAVAILABLE,
+    WRONG,
+    ConfirmLogin,
+    LogIn,
+    Login,
+)
+from penstock.engine.access.access import Credentials
+from penstock.engine.operating.admin_actions import note_action
+from penstock.engine.reporting.events import Event
+from penstock.engine.server.server import Server
+from penstock.protocol import reasons
+from penstock.runtime.driver import Driver
+from penstock.services.authentication import Authentication
+from penstock.services.control import Control
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+_REFUSALS: Final = {
+    reasons.BAD_USER_NAME_OR_PASSWORD: WRONG,
+    reasons.NOT_AUTHORIZED: WRONG,
+    reasons.CONNECTION_RATE_EXCEEDED: TOO_OFTEN,
+    reasons.SERVER_BUSY: TOO_OFTEN,
+}
+
+
+@final
+class OperatorLogins:
+    """Lets operators in, and remembers nothing of them.
+
+    Args:
+        server: the broker, for its bans.
+        driver: runs it.
+        authentication: checks passwords.
+        roles: user name to role, ``admin.users``.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        driver: Driver,
+        authentication: Authentication,
+        roles: Mapping[str, str],
+    ) -> None:
+        self.roles = roles
+        self._server = server
+        self._driver = driver
+        self._authentication = authentication
+
+    def serve_on(self, control: Control) -> None:
+        """Answer requests on ``control``."""
+        control.on(LogIn, self.log_in)
+        control.on(ConfirmLogin, self.confirm)
+
+    async def log_in(self, request: LogIn) -> Login:
+        """Check a password; return the role of its user, or why there is none."""
+        if self._is_banned(request.user, request.address):
+            return Login(BANNED)
+        credentials = Credentials(
+            "", request.user or None, request.password.encode(), False, request.address
+        )
+        verdict = await self._authentication.verdict(credentials)
+        user = verdict.username
+        if verdict.reason_code != reasons.SUCCESS or user is None:
+            return Login(_REFUSALS.get(verdict.reason_code, UNAVAILABLE))
+        if self._is_banned(user, request.address):
+            return Login(BANNED)
+        role = self.roles.get(user, "")
+        if not role:
+            logger.info("user '%s' at %s has no role in admin.users", user, request.address)
+            return Login(NO_ROLE, user)
+        self._note(user, role, request)
+        return Login("", user, role, self._authentication.stamp(user), verdict.lasts_s)
+
+    async def confirm(self, request: ConfirmLogin) -> str:
+        """Return the role that an operator has now; empty for none."""
+        if self._is_banned(request.user, request.address):
+            return ""
+        if self._authentication.stamp(request.user) != request.stamp:
+            return ""
+        return self.roles.get(request.user, "")
+
+    def _is_banned(self, user: str, address: str) -> bool:
+        bans = self._server.bans
+        banned = bans.banned(address, user or None, "", self._driver.now().monotonic_s)
+        bans.refused += banned is not None
+        return banned is not None
+
+    def _note(self, user: str, role: str, request: LogIn) -> None:
+        event: Event = {"user": user, "address": request.address, "role": role}
+        note_action(self._server, "login", event, f"{user} at {request.address} ({request.via})")
+        self._driver.end_turn_soon()
+        logger.info(
+            "operator '%s' logged in from %s (%s) as %s", user, request.address, request.via, role
+        )
