@@ -47,7 +47,7 @@ class Admitted(NamedTuple):
 
     Attributes:
         grant: its name and role.
-        by: who acts, for the log and the event.
+        by: the name of the one that acts, for the log and the event.
     """
 
     grant: AdminGrant

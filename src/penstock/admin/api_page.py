@@ -38,7 +38,8 @@ which the broker itself reads requests.
 ## Tokens and roles
 
 The token file (admin.token_file) has one token a line, `[NAME:]TOKEN [ROLE]`, and only the broker's
-user may read it. Without it there is no API.
+user may read it. Users of the broker with a role in admin.users show their password instead
+(`curl -u alice`), as they do on [the page](page.md). Without both there is no API.
 
 | role | may |
 |---|---|
@@ -47,10 +48,20 @@ user may read it. Without it there is no API.
 | `admin` | also remove sessions, clear retained messages, empty the broker, and reload |
 
 Each act is a line in the broker's log and an [event](audit.md) `administered`, `by` the name of the
-token and the address it came from: `alice at 10.0.0.7 (API) disconnected 1 clients`. Tokens are
-compared by their hashes. One token may be used 20 times a second, after 40 times at once. There are
-no cookies, and an act must say that it is `application/json`, so that no page in a browser can act
-for somebody.
+token or user and the address it came from: `alice at 10.0.0.7 (API) disconnected 1 clients`. Tokens
+are compared by their hashes: a right one and a wrong one take the same time
+(`python -m benchmarks.admin_tokens`). One token or user may ask 20 times a second, after 40 times
+at once. An act must say that it is `application/json`, and with the cookie of the page it must show
+a second secret (`X-Penstock-Act`), so that no other page in a browser can act for somebody.
+
+A password is checked by the broker, as that of a client, with the same delays and bans
+([security.md](security.md#wrong-passwords)), and once more after five minutes; before each act the
+broker is asked whether its user may still be here. One address may try ten passwords at once, and
+one more every two seconds.
+
+`GET /events` goes back from the newest event: `cursor` of an answer asks for older ones. An answer
+may have fewer than `limit` and a cursor, where the search took longer than three seconds. It needs
+`events.enabled`; without, it is refused with 409.
 """
 
 

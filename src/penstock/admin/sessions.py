@@ -33,8 +33,8 @@ class Session:
 
     Args:
         grant: its name and role; the broker may change the role.
-        address: where it is; elsewhere the session is not known.
-        stamp: what the broker is asked with; None: a token, of which it knows nothing.
+        address: the address it came from; elsewhere the session is not known.
+        stamp: a text that the broker knows it by; None: a token, of which it knows nothing.
         now_s: when it began.
         ends_s: when it ends, however much it is used.
     """

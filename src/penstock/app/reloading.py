@@ -40,6 +40,7 @@ from penstock.engine.operating.admin_actions import note_action
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
 from penstock.runtime.driver import Driver
+from penstock.services.admin_process import versions_of
 from penstock.services.authentication import Authentication
 from penstock.services.child_process import ChildProcess
 from penstock.services.landed_tables import LandedTables
@@ -145,6 +146,7 @@ class Reloading:
         self._stream_arguments = stream_arguments
         self._admin_arguments = admin_arguments
         self._otlp_arguments = otlp_arguments
+        self._admin_files = versions_of(source.settings.admin)
 
     async def answer(self, request: Reload) -> Reloaded:
         """Reload for a request on the control socket."""
@@ -218,7 +220,9 @@ class Reloading:
         if parts.stream is not None and (arguments != before or settings.stream.files):
             parts.stream.restart(arguments)
         arguments = self._admin_arguments()
-        if parts.admin is not None and (arguments != admin_before or settings.admin.files):
+        files_before, self._admin_files = self._admin_files, versions_of(settings.admin)
+        is_same = arguments == admin_before and self._admin_files == files_before
+        if parts.admin is not None and not is_same:
             parts.admin.restart(arguments)
         arguments = self._otlp_arguments()
         if parts.otlp is not None and (arguments != otlp_before or settings.opentelemetry.files):

@@ -28,8 +28,8 @@ class LogIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log_in
     Attributes:
         user: the user name; empty where the password is a JSON Web Token, which says it.
         password: the password.
-        address: where the operator is.
-        via: what it uses, for the event: "page" or "API".
+        address: the address that the operator comes from.
+        via: the way it came, for the event: "page" or "API".
     """
 
     user: Text
@@ -48,8 +48,8 @@ class Login(msgspec.Struct, frozen=True):
     Attributes:
         refused: why not, one of the reasons above; empty: the operator is let in.
         user: the user name.
-        role: the role in ``admin.users``.
-        stamp: what ``ConfirmLogin`` is asked with.
+        role: the role in admin.users.
+        stamp: a text for ``ConfirmLogin``.
         lasts_s: how long it may last, seconds; 0 = without limit.
     """
 

@@ -32,12 +32,28 @@ def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) 
     return ChildProcess(NAME, _MODULE, port, broker, arguments)
 
 
+def versions_of(settings: Admin) -> tuple[tuple[int, int, int] | None, ...]:
+    """Return what changes with the files that the process reads when it starts; None for no file.
+
+    While they stay as they are, a reload need not end the sessions of operators.
+    """
+    versions: list[tuple[int, int, int] | None] = []
+    for file in (settings.certificate, settings.key, settings.token_file):
+        try:
+            found = Path(file).stat()
+        except OSError:
+            versions.append(None)
+        else:
+            versions.append((found.st_ino, found.st_mtime_ns, found.st_size))
+    return tuple(versions)
+
+
 def changing_arguments(settings: Admin, events: Sequence[str]) -> tuple[str, ...]:
     """Return the arguments that a reload may change.
 
     Args:
         settings: of the admin process.
-        events: those by which it reads the broker's events.
+        events: further arguments, by which it reads the broker's events.
     """
     return (
         "--answer-s-max",

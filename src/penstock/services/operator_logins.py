@@ -52,7 +52,7 @@ class OperatorLogins:
         server: the broker, for its bans.
         driver: runs it.
         authentication: checks passwords.
-        roles: user name to role, ``admin.users``.
+        roles: user name to role, admin.users.
     """
 
     def __init__(

@@ -94,6 +94,7 @@ def page_routes(logins: Logins | None) -> list[BaseRoute]:
     return [
         Route("/", _file("page.html", "text/html")),
         *(Route(f"/page/{name}", _file(name, _KINDS[name.rpartition(".")[2]])) for name in _FILES),
+        Route("/favicon.ico", lambda _: Response(status_code=204)),  # browsers ask for one
         Route("/page/login", log_in, methods=["POST"]),
         Route("/page/session", who),
         Route("/page/logout", log_out, methods=["POST"]),
