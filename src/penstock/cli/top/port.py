@@ -21,7 +21,8 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from penstock.admin.disk import with_disk
-from penstock.admin.operations import HIDDEN, OPERATIONS, PREFIX, Operation, Why
+from penstock.admin.operations import OPERATIONS, PREFIX, Operation, Why
+from penstock.admin.parameters import HIDDEN
 from penstock.control.client import NoBroker, Refused, Request, ask
 from penstock.control.metric_requests import Metrics
 from penstock.errors import ConfigError, StoreFailed
