@@ -10,7 +10,7 @@ from penstock.config.group import Group
 from penstock.config.values import ListenerName
 from penstock.engine.change_effects import NEW_CONNECTIONS, takes_effect
 from penstock.engine.client_groups import OTHER
-from penstock.engine.name_patterns import PATTERN_LENGTH_MAX
+from penstock.engine.name_patterns import PATTERN_CHARACTERS_MAX
 
 GROUPS_MAX: Final = 64
 """Client groups of one broker."""
@@ -24,11 +24,11 @@ class ClientGroup(Group):
     """Name of the group, the value of the label client_group: 1 to 64 letters, digits and . _ -
     that start with a letter or digit. "other" is the group of clients that fit none."""
 
-    client: str = Field(default="", max_length=PATTERN_LENGTH_MAX)
-    """Pattern of client identifiers, such as press-*: a * stands for any characters. At most 256
+    client: str = Field(default="", max_length=PATTERN_CHARACTERS_MAX)
+    """Pattern of client identifiers as in a shell (`*`, `?`, `[…]`), such as press-*. At most 256
     characters; empty fits every client."""
 
-    user: str = Field(default="", max_length=PATTERN_LENGTH_MAX)
+    user: str = Field(default="", max_length=PATTERN_CHARACTERS_MAX)
     """Pattern of user names, likewise. Clients without a user name fit no pattern."""
 
     listener: str = ""

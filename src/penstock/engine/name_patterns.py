@@ -1,55 +1,136 @@
-"""Patterns of names (client identifiers, users): text in which ``*`` stands for any characters.
+"""Patterns of names (client identifiers, users, addresses) as in a shell, matched in one pass.
 
 ::
 
-      press-*-eu      "press-"   …   "-eu"        beginning, parts in order, end
-      *               any name
-      press-7         this name alone
+      press-[0-9]*    ─▶  places   0 p   1 r   …   6 [0-9]   7 *   8: the end
+      "press-7b"      ─▶  each character moves every place that may be next by one, all at once
 
-Each part is looked for once, from where the one before it ended: the leftmost place leaves the most
-room for those behind it, so that nothing is ever tried again. Names are chosen by clients, and
-none makes this slow.
+The places that may be next are the bits of one number, so nothing is ever tried again: the time is
+that of one look at each character, whatever the pattern is. ``*`` is any text, ``?`` one character,
+``[…]`` one of a set, with ranges and ``!`` for all others; an open bracket that is never closed is
+itself. Upper and lower case differ. It matches what ``fnmatch.fnmatchcase`` does.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-PATTERN_LENGTH_MAX: Final = 256
-"""Characters of a pattern."""
+PATTERN_CHARACTERS_MAX: Final = 256
+REMEMBERED_MAX: Final = 1024
+"""Characters of which a pattern remembers the places that take them."""
 
 
 @final
 class NamePattern:
-    """One pattern.
+    """A pattern that is asked about many texts.
 
     Args:
-        text: the pattern, at most ``PATTERN_LENGTH_MAX`` characters.
+        text: the pattern.
 
     Raises:
-        ValueError: it is longer.
+        ValueError: it is longer than ``PATTERN_CHARACTERS_MAX``.
     """
 
     def __init__(self, text: str) -> None:
-        if len(text) > PATTERN_LENGTH_MAX:
-            raise ValueError(f"a pattern of names has at most {PATTERN_LENGTH_MAX} characters")
-        parts = text.split("*")
-        self._is_plain = len(parts) == 1
-        self._start = parts[0]
-        self._end = parts[-1]
-        self._between = [part for part in parts[1:-1] if part]
+        if len(text) > PATTERN_CHARACTERS_MAX:
+            raise ValueError(
+                f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters, not {len(text)}"
+            )
+        self._stars = 0  # places at which any text may stand
+        self._any = 0  # places that every character takes
+        self._taken: dict[str, int] = {}  # by character: further places that take it
+        self._ranges: list[tuple[str, str, int]] = []  # the same by range
+        self._except: list[tuple[list[tuple[str, str]], int]] = []  # all but these take it
+        self._remembered: dict[str, int] = {}  # by character: all places that take it
+        self._end = 1 << self._read(text)
+        self._begin = self._skipped(1)
 
-    def matches(self, name: str) -> bool:
-        """Return whether the whole of ``name`` fits."""
-        if self._is_plain:
-            return name == self._start
-        end = len(name) - len(self._end)
-        at = len(self._start)
-        if end < at or not (name.startswith(self._start) and name.endswith(self._end)):
-            return False
-        for part in self._between:
-            found = name.find(part, at, end)
-            if found < 0:
+    def matches(self, text: str) -> bool:
+        """Return whether the whole of ``text`` is as the pattern says."""
+        places = self._begin
+        end = self._end
+        last_is_star = end >> 1 & self._stars
+        for character in text:
+            if places & last_is_star:
+                return True
+            places = places & self._stars | (places & self._takers(character)) << 1
+            if places == 0:
                 return False
-            at = found + len(part)
-        return True
+            if self._stars:
+                places = self._skipped(places)
+        return places & end != 0
+
+    def _takers(self, character: str) -> int:
+        """Return the places that take ``character``."""
+        remembered = self._remembered.get(character)
+        if remembered is not None:
+            return remembered
+        takers = self._any | self._taken.get(character, 0)
+        for first, last, place in self._ranges:
+            if first <= character <= last:
+                takers |= place
+        for refused, place in self._except:
+            if not any(first <= character <= last for first, last in refused):
+                takers |= place
+        if len(self._remembered) < REMEMBERED_MAX:
+            self._remembered[character] = takers
+        return takers
+
+    def _skipped(self, places: int) -> int:
+        """Return ``places`` with those that follow a ``*`` which stands for nothing."""
+        return places | (places & self._stars) << 1
+
+    def _read(self, text: str) -> int:
+        """Take in the pattern; return how many places it has."""
+        number = 0
+        at = 0
+        while at < len(text):
+            character = text[at]
+            at += 1
+            place = 1 << number
+            closed = _closing(text, at) if character == "[" else -1
+            if character == "*":
+                if number > 0 and self._stars >> (number - 1) & 1:
+                    continue  # two of them say no more than one
+                self._stars |= place
+            elif character == "?":
+                self._any |= place
+            elif closed >= 0:
+                self._add_set(text[at:closed], place)
+                at = closed + 1
+            else:
+                self._taken[character] = self._taken.get(character, 0) | place
+            number += 1
+        return number
+
+    def _add_set(self, inner: str, place: int) -> None:
+        """Take in what stands between two brackets."""
+        is_except = inner.startswith("!")
+        found = _ranges_of(inner[1:] if is_except else inner)
+        if is_except:
+            self._except.append((found, place))
+        else:
+            self._ranges += [(first, last, place) for first, last in found]
+
+
+def _closing(text: str, at: int) -> int:
+    """Return where the set that begins at ``at`` is closed; -1 where it is not.
+
+    The first character of a set is never its end.
+    """
+    if text[at : at + 1] == "!":
+        at += 1
+    return text.find("]", at + 1)
+
+
+def _ranges_of(inner: str) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(inner):
+        if at + 2 < len(inner) and inner[at + 1] == "-":
+            found.append((inner[at], inner[at + 2]))
+            at += 3
+        else:
+            found.append((inner[at], inner[at]))
+            at += 1
+    return found

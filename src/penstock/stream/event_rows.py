@@ -23,7 +23,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.config.events import STREAM_NAME
-from penstock.engine.operating.patterns import Pattern
+from penstock.engine.name_patterns import NamePattern
 from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import EVENTS_PREFIX
 from penstock.errors import ConfigError
@@ -118,7 +118,7 @@ def newest_events(
         ValueError: there is no such kind, or the pattern cannot be used.
         ConfigError: the broker writes no events.
     """
-    pattern = None if who is None else Pattern(who)
+    pattern = None if who is None else NamePattern(who)
     unknown = [kind for kind in kinds if kind not in KINDS]
     if unknown:
         raise ValueError(f"{unknown[0]!r} is no kind of event: they are {', '.join(KINDS)}")

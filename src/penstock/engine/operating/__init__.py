@@ -6,7 +6,6 @@ Modules::
     ranking         the sessions that are highest by a measure; what holds each of them up
     flow_details    the window and the queue of one client, place by place
     listing         sessions and retained messages as values; the walk over sessions
-    patterns        patterns of a shell, matched in one pass
     selection       which sessions an operator selects
     explaining      all facts about one client and a topic
     admin_actions   kick, ban, remove, clear, drain

@@ -10,7 +10,7 @@ from typing import Final, final
 
 from penstock.engine.addresses import IPNetwork, host_of, ip_of, network_of
 from penstock.engine.clock import MICROSECONDS, Now
-from penstock.engine.operating.patterns import Pattern
+from penstock.engine.name_patterns import NamePattern
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
 
@@ -49,7 +49,7 @@ class SessionSelection:
         self._user = _pattern(user)
         self._is_anonymous = user == ANONYMOUS
         self._network: IPNetwork | None = None
-        self._address: Pattern | None = None
+        self._address: NamePattern | None = None
         if address is not None and "/" in address and not address.startswith("process "):
             self._network = network_of(address)
         else:
@@ -100,7 +100,7 @@ def since_us(session: Session, connection: ServerConnection | None) -> int:
     return session.disconnected_at_us
 
 
-def _pattern(pattern: str | None) -> Pattern | None:
+def _pattern(pattern: str | None) -> NamePattern | None:
     if pattern is None or pattern == "*":
         return None
-    return Pattern(pattern)
+    return NamePattern(pattern)
