@@ -21,7 +21,7 @@ from tests.support.broker import environment
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)(?: title=\"([^\"]+)\")?\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LIMIT_S = 110
+LIMIT_S = 240  # Spark starts, and other tests may have the cores
 
 # Loopback, and its ports, are this script's own: 1883 is free.
 NETWORK = ["unshare", "--map-root-user", "--net"]
@@ -49,6 +49,7 @@ def shown(blocks: list[tuple[str, str, str]]) -> list[str]:
     return [line for text in texts for line in text.splitlines()]
 
 
+@pytest.mark.timeout(LIMIT_S + 60)
 @pytest.mark.parametrize(
     ("until", "end"),
     [
