@@ -103,9 +103,9 @@ def test_a_range_of_offsets_and_times_is_chosen(
     ],
 )
 def test_a_mistake_is_told_with_what_to_do(
-    broker: Broker, options: tuple[str, ...], sentence: bytes
+    broker: Broker, clients: Clients, name: str, options: tuple[str, ...], sentence: bytes
 ) -> None:
-    logged(broker, 3)  # of the tests before
+    published(broker, clients, name, 3)
     code, output, told = run("tail", *server(broker), *options)
     assert code in (1, 2)
     assert output == b""
