@@ -5,6 +5,7 @@ with `$ `. They are parsed by the commands themselves, which are not run; so an 
 renamed or a value that is refused is found. What stands for something else:
 
     WORD            in capitals stands for a value: DIR, HOST:PORT, N
+    $(…)            likewise; the commands in it are looked at, too
     … or ...        more of the kind: the command is not parsed, its options must exist
 
 Between backquotes a command may lack arguments; its subcommands and options must exist.
@@ -30,6 +31,8 @@ DOCUMENTS = [
 FENCED = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`penstock ([a-z][^`]*)`")
 PLACEHOLDER = re.compile(r"[A-Z][A-Z_]*")
+DESCRIPTOR = re.compile(r"(?<=\s)\d(?=[<>])")  # 2> is one word to a shell
+SUBSTITUTED = re.compile(r"\$\(([^()]*)\)")
 MORE = re.compile(r"…|\.\.\.")
 PROGRAM: Any = typer.main.get_command(app)
 
@@ -43,6 +46,9 @@ def logical_lines(kind: str, block: str) -> Iterator[list[str]]:
                 continue
             line = line[2:]
         pending += line
+        for inner in SUBSTITUTED.findall(pending):
+            yield from logical_lines("sh", inner)
+        pending = DESCRIPTOR.sub("", SUBSTITUTED.sub("1", pending))
         parser = shlex.shlex(pending, posix=True, punctuation_chars=True)
         parser.whitespace_split = True
         try:
@@ -60,8 +66,6 @@ def commands(words: list[str]) -> Iterator[list[str]]:
     parts: list[list[str]] = [[]]
     for word in words:
         if set(word) <= set("|&;<>()"):
-            if word[0] in "<>" and parts[-1] and parts[-1][-1].isdigit():
-                parts[-1].pop()  # 2> is one word to a shell
             parts.append([word])
         else:
             parts[-1].append(word)
