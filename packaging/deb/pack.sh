@@ -38,6 +38,8 @@ sed -i 's|/opt/penstock/bin/|/usr/bin/|' "$root/lib/systemd/system/penstock.serv
 put "$packaging/systemd/penstock.toml" etc/penstock/penstock.toml
 put "$packaging/prometheus/penstock_alerts.yml" usr/share/penstock/penstock_alerts.yml
 put "$here/debian/copyright" usr/share/doc/penstock/copyright
+put "$(dirname "$packaging")/CHANGELOG.md" usr/share/doc/penstock/changelog
+gzip -9n "$root/usr/share/doc/penstock/changelog"
 for page in "$packaging"/man/*.[1-8]; do
     [ -e "$page" ] || continue
     put "$page" "usr/share/man/man${page##*.}/${page##*/}"
