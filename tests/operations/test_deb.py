@@ -33,7 +33,7 @@ quietly dpkg --install --force-depends "$deb"
 say installed
 stat --format '%n %a %U %G' /etc/penstock /etc/penstock/penstock.toml
 readlink -f /usr/bin/penstock
-penstock --version
+penstock --version | head -1
 systemctl is-enabled penstock || true
 grep '^Exec' /lib/systemd/system/penstock.service
 find /usr/lib/penstock -name '*.pyc' | head -1 | grep -c .
