@@ -80,7 +80,12 @@ def collector() -> Iterator[OtlpReceiver]:
 
 @pytest.fixture
 def traced(tmp_path: Path, collector: OtlpReceiver) -> Iterator[Broker]:
-    with running_broker(tmp_path, settings(collector) | EVENTS, stream=True) as broker:
+    """A broker whose stream service asks for a token: the process has the broker's own."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("reader-0123456789abcdef\n")
+    tokens.chmod(0o600)
+    more = settings(collector) | EVENTS | {"stream.token_file": tokens}
+    with running_broker(tmp_path, more, stream=True) as broker:
         yield broker
 
 
