@@ -3,9 +3,11 @@
 The hard edges are here too: whatever one asker does, checks are answered, and acts of others.
 """
 
+import http.client
 import json
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -155,6 +157,20 @@ def test_the_page_is_served_under_a_strict_policy(shared: Broker) -> None:
     assert "<style" not in shell
     assert "onclick" not in shell
     assert get(shared, "/page/routes.py").status == 404
+
+
+def test_an_answer_does_not_wait_for_the_one_before_to_be_acknowledged(shared: Broker) -> None:
+    get(shared, "/healthz")
+    url = urlsplit(shared.admin_url)
+    connection = http.client.HTTPConnection(str(url.hostname), url.port)
+    took_s = []
+    for _ in range(10):
+        began_s = time.monotonic()
+        connection.request("GET", "/page/page.js")
+        connection.getresponse().read()
+        took_s.append(time.monotonic() - began_s)
+    connection.close()
+    assert min(took_s[1:]) < 0.035, "40 ms are TCP's delay of an acknowledgement"
 
 
 # -- hard edges ------------------------------------------------------------------------------
