@@ -14,7 +14,9 @@ from penstock.engine.access.access import Credentials
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from penstock.protocol.packets import Connack, Connect
+from tests.support.deadline import wait_for
 from tests.support.fixtures import NEWEST_FIRST, Clients, running_broker
+from tests.support.operators import Visit
 from tests.support.raw_client import RawClient
 
 jwt = pytest.importorskip("jwt")
@@ -287,3 +289,25 @@ def test_a_broker_with_tokens(tmp_path: Path, keys: Path, clients: Clients, vers
         else:
             ending.expect_end()
         assert log_in(clients.open(broker, version), token(STRANGER)) != reasons.SUCCESS
+
+
+def test_an_operator_logs_in_with_a_token_whose_end_ends_the_session(
+    tmp_path: Path, keys: Path
+) -> None:
+    pytest.importorskip("starlette", reason="the extra admin is not installed")
+    pytest.importorskip("uvicorn", reason="the extra admin is not installed")
+    pytest.importorskip("prometheus_client", reason="the extra admin is not installed")
+    settings = {
+        "admin.bind": "127.0.0.1:0",
+        "admin.users": '{"dave": "operator"}',
+        "jwt_login.keys": keys,
+    }
+    with running_broker(tmp_path, settings) as broker:
+        assert Visit(broker, "", token(STRANGER).decode()).answer.status == 401
+        assert Visit(broker, "", token(sub="eve").decode()).answer.status == 403, "without a role"
+        lasting = Visit(broker, "", token().decode())
+        assert (lasting.answer.json["user"], lasting.answer.json["role"]) == ("dave", "operator")
+        ending = Visit(broker, "", token(exp=time.time() + 3 - LEEWAY_S).decode())
+        assert ending.answer.status == 200
+        wait_for("its end", lambda: ending.ask("/api/v1/sessions").status == 401)
+        wait_for("the other one", lambda: lasting.ask("/api/v1/sessions").status == 200)
