@@ -8,6 +8,8 @@ machine that others use: this is the benchmark for a compiler's flags, or for an
 ratios::
 
     .venv/bin/python -m benchmarks.engine --against ../before/.venv/bin/python
+
+``--recorder`` prints what the flight recorder costs: each figure with it and without it, in turns.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from rich.console import Console
 from rich.table import Table
@@ -42,21 +44,40 @@ SUBSCRIBERS: Final = (0, 1, 10)
 AT_ONCE: Final = 20  # messages of one round
 ROUNDS: Final = 100
 
+RECORDED_ROUNDS: Final = 3000  # with the flight recorder, and as many without
+ROUND_S: Final = 0.005  # of the virtual clock, where messages come 20 at once
+SELDOM_S: Final = 1.0  # where they come one by one
 
-def cpu_us(qos: int, subscribers: int) -> float:
-    """Return the CPU time of one message, in microseconds: the least of all rounds."""
-    bench = Bench(EngineLimits(max_mqueue_len=0, max_inflight=65535))
-    lines: list[Line] = []
-    for number in range(subscribers):
-        line = bench.join(f"s{number}", receive_maximum=65535)
-        line.send(Subscribe(1, [Subscription("t/+", qos)]))
-        bench.commit()
-        line.read()
-        lines.append(line)
-    publisher = bench.join("p")
-    least_s = 1.0
-    for _ in range(ROUNDS):
-        ids = range(1, AT_ONCE + 1)
+
+@final
+class EngineLoad:
+    """A broker with a publisher and some subscribers.
+
+    Args:
+        qos: of messages and subscriptions.
+        subscribers: how many.
+        recorded: whether the flight recorder is on.
+    """
+
+    def __init__(self, qos: int, subscribers: int, recorded: bool = False) -> None:
+        self.bench = Bench(
+            EngineLimits(max_mqueue_len=0, max_inflight=65535),
+            recorded_clients=100 if recorded else 0,
+        )
+        self._qos = qos
+        self._lines: list[Line] = []
+        for number in range(subscribers):
+            line = self.bench.join(f"s{number}", receive_maximum=65535)
+            line.send(Subscribe(1, [Subscription("t/+", qos)]))
+            self.bench.commit()
+            line.read()
+            self._lines.append(line)
+        self._publisher = self.bench.join("p")
+
+    def round_s(self, at_once: int) -> float:
+        """Publish so many messages, and acknowledge all; return the CPU time in seconds."""
+        qos, bench, publisher = self._qos, self.bench, self._publisher
+        ids = range(1, at_once + 1)
         messages: list[Packet] = [
             Publish("t/a", b"x" * 64, qos, packet_id=number if qos > 0 else 0) for number in ids
         ]
@@ -64,11 +85,30 @@ def cpu_us(qos: int, subscribers: int) -> float:
         if qos == 2:
             used_s += exchange(bench, [(publisher, [Pubrel(number) for number in ids])])
         publisher.read()
-        used_s += exchange(bench, [(line, answers(line, qos)) for line in lines])
-        for line in lines:
+        used_s += exchange(bench, [(line, answers(line, qos)) for line in self._lines])
+        for line in self._lines:
             line.read()
-        least_s = min(least_s, used_s)
-    return least_s / AT_ONCE * 1e6
+        return used_s
+
+
+def cpu_us(qos: int, subscribers: int) -> float:
+    """Return the CPU time of one message, in microseconds: the least of all rounds."""
+    load = EngineLoad(qos, subscribers)
+    return min(load.round_s(AT_ONCE) for _ in range(ROUNDS)) / AT_ONCE * 1e6
+
+
+def recorder_us(qos: int, subscribers: int, at_once: int, pass_s: float) -> tuple[float, float]:
+    """Return the CPU time of one message without and with the recorder, in microseconds: of many
+    rounds in turns the tenth that is least, on the average."""
+    loads = EngineLoad(qos, subscribers), EngineLoad(qos, subscribers, recorded=True)
+    used_s: tuple[list[float], list[float]] = [], []
+    for _ in range(RECORDED_ROUNDS):
+        for load, measured in zip(loads, used_s, strict=True):
+            load.bench.pass_s(pass_s)
+            measured.append(load.round_s(at_once))
+    without, recorded = (sorted(measured)[: RECORDED_ROUNDS // 10] for measured in used_s)
+    messages = len(without) * at_once
+    return sum(without) / messages * 1e6, sum(recorded) / messages * 1e6
 
 
 def answers(line: Line, qos: int) -> list[Packet]:
@@ -108,15 +148,39 @@ def measured_by(python: Path) -> dict[str, float]:
     return figures
 
 
+def print_recorder() -> None:
+    """Print what the flight recorder costs."""
+    table = Table(title=f"CPU µs a message; {build_kind()}")
+    for name in ("message → subscribers", "without the recorder", "with it", "more", "a copy"):
+        table.add_column(name, justify="left" if name.startswith("message") else "right")
+    for at_once, pass_s, when in ((AT_ONCE, ROUND_S, ""), (1, SELDOM_S, ", one a second")):
+        for qos in (0, 1):
+            for subscribers in SUBSCRIBERS[1:]:
+                without, recorded = recorder_us(qos, subscribers, at_once, pass_s)
+                more = recorded - without
+                table.add_row(
+                    f"QoS {qos} → {subscribers}{when}",
+                    f"{without:.3f}",
+                    f"{recorded:.3f}",
+                    f"{more:.3f}",
+                    f"{more / subscribers:.3f}",
+                )
+    Console(width=100).print(table)
+
+
 def main() -> None:
     """Measure and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", type=Path, help="the interpreter of another checkout")
     parser.add_argument("--repeats", type=int, default=5, help="runs of each, in turns")
+    parser.add_argument("--recorder", action="store_true", help="what the flight recorder costs")
     parser.add_argument("--json", action="store_true", help="one run, for another program")
     chosen = parser.parse_args()
     if chosen.json:
         print(json.dumps(measure()))
+        return
+    if chosen.recorder:
+        print_recorder()
         return
     pythons = [path for path in (chosen.against, Path(sys.executable)) if path is not None]
     least: dict[Path, dict[str, float]] = {python: {} for python in pythons}

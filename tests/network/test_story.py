@@ -64,21 +64,27 @@ def test_the_last_messages_of_a_topic(
     waits = (BROKER, "slow", "QoS 1, waits in its queue")
     dropped = (BROKER, "slow", "dropped: queue full")
     on_disk = (BROKER, BROKER, "on disk")
-    if events == "false":
-        assert steps(broker, "--topic", "plant/a", "--last", "3") == [
-            [published, on_disk, (BROKER, "slow", "QoS 1, in flight: sent, not acknowledged yet")],
-            [published, on_disk, dropped],
-            [published, on_disk, waits],
+    sent = (BROKER, "slow", "sent")
+    queued = (BROKER, "slow", "queued")
+    if events == "false":  # the flight recorder has the times
+        in_flight = (BROKER, "slow", "QoS 1, in flight: sent, not acknowledged yet")
+        words = ("--topic", "plant/a", "--last", "3")
+        assert steps(broker, *words) == [
+            [published, on_disk, sent, in_flight],
+            [published, on_disk, queued, dropped],
+            [published, on_disk, queued, waits],
         ]
+        for line in story(broker, *words, "--json").stdout.splitlines():
+            timed = [step for step in json.loads(line)["steps"] if step["at_us"] is not None]
+            assert [triple(step) for step in timed[:2]] == [published, on_disk]
+            assert len(timed) >= 3
     else:
-        sent = (BROKER, "slow", "sent")
 
         def told() -> list[list[tuple[str, str, str]]] | None:
             found = steps(broker, "--topic", "plant/a", "--last", "3")
             return found if sent in found[0] else None
 
         first, second, third = wait_for("the events of the first message", told)
-        queued = (BROKER, "slow", "queued")
         assert first[0] == second[0] == third[0] == published
         assert first.index(on_disk) < first.index(sent)
         assert {queued, dropped} <= set(second)
@@ -89,11 +95,47 @@ def test_the_last_messages_of_a_topic(
     assert picture.read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_what_happened_to_a_client_that_is_gone(
+    own_broker: Broker, clients: Clients, tmp_path: Path
+) -> None:
+    press = clients.join(own_broker, "press")
+    for number in range(3):
+        press.publish("plant/a", b"%d" % number, 1)
+    press.drop()
+
+    def told() -> list[dict[str, Any]] | None:
+        (one,) = (
+            json.loads(line) for line in client_story(own_broker, "press", "--json").splitlines()
+        )
+        found: list[dict[str, Any]] = one["steps"]
+        return found if found[-1]["text"].startswith("disconnected") else None
+
+    steps = wait_for("the end of the connection", told)
+    assert all(step["at_us"] for step in steps)
+    assert [step["at_us"] for step in steps] == sorted(step["at_us"] for step in steps)
+    assert steps[0]["text"] == "connected: main"
+    published = [step for step in steps if step["text"].startswith("published")]
+    assert {(step["source"], step["target"]) for step in published} == {("press", BROKER)}
+    picture = tmp_path / "press.svg"
+    assert "├─ connected: main ─" in client_story(own_broker, "press", "--svg", str(picture))
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def client_story(broker: Broker, client_id: str, *words: str) -> str:
+    where = ("--data-dir", str(broker.data_dir))
+    result = CliRunner().invoke(
+        app, ["story", "--client", client_id, *words, *where], terminal_width=200
+    )
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
 def test_what_the_log_has_not(broker: Broker) -> None:
     for words, sentence in (
         (("99",), "no stream has a message at offset 99"),
         (("--topic", "a"), "the log has no message of 'a'"),
-        ((), "name the message by its OFFSET, or by --topic TOPIC"),
+        ((), "name the message by its OFFSET or by --topic TOPIC, or a client by --client"),
+        (("--client", "nobody"), "nothing is recorded of 'nobody'"),
     ):
         refused = story(broker, *words).exception
         assert isinstance(refused, ConfigError)

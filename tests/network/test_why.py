@@ -50,7 +50,9 @@ def test_what_became_of_the_last_messages_of_a_topic(
         str(first + 3): "waiting",
     }
     assert "window is full (1 of 1)" in told["reason"]
+    assert told["recorded"]["runs"][0]["kind"] == "connected"
     shown = why(streaming_broker, "slow", "plant/line1/temp").stdout
+    assert f"offsets up to {first:,}" in shown
     assert "dropped: queue full" in shown
     assert "does not acknowledge" in shown
 

@@ -30,6 +30,7 @@ ANSWERS = {  # a pattern in the answer
     "How is the broker, and which clients are held up, and by what?": "slow +window full",
     "Which clients have the longest queues?": r"slow .*1/1",
     "What became of the last messages of this topic?": "dropped: queue full",
+    "What happened between the broker and slow in the last minutes?": "connected: main",
     "What was dropped, for whom and why?": "slow.*queue_full",
     "Who was refused?": "refused +rogue",
     "When did press-7 come and go?": "connected +press-7",

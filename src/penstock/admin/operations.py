@@ -40,6 +40,7 @@ from penstock.control.landed_requests import ListTables, TableState
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
 from penstock.control.ranking_requests import FlowDetails, Ranking, RankSessions, ShowFlow
 from penstock.control.reader_requests import ListReaders, ReaderState
+from penstock.control.recorded import Recorded, ShowRecorded
 
 PREFIX: Final = "/api/v1"
 
@@ -145,6 +146,15 @@ OPERATIONS: Final = (
         FlowDetails | None,
         VIEWER,
         "The window and the queue of one session, place by place",
+        True,
+    ),
+    Operation(
+        "GET",
+        "/session/recorded",
+        ShowRecorded,
+        Recorded | None,
+        VIEWER,
+        "What happened between a client and the broker lately, also of one that is gone",
         True,
     ),
     Operation(

@@ -193,6 +193,7 @@ def engine(
         zones,
         event_options(settings),
         client_groups(settings),
+        settings.events.recorded_clients,
     )
     return server, clock
 

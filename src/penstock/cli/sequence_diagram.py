@@ -105,8 +105,14 @@ def _shown(text: str, length_max: int) -> str:
 def _time(step: Step) -> str:
     if step.at_us is None:
         return ""
-    moment = datetime.fromtimestamp(step.at_us / 1_000_000, UTC)
-    return f"   {moment:%H:%M:%S}.{moment.microsecond // 1000:03}"
+    begin = _clock(step.at_us)
+    end = begin if step.until_us is None else _clock(step.until_us)
+    return f"   {begin}" if begin == end else f"   {begin} to {end}"
+
+
+def _clock(at_us: int) -> str:
+    moment = datetime.fromtimestamp(at_us / 1_000_000, UTC)
+    return f"{moment:%H:%M:%S}.{moment.microsecond // 1000:03}"
 
 
 def as_svg(steps: Sequence[Step], title: str) -> str:

@@ -1,4 +1,4 @@
-"""`penstock story`: the way of one message, drawn."""
+"""`penstock story`: the way of one message, or what one client did lately, drawn."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ SEARCH_S: Final = 2.0
 SERVICE_S: Final = 5.0
 """How long the stream service may be away."""
 
+CLIENT_STEPS: Final = 40
+"""Steps of a client that are drawn."""
+
 
 @grouped
 def story(
@@ -36,7 +39,20 @@ def story(
     topic: Annotated[
         str, typer.Option("--topic", "-t", metavar="TOPIC", help="Its last messages instead.")
     ] = "",
-    last: Annotated[int, typer.Option("--last", min=1, max=100, help="So many of them.")] = 1,
+    client_id: Annotated[
+        str,
+        typer.Option(
+            "--client",
+            metavar="CLIENT",
+            help="What happened between this client and the broker lately, instead.",
+        ),
+    ] = "",
+    last: Annotated[
+        int | None,
+        typer.Option(
+            "--last", min=1, max=100, help="So many of them: 1 message, or 40 steps of a client."
+        ),
+    ] = None,
     receivers: Annotated[
         int, typer.Option("--receivers", min=1, max=100, help="So many are drawn.")
     ] = 6,
@@ -52,20 +68,25 @@ def story(
     as_json: AsJson = False,
 ) -> None:
     """Draw what became of a message: received, on disk, queued, sent, acknowledged, bridged, in
-    which table, dropped and why. With events switched on each step has its time; without them it
-    shows what log, sessions and tables know now."""
+    which table, dropped and why; or with --client what happened to a client. Of the last minutes
+    the times are known; with events switched on, those of all messages that are followed."""
     from penstock.config.load import load_settings
     from penstock.stream.client import StreamClient
     from penstock.stream.last_messages import last_messages
 
-    if (offset is None) == (not topic):
-        raise ConfigError("name the message by its OFFSET, or by --topic TOPIC")
+    if (offset is not None) + bool(topic) + bool(client_id) != 1:
+        raise ConfigError(
+            "name the message by its OFFSET or by --topic TOPIC, or a client by --client CLIENT"
+        )
+    if client_id:
+        _tell_of_client(client_id, last or CLIENT_STEPS, svg, as_json, config, data_dir)
+        return
     settings = load_settings(config, {"durability.data_dir": data_dir})
     address, credentials = reach_stream(settings, server, access)
     with StreamClient(address, SERVICE_S, credentials) as client:
         offsets = [] if offset is None else [offset]
         if topic:
-            found = last_messages(client, topic, last, SEARCH_S).messages
+            found = last_messages(client, topic, last or 1, SEARCH_S).messages
             offsets = [message.offset for message in reversed(found)]
             if not offsets:
                 raise ConfigError(f"the log has no message of {topic!r} that came lately")
@@ -74,6 +95,36 @@ def story(
         for one in offsets:
             row, steps, rest = _steps(client, one, receivers, config, data_dir)
             _print(row, steps, rest, svg, as_json)
+
+
+def _tell_of_client(
+    client_id: str,
+    last: int,
+    svg: Path | None,
+    as_json: bool,
+    config: Path | None,
+    data_dir: Path | None,
+) -> None:
+    """Draw what the flight recorder has of a client."""
+    from msgspec import to_builtins
+
+    from penstock.cli.sequence_diagram import as_svg, as_text
+    from penstock.control.client_story import steps_of_client
+    from penstock.control.recorded import Recorded, ShowRecorded
+
+    found = ask_broker(config, data_dir, ShowRecorded(client_id), Recorded | None)
+    if found is None:
+        raise ConfigError(
+            f"nothing is recorded of {client_id!r}: it was not connected since the broker started,"
+            " or others took its place (events.recorded_clients)"
+        )
+    steps = steps_of_client(found, last)
+    if as_json:
+        print_objects([{"recorded": to_builtins(found), "steps": to_builtins(steps)}])
+    else:
+        print("\n".join(as_text(steps)))
+    if svg is not None:
+        svg.write_text(as_svg(steps, f"client {client_id}"), encoding="utf-8")
 
 
 def _steps(
@@ -98,7 +149,8 @@ def _steps(
     found = ask_broker(config, data_dir, asked, Receivers)
     events: Sequence[tuple[str, dict[str, Any]]] = events_of(client, offset, SEARCH_S) or ()
     shown = found.receivers[:limit]
-    steps = steps_of(row, shown, landings_of(client, row.topic), events)
+    landings = landings_of(client, row.topic)
+    steps = steps_of(row, shown, landings, events, found.committed)
     return row, steps, found.count - len(shown)
 
 

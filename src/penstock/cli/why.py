@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -30,6 +30,12 @@ LEVELS_MAX: Final = 65_535
 
 SERVICE_S: Final = 1.0
 """How long the stream service may be away."""
+
+_LAST: Final = {
+    "received": "last published",
+    "sent": "last sent",
+    "acknowledged": "last acknowledged",
+}
 
 
 @grouped
@@ -117,6 +123,7 @@ def _client_pairs(facts: Explanation) -> Iterator[tuple[str, str]]:
     session = facts.session
     if session is None:
         yield "session", "none"
+        yield from _recorded_pairs(facts)
         return
     since = utc_text(session["since_us"]) if session["since_us"] else "the broker's start"
     if session["connected"]:
@@ -135,11 +142,38 @@ def _client_pairs(facts: Explanation) -> Iterator[tuple[str, str]]:
         yield "at its limit", f"{limit.limit.replace('_', ' ')}, for {limit.lasts_s:,.1f} s"
     if facts.reads is False:
         yield "socket", "takes no more bytes"
-    for reason, number in facts.drops.items():
-        offsets = [drop["offset"] for drop in facts.last_drops if drop["reason"] == reason]
+    yield from _recorded_pairs(facts)
+    for text in _drop_texts(facts.drops, facts.last_drops):
+        yield "dropped", text
+    for group in facts.group_drops:
+        for text in _drop_texts(group.drops, group.last_drops):
+            yield f"dropped from {group.filter}", text
+
+
+def _recorded_pairs(facts: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield when each kind of event last happened, as far as that is recorded."""
+    recorded = facts.recorded
+    if recorded is None:
+        return
+    for kind, name in _LAST.items():
+        run = recorded.last(kind)
+        if run is not None:
+            at = "" if run.last_offset is None else f", offsets up to {run.last_offset:,}"
+            yield name, f"{utc_text(run.last_us)}{at}"
+    left = recorded.last("disconnected")
+    if facts.session is None and left is not None:
+        yield "left", f"{utc_text(left.last_us)}: {left.text}"
+    for refused in recorded.refused:
+        times = f"{refused.count:,} times, " if refused.count > 1 else ""
+        yield "CONNECT refused", f"{times}{utc_text(refused.last_us)}: {refused.text}"
+
+
+def _drop_texts(drops: dict[str, int], last_drops: list[dict[str, Any]]) -> Iterator[str]:
+    for reason, number in drops.items():
+        offsets = [drop["offset"] for drop in last_drops if drop["reason"] == reason]
         known = ", ".join(f"{offset:,}" for offset in offsets if offset >= 0)
         where = f" (the last at offset {known})" if known else ""
-        yield "dropped", f"{number:,}, {reason.replace('_', ' ')}{where}"
+        yield f"{number:,}, {reason.replace('_', ' ')}{where}"
 
 
 def _topic_pairs(

@@ -1,4 +1,4 @@
-"""Events: the broker's record of its own life, for readers of the log."""
+"""Events: the broker's record of its own life, for readers of the log, and the flight recorder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ STREAM_FILTER: Final = "$events/#"
 
 @takes_effect(AT_ONCE)
 class Events(Group):
-    """The broker's record of its own life: the stream "events", see docs/audit.md."""
+    """The broker's record of its own life: the stream "events", see docs/audit.md, and in memory
+    the flight recorder, see docs/why.md."""
 
     enabled: Annotated[bool, RESTART] = False
     """Write events into the log and offer them as the stream "events", which Spark reads like any
@@ -39,3 +40,9 @@ class Events(Group):
     flow_interval_s: float = Field(default=10.0, ge=0, le=86_400)
     """Time between two events of kind flow (window and queue) of a client with messages sent or
     waiting, in seconds. 0 to 86400; 0 writes none."""
+
+    recorded_clients: Annotated[int, RESTART] = Field(default=10_000, ge=0, le=1_000_000)
+    """Clients of which the flight recorder has the last minutes in memory, whether or not events
+    are enabled: for `penstock story` and `penstock why`. Up to 28 KiB each; a client that is away
+    makes room for one that connects. If it is not set and memory.budget_bytes has no room for so
+    many, it is lowered. 0 to 1000000; 0 records nothing."""

@@ -39,10 +39,10 @@ class Budget(Group):
 
     budget_bytes: int = Field(default=0, ge=0, le=2**60)
     """Memory that all clients together may make the broker hold. The limits below,
-    durability.producers_max and listener.max_connections are lowered to their part of it where they
-    are not set. The worst case is logged at every start; the broker does not start if it exceeds
-    the budget, see docs/flow.md. 0 to 1152921504606846976 bytes; 0 is three quarters of the
-    machine's memory, or of its cgroup's; then the broker only warns."""
+    durability.producers_max, events.recorded_clients and listener.max_connections are lowered to
+    their part of it where they are not set. The worst case is logged at every start; the broker
+    does not start if it exceeds the budget, see docs/flow.md. 0 to 1152921504606846976 bytes; 0 is
+    three quarters of the machine's memory, or of its cgroup's; then the broker only warns."""
 
 
 class Memory(MemoryLimits, Budget):

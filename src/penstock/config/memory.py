@@ -13,6 +13,7 @@
                             sessions, subscriptions, wills                             sessions
                             retained messages                                          retained
                             producers_max x their names and numbers                    producers
+                            recorded_clients x their last events                       recorder
                             three commits, and the log where it is in memory           log
                             dead letters that wait                                     dead letters
 
@@ -34,6 +35,7 @@ from penstock.config.available_memory import Available
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
+from penstock.engine.client_record import RECORD_BYTES
 from penstock.engine.limits import FREE_BYTES, SMALL_BYTES
 from penstock.engine.memory.budget import DELIVERY_BYTES, FETCHING_PART, LEVEL_BYTES
 from penstock.engine.publishing.producers import PRODUCER_BYTES
@@ -62,6 +64,7 @@ _PARTS: Final = {  # of those, at most
     "unreleased_bytes_max": 1 / 16,
 }
 _PRODUCERS: Final = 1 / 32
+_RECORDER: Final = 1 / 32
 
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB")
 
@@ -123,6 +126,7 @@ def commitment(settings: Settings) -> Commitment:
     if settings.asks_for_users:  # clients that left before their verdict count as no connection
         connections += settings.access.checks_waiting_max * _READ_BYTES
     producers = settings.durability.producers_max * PRODUCER_BYTES
+    recorded = settings.events.recorded_clients * RECORD_BYTES
     letters = PENDING_BYTES_MAX + PER_TICK_BYTES_MAX + packet_bytes
     return Commitment(
         (
@@ -145,6 +149,7 @@ def commitment(settings: Settings) -> Commitment:
             _part(settings, "sessions", "sessions_bytes_max", 0),
             Part("retained", _retained(settings, packet_bytes), "memory.retained_bytes_max"),
             Part("producers", _or_unbounded(producers), "durability.producers_max"),
+            Part("recorder", recorded, "events.recorded_clients"),
             Part(
                 "log",
                 _log(settings, packet_bytes),
@@ -223,8 +228,14 @@ def fitted(settings: Settings, system_memory: Available) -> Settings:
     producers = int(budget * _BOUNDS * _PRODUCERS) // PRODUCER_BYTES
     if "producers_max" not in durability.model_fields_set and durability.producers_max > producers:
         durability = durability.model_copy(update={"producers_max": producers})
+    events = settings.events
+    recorded = int(budget * _BOUNDS * _RECORDER) // RECORD_BYTES
+    if "recorded_clients" not in events.model_fields_set and events.recorded_clients > recorded:
+        events = events.model_copy(update={"recorded_clients": recorded})
     memory = settings.memory.model_copy(update=lowered)
-    settings = settings.model_copy(update={"memory": memory, "durability": durability})
+    settings = settings.model_copy(
+        update={"memory": memory, "durability": durability, "events": events}
+    )
     return _with_fitting_connections(settings, budget)
 
 

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from penstock.control.recorded import ShowRecorded
+
 LIMIT_MAX: Final = 1000
 """Entries of one page."""
 
@@ -238,6 +240,7 @@ class DrainState(msgspec.Struct, frozen=True):
 AdminRequest = (
     ListSessions
     | ShowSession
+    | ShowRecorded
     | Kick
     | RemoveSessions
     | ListRetained

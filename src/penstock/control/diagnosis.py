@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final
 
 from penstock.control.explanation import Explanation
@@ -114,8 +115,21 @@ def _banned(case: Case) -> Diagnosis | None:
 def _unknown(case: Case) -> Diagnosis | None:
     if case.facts.session is not None:
         return None
+    recorded = case.facts.recorded
+    if recorded is not None and recorded.refused:
+        refused = recorded.refused[-1]
+        times = f"{refused.count:,} times, the last" if refused.count > 1 else "once,"
+        return Diagnosis(
+            f"the broker has no session of {case.client}: a CONNECT under this name was refused"
+            f" {times} at {_utc(refused.last_us)}: {refused.text}",
+            "correct the user, the password or the access list that it connects with",
+        )
+    left = None if recorded is None else recorded.last("disconnected")
+    since = (
+        "" if left is None else f" when it was disconnected at {_utc(left.last_us)}: {left.text}"
+    )
     return Diagnosis(
-        f"the broker has no session of {case.client}: it is not connected, and left none",
+        f"the broker has no session of {case.client}: it is not connected, and left none{since}",
         "compare the client identifier with `penstock sessions list`, and look in the broker's log"
         " for a refused login; where it should keep its subscriptions while it is away, let it"
         " connect with a session (clean start off, an expiry interval)",
@@ -224,10 +238,13 @@ def _window_full(case: Case) -> Diagnosis | None:
     session = case.facts.session
     if lasts_s is None or session is None:
         return None
+    recorded = case.facts.recorded
+    answered = None if recorded is None else recorded.last("acknowledged")
+    last = "" if answered is None else f" (the last it did at {_utc(answered.last_us)})"
     return Diagnosis(
         f"its in-flight window is full ({session['window']} of {session['window_size']}) for"
-        f" {lasts_s:,.1f} s: it does not acknowledge what it was sent, and {session['queue']:,}"
-        " messages wait",
+        f" {lasts_s:,.1f} s: it does not acknowledge what it was sent{last}, and"
+        f" {session['queue']:,} messages wait",
         "look at the client: its handler blocks, or acknowledgements are manual and missing; a"
         " larger Receive Maximum helps only where it is merely slow",
     )
@@ -249,16 +266,21 @@ def _dropped(case: Case) -> Diagnosis | None:
     lost = [state for state in facts.states.values() if state.startswith(DROPPED)]
     if facts.topic and not lost:
         return None
-    if not facts.drops:
+    drops, last_drops, whose = facts.drops, facts.last_drops, "for it"
+    reason = lost[-1].removeprefix(DROPPED) if lost else ""
+    if (reason and reason not in drops) or not drops:
+        of_group = [one for one in facts.group_drops if not reason or reason in one.drops]
+        if of_group:
+            drops, last_drops = of_group[0].drops, of_group[0].last_drops
+            whose = f"for the members of {of_group[0].filter!r}"
+    if not drops:
         return None
-    reason = (
-        lost[-1].removeprefix(DROPPED) if lost else max(facts.drops, key=facts.drops.__getitem__)
-    )
-    offsets = [drop["offset"] for drop in facts.last_drops if drop["reason"] == reason]
+    reason = reason or max(drops, key=drops.__getitem__)
+    offsets = [drop["offset"] for drop in last_drops if drop["reason"] == reason]
     known = [f"{offset:,}" for offset in offsets if offset >= 0]
     where = f", the last at offset {known[-1]}" if known else ""
     return Diagnosis(
-        f"{facts.drops.get(reason, len(lost)):,} messages for it were dropped:"
+        f"{drops.get(reason, len(lost)):,} messages {whose} were dropped:"
         f" {reason.replace('_', ' ')}{where}",
         REMEDIES.get(reason, "docs/sys_topics.md explains the reason"),
     )
@@ -279,9 +301,10 @@ def _delivered(case: Case) -> Diagnosis | None:
         return None
     in_flight = [one for one in case.messages if case.state_of(one) == IN_FLIGHT]
     if in_flight:
+        first = in_flight[0]
         return Diagnosis(
-            f"the message at offset {in_flight[0].offset:,} was sent, and {case.client} has not"
-            " acknowledged it yet",
+            f"the message at offset {first.offset:,} was sent{_sent_when(case, first)}, and"
+            f" {case.client} has not acknowledged it yet",
             "look at the client's handler of messages",
         )
     return Diagnosis(
@@ -304,6 +327,22 @@ REMEDIES: Final = {
     "qos_0_for_a_slow_consumer": "let the client read faster, or subscribe with QoS 1",
     "memory_full": "let the client read faster, or raise `memory.budget_bytes`",
 }
+
+
+def _sent_when(case: Case, message: LoggedMessage) -> str:
+    """Return when a message was sent, in words; empty where that is not recorded for certain."""
+    runs = () if case.facts.recorded is None else case.facts.recorded.runs
+    for run in reversed(runs):
+        first, last = run.first_offset, run.last_offset
+        if run.kind != "sent" or first is None or last is None:
+            continue
+        if message.offset in (first, last) or (run.gapless and first <= message.offset <= last):
+            return f" at {_utc(run.last_us)} at the latest"
+    return ""
+
+
+def _utc(at_us: int) -> str:
+    return f"{datetime.fromtimestamp(at_us / 1_000_000, UTC):%H:%M:%S} UTC"
 
 
 def _any_state(case: Case) -> bool:

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.control.recorded import Recorded, RecordedTime
+
 OFFSETS_MAX: Final = 100
 """Messages of one request."""
 
@@ -46,19 +48,27 @@ class Receiver(msgspec.Struct, frozen=True):
         kind: ``client``, ``bridge`` or ``group``.
         qos: the QoS of the subscription.
         state: as in ``Explanation.states``; empty: it has left, or was not for it.
+        times: when what happened to it, as far as that is recorded.
+        is_recorded: whether this client is recorded since before the message came.
     """
 
     name: str
     kind: str
     qos: int
     state: str
+    times: list[RecordedTime] = []
+    is_recorded: bool = False
 
 
 class Receivers(msgspec.Struct, frozen=True):
-    """All that a message is for now, ``count`` of them; the first hundred in full."""
+    """All that a message is for now, ``count`` of them; the first hundred in full.
+
+    ``committed`` says when it became durable, if that is recorded.
+    """
 
     receivers: list[Receiver]
     count: int
+    committed: list[RecordedTime] = []
 
 
 class ReachedLimit(msgspec.Struct, frozen=True):
@@ -87,6 +97,15 @@ class Group(msgspec.Struct, frozen=True):
     queue: int
 
 
+class GroupDrops(msgspec.Struct, frozen=True):
+    """The drops from the queue of a shared subscription of the client, as ``drops`` and
+    ``last_drops`` of an ``Explanation``."""
+
+    filter: str
+    drops: dict[str, int]
+    last_drops: list[dict[str, Any]]
+
+
 class Explanation(msgspec.Struct, frozen=True):
     """The facts (``engine.operating.explaining``); the latter half only of a known client.
 
@@ -94,7 +113,9 @@ class Explanation(msgspec.Struct, frozen=True):
         banned_because: the ban that keeps this client out, with its reason; None: there is none.
         session: as in the list of sessions; None: the broker has no session of this client.
         reads: whether its socket takes more bytes; None: it is not connected.
+        recorded: the last minutes of it; None: nothing is recorded.
         drops: how many messages were dropped for it, by reason; last_drops: the latest.
+        group_drops: the same of its shared subscriptions, of the first hundred that have any.
         in_flight, waiting: the first of them.
         filters: its subscriptions, the first hundred.
         may_receive, may_publish: what its permissions say of the topic, and by which line.
@@ -106,6 +127,7 @@ class Explanation(msgspec.Struct, frozen=True):
     store_fails: bool
     draining: bool
     topic: str
+    recorded: Recorded | None = None
     session: dict[str, Any] | None = None
     disconnected_because: str = ""
     limits: list[ReachedLimit] = []
@@ -113,6 +135,7 @@ class Explanation(msgspec.Struct, frozen=True):
     max_packet_size: int = 0
     drops: dict[str, int] = {}
     last_drops: list[dict[str, Any]] = []
+    group_drops: list[GroupDrops] = []
     in_flight: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []
     filters: list[str] = []

@@ -23,6 +23,7 @@ Below all of them, values and limits::
     topics            topic names and topic filters
     topic_cache       a bounded cache of numbers by topic
     priorities        the priority of each topic
+    client_record     what is recorded of one client, as runs of like events
     message           a published message, and its delivery to one session
     mount_point       a prefix of all topics of a listener's clients
     bridge_forwarding  the changes that a bridge makes to a message

@@ -139,6 +139,8 @@ class Driver(PeerOwner):
         now = self._clock.now()
         if self._context.events is not None:
             self._context.events.now_us = now.wall_us
+        if self._context.recorder is not None:
+            self._context.recorder.clock.set(now)
         return now
 
     def now_of_turn(self) -> Now:
@@ -453,8 +455,9 @@ class Driver(PeerOwner):
     def _release(self, commit: Commit) -> None:
         """Release the acknowledgements and deliveries that waited for ``commit``, which is
         durable."""
-        if self._context.events is not None:
+        if self._context.events is not None or self._context.recorder is not None:
             self.now()
+        if self._context.events is not None:
             self._context.events.committed()
         if self._sealed_batch_durable is not None:
             self._sealed_batch_durable.set_result(None)

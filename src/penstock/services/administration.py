@@ -37,6 +37,7 @@ from penstock.control.admin_requests import (
     Which,
 )
 from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
+from penstock.control.recorded import ShowRecorded
 from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.clock import Now
 from penstock.engine.operating.admin_actions import ban, clear, drain, end_drain, kick, lift, remove
@@ -49,6 +50,7 @@ from penstock.engine.operating.listing import (
     session_details,
     session_summary,
 )
+from penstock.engine.operating.recorded import committed_about, recorded
 from penstock.engine.operating.selection import SessionSelection
 from penstock.engine.server.draining import Draining
 from penstock.engine.server.server import Server
@@ -95,6 +97,7 @@ class Administration:
         """Answer requests on ``control``."""
         control.on(ListSessions, self.list_sessions)
         control.on(ShowSession, self.show_session)
+        control.on(ShowRecorded, self.show_recorded)
         control.on(Explain, self.explain)
         control.on(FindReceivers, self.find_receivers)
         control.on(Kick, self.kick)
@@ -135,6 +138,10 @@ class Administration:
             return None
         return session_details(self._server, session)
 
+    async def show_recorded(self, request: ShowRecorded) -> JsonObject | None:
+        """Return what the flight recorder has of one client; None where it has nothing."""
+        return recorded(self._server, request.client_id)
+
     async def explain(self, request: Explain) -> JsonObject:
         """Return all facts about one client and a topic."""
         if len(request.offsets) > OFFSETS_MAX:
@@ -165,7 +172,8 @@ class Administration:
             return walk.finished
 
         await in_portions(self._driver, step)
-        return {"receivers": walk.found, "count": walk.count}
+        committed = committed_about(self._server, request.offset)
+        return {"receivers": walk.found, "count": walk.count, "committed": committed}
 
     async def kick(self, request: Kick) -> Count:
         """End the connections of the selected sessions; return how many."""

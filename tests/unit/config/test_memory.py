@@ -29,6 +29,7 @@ SMALL: dict[str, Any] = {
     "memory.retained_bytes_max": 90_000,
     "durability.commit_bytes_max": 100_000,
     "durability.producers_max": 8,
+    "events.recorded_clients": 2,
 }
 
 KIB = 2**10
@@ -53,6 +54,7 @@ def test_the_sum_of_what_clients_may_make_the_broker_hold() -> None:
         "sessions": 80_000,
         "retained": 90_000,
         "producers": 8 * 2560,
+        "recorder": 2 * 28 * KIB,
         "log": 3 * (100_000 + 1000),
         "dead letters": 0,
     }
@@ -134,6 +136,7 @@ def test_each_listener_counts_its_connections_and_those_with_tls_more() -> None:
         ({"memory.waiting_bytes_max": 2**40}, "memory.waiting_bytes_max"),
         ({"memory.unsent_bytes_max": 0}, "without bound"),
         ({"durability.producers_max": 1_000_000}, "durability.producers_max"),
+        ({"events.recorded_clients": 1_000_000}, "events.recorded_clients"),
         ({"memory.retained_bytes_max": 2**40}, "memory.retained_bytes_max"),
         ({"memory.sessions_bytes_max": 0}, "memory.sessions_bytes_max"),
     ],

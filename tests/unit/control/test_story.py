@@ -1,6 +1,8 @@
 """The steps of one message, from what is known of it."""
 
+from penstock.control.client_story import steps_of_client
 from penstock.control.explanation import Receiver
+from penstock.control.recorded import Recorded, RecordedRun, RecordedTime, RefusedConnects
 from penstock.control.story import BROKER, Landing, Row, Step, steps_of
 
 ROW = Row(17, 1_000_000, "press", "a/b", 1, 5)
@@ -45,3 +47,54 @@ def test_events_have_times_and_go_before_what_is_concluded() -> None:
         Step(BROKER, "old", "dropped: expired", 6, is_lost=True),
         Step(BROKER, "slow", "QoS 1, waits in its queue"),
     ]
+
+
+def time(kind: str, first_us: int, last_us: int, *, certain: bool = True) -> RecordedTime:
+    return RecordedTime(kind, "queue_full" if kind == "dropped" else "", first_us, last_us, certain)
+
+
+def test_recorded_times_stand_where_they_are_certain() -> None:
+    receivers = [
+        Receiver("fast", "client", 1, "", [time("sent", 4, 4), time("acknowledged", 5, 7)]),
+        Receiver("full", "client", 1, "dropped:queue_full", [time("dropped", 6, 6)]),
+        Receiver("waits", "client", 1, "waiting", [time("queued", 3, 9, certain=False)]),
+        Receiver("vague", "client", 1, "", [time("sent", 3, 9, certain=False)]),
+        Receiver("late", "client", 1, "", [], is_recorded=True),
+        Receiver("again", "client", 1, "", [time("sent", 4, 4), time("sent", 8, 8)]),
+    ]
+    assert steps_of(ROW, receivers, [], [], [time("committed", 2, 3)]) == [
+        PUBLISHED,
+        Step(BROKER, BROKER, "on disk", 2, until_us=3),
+        Step(BROKER, "waits", "queued", 3, until_us=9),
+        Step(BROKER, "fast", "sent", 4),
+        Step(BROKER, "again", "sent", 4),
+        Step("fast", BROKER, "acknowledged", 5, until_us=7),
+        Step(BROKER, "full", "dropped: queue full", 6, is_lost=True),
+        Step(BROKER, "again", "sent again", 8),
+        Step(BROKER, "waits", "QoS 1, waits in its queue"),
+        Step(BROKER, "vague", "QoS 1, maybe sent", 3, until_us=9),
+        Step(BROKER, "late", "not sent: it subscribed later, or it was not for it", is_lost=True),
+    ]
+
+
+def test_the_story_of_a_client_claims_no_offset_that_is_not_known() -> None:
+    runs = [
+        RecordedRun("connected", "", 1, 5, 3, 0, None, None, False, "main"),
+        RecordedRun("sent", "", 2, 4, 40, 30, 10, 50, False, ""),
+        RecordedRun("acknowledged", "", 3, 3, 1, 1, 10, 10, True, ""),
+        RecordedRun("received", "", 4, 4, 2, 2, 11, 12, True, ""),
+        RecordedRun("dropped", "queue_full", 6, 6, 1, 1, 9, 9, True, "a/b"),
+        RecordedRun("refused", "not authorized", 7, 7, 2, 0, None, None, False, "a"),
+    ]
+    refused = [RefusedConnects(5, 5, 2, "banned")]
+    steps = steps_of_client(Recorded("c", 0, runs, refused), 10)
+    assert steps == [
+        Step("c", BROKER, "connected 3 times: main", 1, until_us=5),
+        Step(BROKER, "c", "sent 40 messages, 30 at offsets 10 to 50", 2, until_us=4),
+        Step("c", BROKER, "acknowledged offset 10", 3),
+        Step("c", BROKER, "published offsets 11 to 12", 4),
+        Step(BROKER, "c", "CONNECT refused 2 times: banned", 5, is_lost=True),
+        Step(BROKER, "c", "dropped offset 9 of a/b: queue full", 6, is_lost=True),
+        Step(BROKER, "c", "refused 2 messages: not authorized (a)", 7),
+    ]
+    assert steps_of_client(Recorded("c", 0, runs, refused), 1) == steps[-1:]

@@ -98,6 +98,7 @@ class Bench:
         dead_letters: their topic; none without.
         zones: bounds of further listeners, by name.
         events: what the broker tells of its own life.
+        recorded_clients: of how many clients the flight recorder has the last events.
     """
 
     def __init__(
@@ -111,6 +112,7 @@ class Bench:
         dead_letters: str = "",
         zones: dict[str, EngineLimits] | None = None,
         events: EventOptions | None = None,
+        recorded_clients: int = 0,
     ) -> None:
         self.limits = limits or EngineLimits()
         self.store = MemoryStore(EPOCH)
@@ -124,6 +126,7 @@ class Bench:
         self._dead_letters = dead_letters
         self.zones = zones or {}
         self._events = events
+        self._recorded_clients = recorded_clients
         self.server = self._start()
         self._written: dict[object, bytearray] = {}
 
@@ -141,6 +144,7 @@ class Bench:
             self._dead_letters,
             zones=self.zones,
             events=self._events,
+            recorded_clients=self._recorded_clients,
         )
 
     def pass_s(self, seconds: float) -> None:
@@ -149,6 +153,8 @@ class Bench:
         self.now = Now(self.now.monotonic_s + seconds, wall_us, self.now.lead_us)
         if self.server.context.events is not None:
             self.server.context.events.now_us = wall_us
+        if self.server.context.recorder is not None:
+            self.server.context.recorder.clock.set(self.now)
         self.server.tick(self.now)
 
     def jump_s(self, seconds: float) -> None:

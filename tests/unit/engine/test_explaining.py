@@ -3,11 +3,12 @@
 import msgspec
 
 from penstock.auth.acl import AccessList, Rule
+from penstock.control.diagnosis import Case, diagnose
 from penstock.control.explanation import Explanation
 from penstock.engine.access.bans import CLIENT, FOR_GOOD
 from penstock.engine.limits import EngineLimits
 from penstock.engine.operating.explaining import MatchWalk, ReceiverWalk, explain
-from penstock.protocol.packets import Publish, Subscribe, Subscription
+from penstock.protocol.packets import Connect, Publish, Subscribe, Subscription
 from tests.unit.engine.bench import Bench
 
 
@@ -82,6 +83,56 @@ def test_what_waits_for_a_group_waits_there_for_each_member() -> None:
     (group,) = facts.groups
     assert (group.filter, group.members, group.connected, group.queue) == ("$share/g/a", 1, 1, 1)
     assert len([one for one in client.read() if isinstance(one, Publish)]) == 1
+
+
+def test_what_was_dropped_from_a_group_is_told_of_its_members_alone() -> None:
+    """A client may choose the name of a group as its identifier, and has no part in its drops."""
+    bench = Bench(EngineLimits(max_inflight=1, max_mqueue_len=1), recorded_clients=9)
+    bench.subscriber("member", "$share/g/a", 1)
+    bench.subscriber("$share/g/a", "a", 1)
+    bench.subscriber("$share/g/b", "b", 1)
+    for _ in range(3):
+        bench.publish("a", b"x")
+    facts = facts_of(bench, "member", "a", 0, 1, 2)
+    assert facts.states == {"0": "in_flight", "1": "dropped:queue_full", "2": "in_group"}
+    (group,) = facts.group_drops
+    assert (group.filter, group.drops) == ("$share/g/a", {"queue_full": 1})
+    assert group.last_drops == [{"reason": "queue_full", "topic": "a", "offset": 1}]
+    assert not facts.drops
+    assert "1 messages for the members of '$share/g/a' were dropped" in diagnose(Case(facts)).reason
+    twin = facts_of(bench, "$share/g/a", "a")
+    assert (twin.drops, twin.group_drops) == ({"queue_full": 1}, [])
+    assert facts_of(bench, "$share/g/b", "a").drops == {}
+    bench.server.router.unsubscribe(bench.lines[0].session, "$share/g/a")
+    assert bench.server.drops.of_groups.of("$share/g/a") == {}
+
+
+def test_what_is_recorded_of_a_client_that_is_gone() -> None:
+    bench = Bench(recorded_clients=9)
+    bench.join("c").cut()
+    bench.commit()
+    facts = facts_of(bench, "c", "a")
+    assert facts.session is None
+    assert "it was disconnected at 08:00:00 UTC: cut" in diagnose(Case(facts)).reason
+    bench.server.bans.ban(CLIENT, "d", FOR_GOOD, "guesses")
+    bench.line().send(Connect("d", 5, clean_start=True))
+    bench.server.bans.lift(CLIENT, "d")
+    refused = diagnose(Case(facts_of(bench, "d", "a")))
+    assert "under this name was refused once, at 08:00:00 UTC: banned" in refused.reason
+
+
+def test_a_message_from_before_a_client_is_recorded_is_not_known_to_have_been_left_out() -> None:
+    bench = Bench(recorded_clients=9)
+    bench.subscriber("early", "b", 1)
+    bench.publish("a", b"x")
+    bench.jump_s(-3600.0)
+    bench.subscriber("late", "a", 1)
+    bench.lines[0].send(Subscribe(2, [Subscription("a", 1)]))
+    walk = ReceiverWalk(bench.server, "a", 0)
+    while not walk.finished:
+        walk.step()
+    assert {one["name"]: one["is_recorded"] for one in walk.found} == {"early": True, "late": False}
+    assert not any(one["times"] for one in walk.found)
 
 
 def test_where_one_message_is_for_everyone_its_topic_reaches() -> None:

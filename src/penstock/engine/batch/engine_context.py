@@ -24,6 +24,7 @@ from penstock.engine.memory.accounts import Accounts
 from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.memory.limit_usage import LimitUsage
 from penstock.engine.reporting.events import Events
+from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.wire.link import Turn
 
 
@@ -85,6 +86,7 @@ class EngineContext:
         self.accounts = accounts or Accounts(self.budget)
         self.turn.buffers_bytes_max = self.budget.unsent_bytes_max
         self.events: Events | None = None  # None: no events are written
+        self.recorder: FlightRecorder | None = None  # None: nothing is recorded
         self.timers = Timers()
         self.reached: list[LimitUsage] = []  # limits that clients reached; the shell takes them
         self.blocked_publishers = BlockedPublishers(self.turn)

@@ -16,6 +16,7 @@ from typing import Final, final
 
 from penstock.engine.batch.batch import Batch
 from penstock.engine.batch.commit import Commit
+from penstock.engine.client_record import Run, RunSeries
 from penstock.engine.wire.link import Turn
 
 NO_LIMIT_BYTES: Final = 2**62
@@ -36,6 +37,7 @@ class StoreHealth:
         self.waits_for_disk = False  # whether a commit takes longer than the turn that seals it
         self.durable = 0  # the number of the latest batch that is durable
         self.durable_end = batch.next_offset  # the end of the durable log
+        self.commits: RunSeries | None = None  # when messages became durable; None: not recorded
         self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links; above, nothing is read
         self.batch_bytes_max = NO_LIMIT_BYTES  # of the batch; above, heavy clients wait
         self._batch = batch
@@ -75,4 +77,8 @@ class StoreHealth:
     def committed(self, commit: Commit) -> None:
         """Note that ``commit`` and all commits before it are durable."""
         self.durable = commit.number
+        if self.commits is not None and commit.next_offset > self.durable_end:
+            batch = Run()
+            batch.add_all(self.durable_end, commit.next_offset)
+            self.commits.take(batch)
         self.durable_end = commit.next_offset

@@ -7,6 +7,7 @@ Modules::
     flow_details    the window and the queue of one client, place by place
     listing         sessions and retained messages as values; the walk over sessions
     selection       which sessions an operator selects
+    recorded        what the flight recorder has of one client, or of one message
     explaining      all facts about one client and a topic
     admin_actions   kick, ban, remove, clear, drain
 """

@@ -20,7 +20,8 @@ from penstock.engine.operating.listing import (
     retained_summary,
     session_summary,
 )
-from penstock.engine.reporting.drop_counts import slug_of
+from penstock.engine.operating.recorded import is_recorded, recorded, recorded_about
+from penstock.engine.reporting.drop_counts import OwnerDrops, slug_of
 from penstock.engine.routing.shared_group import SharedGroup
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session, SessionSubscription
@@ -31,6 +32,7 @@ DELIVERIES_LISTED_MAX: Final = 20
 WAITING_SEARCHED_MAX: Final = 1000
 MEMBERS_LISTED_MAX: Final = 10
 RECEIVERS_LISTED_MAX: Final = 100
+GROUPS_LISTED_MAX: Final = 100
 
 IN_FLIGHT: Final = "in_flight"
 WAITING: Final = "waiting"
@@ -72,7 +74,10 @@ class ReceiverWalk:
         else:
             session, qos = self._sessions.pop(0)
             state = _state_in(self._server, session, self._offset)
-            self._add(session.client_id, "bridge" if is_bridge(session) else "client", qos, state)
+            name = session.client_id
+            self._add(name, "bridge" if is_bridge(session) else "client", qos, state)
+            self.found[-1]["times"] = recorded_about(self._server, name, self._offset)
+            self.found[-1]["is_recorded"] = is_recorded(self._server, name, self._offset)
 
     def _visit_group(self, group: SharedGroup) -> None:
         name = group.topic_filter
@@ -87,7 +92,7 @@ class ReceiverWalk:
                         f"{member.session.client_id} of {name}", "group", entry.qos, IN_FLIGHT
                     )
                     return
-        self._add(name, "group", 2, _dropped_for(self._server, name, self._offset))
+        self._add(name, "group", 2, _dropped_for(self._server.drops.of_groups, name, self._offset))
 
     def _add(self, name: str, kind: str, qos: int, state: str) -> None:
         self.found.append({"name": name, "kind": kind, "qos": qos, "state": state})
@@ -146,6 +151,7 @@ def explain(
         "store_fails": server.context.store.fails,
         "draining": server.draining is not None,
         "topic": topic,
+        "recorded": recorded(server, client_id),
     }
     if session is None:
         return facts
@@ -161,13 +167,9 @@ def explain(
     if session.link is not None:
         facts["reads"] = session.link.has_room()
         facts["max_packet_size"] = session.link.max_packet_size_bytes
-    facts["drops"] = {
-        slug_of(reason): number for reason, number in server.drops.of(client_id).items()
-    }
-    facts["last_drops"] = [
-        {"reason": slug_of(drop.reason), "topic": drop.topic, "offset": drop.offset}
-        for drop in server.drops.last_of(client_id)
-    ]
+    facts["drops"] = _drops(server.drops.of_clients, client_id)
+    facts["last_drops"] = _last_drops(server.drops.of_clients, client_id)
+    facts["group_drops"] = _group_drops(server, session)
     entries = session.transmission.window.entries()
     facts["in_flight"] = [_delivery(entry) for entry in entries[:DELIVERIES_LISTED_MAX]]
     waiting = session.backlog.queue.waiting(WAITING_SEARCHED_MAX)
@@ -212,6 +214,30 @@ def _subscription(entry: SessionSubscription) -> JsonObject:
     return {"filter": asked.topic_filter, "qos": asked.qos, "no_local": asked.no_local}
 
 
+def _drops(drops: OwnerDrops, name: str) -> JsonObject:
+    return {slug_of(reason): number for reason, number in drops.of(name).items()}
+
+
+def _last_drops(drops: OwnerDrops, name: str) -> list[JsonObject]:
+    return [
+        {"reason": slug_of(drop.reason), "topic": drop.topic, "offset": drop.offset}
+        for drop in drops.last_of(name)
+    ]
+
+
+def _group_drops(server: Server, session: Session) -> list[JsonObject]:
+    """Return the drops of the client's groups that have any."""
+    drops = server.drops.of_groups
+    found: list[JsonObject] = []
+    for name in session.outbound.shared_filters or {}:
+        counts = _drops(drops, name)
+        if counts:
+            found.append({"filter": name, "drops": counts, "last_drops": _last_drops(drops, name)})
+        if len(found) >= GROUPS_LISTED_MAX:
+            break
+    return found
+
+
 def _groups(server: Server, matching: list[SessionSubscription]) -> list[JsonObject]:
     found: list[JsonObject] = []
     for entry in matching:
@@ -245,11 +271,11 @@ def _state_in(server: Server, session: Session, offset: int) -> str:
     for delivery in session.backlog.queue.waiting(WAITING_SEARCHED_MAX):
         if delivery.offset == offset:
             return WAITING
-    return _dropped_for(server, session.client_id, offset)
+    return _dropped_for(server.drops.of_clients, session.client_id, offset)
 
 
-def _dropped_for(server: Server, name: str, offset: int) -> str:
-    for drop in server.drops.last_of(name):
+def _dropped_for(drops: OwnerDrops, name: str, offset: int) -> str:
+    for drop in drops.last_of(name):
         if drop.offset == offset:
             return f"{DROPPED}:{slug_of(drop.reason)}"
     return ""
@@ -270,7 +296,11 @@ def _states(
     """
     wanted = set(offsets)
     states: dict[str, str] = {}
-    for drop in server.drops.last_of(client_id):
+    last_drops = server.drops.last_of(client_id)
+    for entry in matching:
+        if is_shared(entry.subscription.topic_filter):
+            last_drops += server.drops.of_groups.last_of(entry.subscription.topic_filter)
+    for drop in last_drops:
         if drop.offset in wanted:
             states[str(drop.offset)] = f"{DROPPED}:{slug_of(drop.reason)}"
     for entry in matching:

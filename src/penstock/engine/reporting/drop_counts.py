@@ -3,10 +3,14 @@
 Every message that will not reach a session it was meant for has one reason from a closed list and
 is counted under it. The engine does not log: a short bounded list keeps the latest drops, and the
 shell takes it (``take_recent``) and writes them to the log.
+
+Sessions and shared subscriptions have counts of their own, apart from each other: a client may
+choose the name of a group as its identifier.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -15,6 +19,7 @@ from penstock.engine.client_groups import OTHER
 from penstock.engine.counters import NO_LISTENER, Counters
 from penstock.engine.message import Delivery
 from penstock.engine.reporting.events import Events
+from penstock.engine.reporting.flight_recorder import FlightRecorder
 
 QUEUE_FULL: Final = 0
 QOS0_OFFLINE: Final = 1
@@ -57,8 +62,8 @@ REASONS: Final = (
 )
 
 _RECENT_MAX: Final = 100
-LAST_MAX: Final = 8  # the latest drops that are known of one session,
-_SESSIONS_WITH_LAST_MAX: Final = 10_000  # of so many sessions
+LAST_MAX: Final = 8  # the latest drops that are known of one session or group,
+_OWNERS_WITH_LAST_MAX: Final = 10_000  # of so many sessions, and as many groups
 
 
 def slug_of(reason: int) -> str:
@@ -91,7 +96,8 @@ class Dropped:
 
 @final
 class LastDrop:
-    """One of the latest messages dropped for a session; the offset is -1 where it has none."""
+    """One of the latest messages dropped for a session or group; the offset is -1 where it has
+    none."""
 
     def __init__(self, reason: int, topic: str, offset: int) -> None:
         self.reason = reason
@@ -100,102 +106,150 @@ class LastDrop:
 
 
 @final
+class OwnerDrops:
+    """The drops of each session, or of each group: counts by reason, and the latest drops."""
+
+    def __init__(self) -> None:
+        self.known: Mapping[str, object] = {}  # those there are: only they have counts
+        self._counts: dict[str, dict[int, int]] = {}
+        self._last: dict[str, list[LastDrop]] = {}  # of each with counts, oldest first
+
+    def count(self, reason: int, name: str, messages: int) -> None:
+        """Add ``messages`` to the counts of ``name``, if it is known."""
+        if name in self.known:
+            counts = self._counts.get(name)
+            if counts is None:
+                counts = self._counts[name] = {}
+            counts[reason] = counts.get(reason, 0) + messages
+
+    def remember(self, reason: int, name: str, topic: str, offset: int) -> None:
+        """Remember a drop as the latest one of ``name``, if it is known."""
+        if name in self.known:
+            last = self._last.get(name)
+            if last is None:
+                if len(self._last) >= _OWNERS_WITH_LAST_MAX:
+                    del self._last[next(iter(self._last))]
+                last = self._last[name] = []
+            last.append(LastDrop(reason, topic, offset))
+            if len(last) > LAST_MAX:
+                del last[0]
+
+    def last_of(self, name: str) -> list[LastDrop]:
+        """Return the latest messages dropped for one of them, oldest first, at most
+        ``LAST_MAX``."""
+        return list(self._last.get(name, []))
+
+    def of(self, name: str) -> dict[int, int]:
+        """Return how many messages were dropped for one of them, by reason; a copy."""
+        counts = self._counts.get(name)
+        return {} if counts is None else dict(counts)
+
+    def forget(self, name: str) -> None:
+        """Forget the counts of ``name``, which ended; the totals stay."""
+        self._counts.pop(name, None)
+        self._last.pop(name, None)
+
+
+@final
 class Drops:
-    """Counters by reason, and the latest drops by reason and client."""
+    """Counters by reason, and the latest drops by reason and client.
+
+    A name is a client identifier, or with ``in_group`` the topic filter of a shared subscription.
+    """
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
         self.clients: dict[
             str, Counters
         ] = {}  # of clients with a session: only they have counts of their own
-        self.rest = Counters(NO_LISTENER, OTHER)  # of all others
-        self._by_client: dict[str, dict[int, int]] = {}
-        self._last: dict[str, list[LastDrop]] = {}  # of each session with counts, oldest first
+        self.rest = Counters(NO_LISTENER, OTHER)  # of all others, and of groups
+        self.of_clients = OwnerDrops()
+        self.of_clients.known = self.clients
+        self.of_groups = OwnerDrops()
         self.drop_handler: DropHandler | None = None
         self.events: Events | None = None
+        self.recorder: FlightRecorder | None = None
         self._recent: dict[tuple[int, str], Dropped] = {}
 
-    def drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
+    def drop(self, reason: int, name: str, delivery: Delivery, in_group: bool = False) -> None:
         """Count a dropped delivery, and hand it to ``drop_handler``."""
-        self.count_delivery(reason, client_id, delivery)
+        self.count_delivery(reason, name, delivery, in_group)
         if self.drop_handler is not None:
-            self.drop_handler.on_drop(reason, client_id, delivery)
+            self.drop_handler.on_drop(reason, name, delivery)
 
-    def count_delivery(self, reason: int, client_id: str, delivery: Delivery) -> None:
+    def count_delivery(
+        self, reason: int, name: str, delivery: Delivery, in_group: bool = False
+    ) -> None:
         """Count a dropped delivery that ``drop_handler`` is not to get."""
         topic = "" if delivery.message is None else delivery.message.topic
-        self._count(reason, client_id, topic, 1)
-        self._remember(reason, client_id, topic, delivery.offset)
+        self._count(reason, name, topic, 1, in_group)
+        self._remember(reason, name, topic, delivery.offset, in_group)
         if self.events is not None:
-            self.events.dropped(slug_of(reason), client_id, delivery)
+            self.events.dropped(slug_of(reason), name, delivery)
 
-    def count(self, reason: int, client_id: str, topic: str, messages: int = 1) -> None:
-        """Count ``messages`` dropped for ``reason`` on their way to ``client_id``."""
+    def count(
+        self, reason: int, name: str, topic: str, messages: int = 1, in_group: bool = False
+    ) -> None:
+        """Count ``messages`` dropped for ``reason`` on their way to ``name``."""
         if messages <= 0:
             return
-        self._count(reason, client_id, topic, messages)
-        self._remember(reason, client_id, topic, -1)
+        self._count(reason, name, topic, messages, in_group)
+        self._remember(reason, name, topic, -1, in_group)
         if self.events is not None:
-            self.events.dropped_some(slug_of(reason), client_id, topic, messages)
+            self.events.dropped_some(slug_of(reason), name, topic, messages)
 
     def count_known(
-        self, reason: int, client_id: str, known: list[Delivery], messages: int
+        self,
+        reason: int,
+        name: str,
+        known: list[Delivery],
+        messages: int,
+        in_group: bool = False,
     ) -> None:
         """Count as ``count`` does ``messages`` without a topic, of which the deliveries ``known``
         are at hand."""
         if messages <= 0:
             return
-        self._count(reason, client_id, "", messages)
+        self._count(reason, name, "", messages, in_group)
         for delivery in known[-LAST_MAX:]:
             topic = "" if delivery.message is None else delivery.message.topic
-            self._remember(reason, client_id, topic, delivery.offset)
+            self._remember(reason, name, topic, delivery.offset, in_group)
         events = self.events
         if events is None:
             return
         for delivery in known:
-            events.dropped(slug_of(reason), client_id, delivery)
+            events.dropped(slug_of(reason), name, delivery)
         if messages > len(known):
-            events.dropped_some(slug_of(reason), client_id, "", messages - len(known))
+            events.dropped_some(slug_of(reason), name, "", messages - len(known))
 
-    def _count(self, reason: int, client_id: str, topic: str, messages: int) -> None:
+    def _count(self, reason: int, name: str, topic: str, messages: int, in_group: bool) -> None:
         self.counts[reason] += messages
-        counters = self.clients.get(client_id)
-        if counters is None:
-            self.rest.messages_dropped += messages
-        else:
-            counters.messages_dropped += messages
-            counts = self._by_client.get(client_id)
-            if counts is None:
-                counts = {}
-                self._by_client[client_id] = counts
-            counts[reason] = counts.get(reason, 0) + messages
-        recent = self._recent.get((reason, client_id))
+        counters = self.rest if in_group else self.counters_of(name)
+        counters.messages_dropped += messages
+        (self.of_groups if in_group else self.of_clients).count(reason, name, messages)
+        recent = self._recent.get((reason, name))
         if recent is not None:
             recent.messages += messages
             recent.topic = topic
         elif len(self._recent) < _RECENT_MAX:
-            self._recent[reason, client_id] = Dropped(reason, client_id, topic, messages)
+            self._recent[reason, name] = Dropped(reason, name, topic, messages)
 
-    def _remember(self, reason: int, client_id: str, topic: str, offset: int) -> None:
-        if client_id in self.clients:
-            last = self._last.get(client_id)
-            if last is None:
-                if len(self._last) >= _SESSIONS_WITH_LAST_MAX:
-                    del self._last[next(iter(self._last))]
-                last = self._last[client_id] = []
-            last.append(LastDrop(reason, topic, offset))
-            if len(last) > LAST_MAX:
-                del last[0]
+    def _remember(self, reason: int, name: str, topic: str, offset: int, in_group: bool) -> None:
+        if in_group:
+            self.of_groups.remember(reason, name, topic, offset)
+            return
+        self.of_clients.remember(reason, name, topic, offset)
+        if self.recorder is not None:
+            self.recorder.dropped(reason, name, topic, offset)
 
     def last_of(self, client_id: str) -> list[LastDrop]:
         """Return the latest messages dropped for one session, oldest first, at most
         ``LAST_MAX``."""
-        return list(self._last.get(client_id, []))
+        return self.of_clients.last_of(client_id)
 
     def of(self, client_id: str) -> dict[int, int]:
         """Return how many messages were dropped for one session, by reason; a copy."""
-        counts = self._by_client.get(client_id)
-        return {} if counts is None else dict(counts)
+        return self.of_clients.of(client_id)
 
     def counters_of(self, client_id: str) -> Counters:
         """Return the counters of the listener and group of a client; of no one if it has no
@@ -205,8 +259,7 @@ class Drops:
     def forget(self, client_id: str) -> None:
         """Forget the counts of ``client_id``, whose session ended; the totals stay."""
         self.clients.pop(client_id, None)
-        self._by_client.pop(client_id, None)
-        self._last.pop(client_id, None)
+        self.of_clients.forget(client_id)
 
     def take_recent(self) -> list[Dropped]:
         """Return the drops since the last call, for at most 100 pairs of reason and client.

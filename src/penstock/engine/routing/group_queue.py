@@ -149,7 +149,7 @@ class GroupQueue(StoredState):
     ) -> None:
         self.name = topic_filter  # in events, drops and the store
         self.account = account
-        self.backlog = Backlog(topic_filter, False, context, limits, drops, account)
+        self.backlog = Backlog(topic_filter, False, context, limits, drops, account, True)
         self.backlog.is_offline = False  # a member is connected: bodies stay in memory
         self.number = 0  # key of its stored state; 0 = there is none
         self.bounds = GroupBounds()
@@ -310,7 +310,8 @@ class GroupQueue(StoredState):
                     break
                 if taker.is_for_nobody(label):
                     self._leave(delivery, self._queue.remove(lane, delivery))
-                    self._drops.count_delivery(reasons_to_drop.NO_PERMISSION, self.name, delivery)
+                    reason = reasons_to_drop.NO_PERMISSION
+                    self._drops.count_delivery(reason, self.name, delivery, True)
                     position = 0  # it may have been the head
                     freed = True
                 elif self.backlog.stored:
@@ -482,7 +483,7 @@ class GroupQueue(StoredState):
                 delivery.label = label_of(body)
         if gone:
             count = len(gone)
-            self._drops.count_known(reasons_to_drop.RETENTION, self.name, gone, count)
+            self._drops.count_known(reasons_to_drop.RETENTION, self.name, gone, count, True)
             self.backlog.wake_blocked_publishers()
         if self._owner is not None:
             self._owner.offer(now)

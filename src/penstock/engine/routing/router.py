@@ -138,6 +138,10 @@ class Router:
             self._context.batch.append(message)
         events = self._context.events
         event = None if events is None else events.received(message)
+        if publisher is not None:
+            link = publisher.transmission.link
+            if link is not None and link.record is not None:
+                link.record.received.note(message.offset)
         if message.retain:
             self._work_budget.spent += LEVEL_WORK * (1 + message.topic.count("/"))
             if account is None and publisher is not None:

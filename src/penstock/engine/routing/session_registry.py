@@ -250,6 +250,8 @@ class Registry:
             session.username = record.username
             session.owned = record.owned
             session.disconnected_at_us = record.disconnected_at_us or now.steady_us
+            if context.recorder is not None:
+                context.recorder.begin_away(record.client_id, context.batch.next_offset)
             self.sessions[record.client_id] = session
             self.order.add(session)
             self._count_with(session, session.limits.zone)

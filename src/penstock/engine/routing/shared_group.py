@@ -189,14 +189,15 @@ class SharedGroup(GroupSource):
                 self._give(member, message, at_once, now)
                 return True
         if not self.members.may_be_received(message.topic):
-            self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
+            denied = reasons_to_drop.NO_PERMISSION
+            self._drops.count(denied, self.topic_filter, message.topic, 1, True)
             return False
         if message.qos == 0 and not queue.bounds.keeps_qos0:
             reason = reasons_to_drop.SLOW_CONSUMER
             if not self.members.connected:
                 reason = reasons_to_drop.QOS0_OFFLINE
             lost = Delivery(message, message.offset, 0)
-            self._drops.drop(reason, self.topic_filter, lost)
+            self._drops.drop(reason, self.topic_filter, lost, True)
             return True
         if queue.put(message, slot, planned):
             self._context.groups_with_backlog[self.topic_filter] = self
@@ -242,7 +243,7 @@ class SharedGroup(GroupSource):
         assert message is not None
         if message.expired(now.steady_us):
             queue.take(delivery)
-            self._drops.drop(reasons_to_drop.EXPIRED, self.topic_filter, delivery)
+            self._drops.drop(reasons_to_drop.EXPIRED, self.topic_filter, delivery, True)
         else:
             queue.take(delivery)
             self._hand_over(member, delivery, message, now)

@@ -52,6 +52,7 @@ class SharedSubscriptions(MemberConnections):
         self._records: dict[str, SessionRecord] = {}  # of groups that are not restored yet
         self._context = context
         context.member_connections = self
+        drops.of_groups.known = self.groups
         self._drops = drops
 
     # -- members -----------------------------------------------------------------------
@@ -95,6 +96,7 @@ class SharedSubscriptions(MemberConnections):
         if group.has_members:
             return None
         del self.groups[topic_filter]
+        self._drops.of_groups.forget(topic_filter)
         self._context.groups_with_backlog.pop(topic_filter, None)
         return group
 
@@ -171,7 +173,8 @@ class SharedSubscriptions(MemberConnections):
         for topic_filter, record in self._records.items():  # no session of a member is stored
             if self._recovered is not None:
                 waiting = _waiting(record.number, self._recovered)
-                self._drops.count(reasons_to_drop.SESSION_ENDED, topic_filter, "", waiting)
+                reason = reasons_to_drop.SESSION_ENDED
+                self._drops.count(reason, topic_filter, "", waiting, True)
             self._context.batch.end_session(record.client_id, record.number)
         self._recovered = None
         self._records = {}

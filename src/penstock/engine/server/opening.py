@@ -269,6 +269,9 @@ class OpeningConnection(Connection):
         answer = refusing_connack(connect, code, why, reference)
         if not self._is_too_large(answer):  # [MQTT-3.1.2-24]
             self.link.send_last(encode(answer, self.version))
+        recorder = self._server.context.recorder
+        if recorder is not None and connect is not None:
+            recorder.connect_refused(connect.client_id, why)
         events = self._server.context.events
         if events is not None:
             event: Event = {

@@ -32,6 +32,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from penstock.engine.batch.blocked_publishers import BlockedPublisher, Blocker
+from penstock.engine.client_record import REFUSED
 from penstock.engine.clock import Now
 from penstock.engine.connection.reason_strings import acknowledgement, quoted
 from penstock.engine.limits import FREE_BYTES, EngineLimits
@@ -524,6 +525,8 @@ class PublishHandler(BlockedPublisher):
     def _acknowledge(self, packet: Publish, code: int, why: str = "") -> None:
         link = self.link
         is_refusal = code >= reasons.UNSPECIFIED_ERROR
+        if is_refusal and link.record is not None:
+            link.record.note_reason(REFUSED, code, -1, packet.topic)
         if is_refusal and packet.qos > 0 and self._context.store.fails and not link.waits:
             kind = PUBACK if packet.qos == 1 else PUBREC  # before the commit: it promises nothing
             link.send(acknowledgement(kind, packet.packet_id, code, why, link))

@@ -29,6 +29,7 @@ from penstock.engine.publishing.producers import Producers
 from penstock.engine.publishing.sink_positions import SinkPositions
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
+from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.routing.dead_letters import DeadLetters
 from penstock.engine.routing.event_log import EventLog
 from penstock.engine.routing.router import Router
@@ -59,6 +60,7 @@ class Server:
         zones: the limits of each listener, by its name, for sessions found in the store.
         events: the events to write; None = none.
         groups: the client groups that are counted apart; None = there are none.
+        recorded_clients: of how many clients the flight recorder has the last events; 0 = none.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class Server:
         zones: dict[str, EngineLimits] | None = None,
         events: EventOptions | None = None,
         groups: ClientGroups | None = None,
+        recorded_clients: int = 0,
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
@@ -100,6 +103,11 @@ class Server:
         self.context.batch.lead_us = now.lead_us
         if groups is not None:
             self.context.turn.counters.use(groups)
+        if recorded_clients > 0:
+            recorder = FlightRecorder(recorded_clients, now)
+            self.context.recorder = recorder
+            self.drops.recorder = recorder
+            self.context.store.commits = recorder.commits
         self.router = Router(
             self.context, limits, stream_filters, self.drops, sharing or SharingOptions()
         )
@@ -158,6 +166,8 @@ class Server:
         by_us = now.lead_us - context.batch.lead_us
         context.batch.lead_us = now.lead_us
         context.turn.now = None  # what follows in this turn is dated anew
+        if context.recorder is not None:
+            context.recorder.clock.set(now)
         events = context.events
         if events is not None:
             events.now_us = now.wall_us

@@ -38,6 +38,7 @@ class Backlog:
         limits: the limits of the queue.
         drops: the counts of dropped messages.
         account: the account in which its messages count.
+        of_group: whether it is the queue of a group.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class Backlog:
         limits: EngineLimits,
         drops: Drops,
         account: Account,
+        of_group: bool = False,
     ) -> None:
         # The session or group queue that has this backlog, to mark it as changed. It sets this
         # itself, and sets None when it ends, because the two would keep each other in memory.
         self.owner: StoredState | None = None
         self.client_id = client_id
+        self._of_group = of_group
         self.stored = stored
         self.account = account
         self.limits = limits
@@ -68,7 +71,8 @@ class Backlog:
         """Count the queued QoS 0 messages as dropped: the server shuts down and does not store
         them."""
         lost = self.queue.qos0_count
-        self._drops.count(reasons_to_drop.QOS0_OFFLINE, self.client_id, "", lost)
+        reason = reasons_to_drop.QOS0_OFFLINE
+        self._drops.count(reason, self.client_id, "", lost, self._of_group)
 
     def drop_all(self, in_flight: list[Delivery]) -> None:
         """Drop and count the messages ``in_flight`` and in the queue: the owner ended."""
@@ -91,7 +95,7 @@ class Backlog:
         if self._drops.events is not None:
             known = in_flight + queue.waiting(_DEAD_LETTERS_MAX)
         count = len(in_flight) + len(queue)
-        self._drops.count_known(ended, self.client_id, known, count)
+        self._drops.count_known(ended, self.client_id, known, count, self._of_group)
         queue.ended()
 
     @property
@@ -156,6 +160,8 @@ class Backlog:
             return
         if self._context.events is not None:
             self._context.events.queued(self.client_id, delivery, len(self.queue) + 1)
+        if self._context.recorder is not None and not self._of_group:
+            self._context.recorder.queued(self.client_id, delivery.offset)
         self.push(delivery, number)
 
     def push(self, delivery: Delivery, number: int) -> None:
@@ -226,4 +232,4 @@ class Backlog:
 
     def count_dropped(self, reason: int, delivery: Delivery) -> None:
         """Count ``delivery`` as dropped."""
-        self._drops.drop(reason, self.client_id, delivery)
+        self._drops.drop(reason, self.client_id, delivery, self._of_group)

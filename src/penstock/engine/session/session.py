@@ -222,6 +222,10 @@ class Session(StoredState):
         """
         self._set_link(link)
         link.set_account(self.account)
+        recorder = self._context.recorder
+        if recorder is not None:
+            next_offset = self._context.batch.next_offset
+            link.record = recorder.connected(self.client_id, limits.zone, next_offset)
         self.disconnected_at_us = 0
         self.inbound.reconnected(now)
         unreleased = self.inbound.unreleased
@@ -270,6 +274,8 @@ class Session(StoredState):
         """Detach the connection, which ended, and release message bodies that the log has."""
         self._context.member_connections.member_disconnected(self, now)
         self._set_link(None)
+        if self._context.recorder is not None:
+            self._context.recorder.disconnected(self.client_id, self.disconnected_because)
         if self.backlog.stored_queue.first.may_send_any():
             self.backlog.touch()  # nothing may be sent before its commit any more
         self.disconnected_at_us = now.steady_us

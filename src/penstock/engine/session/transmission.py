@@ -211,6 +211,7 @@ class Transmission:
             self._drop_unsendable(link, message, entry.qos)
             return False
         link.wrote_publish(buffer, size_bytes)
+        link.wrote_message(buffer, entry.offset)
         return True
 
     def is_still_permitted(self, delivery: Delivery, message: Message) -> bool:
@@ -249,6 +250,7 @@ class Transmission:
             self._drop_unsendable(link, message, 0)
             return
         link.wrote_qos0(buffer, size_bytes)
+        link.wrote_message(buffer, message.offset)
         events = self._context.events
         if events is not None:
             delivery = Delivery(message, message.offset, 0)
@@ -307,6 +309,8 @@ class Transmission:
             return False
         self._backlog.touch()
         self.has_acknowledged = True
+        if link is not None and link.record is not None and self.window.acknowledged_first:
+            link.record.acknowledged.note(self.window.acknowledged_offset)
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:

@@ -85,6 +85,10 @@ class InFlightWindow:
 
     def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
         self.capacity = capacity
+        self.acknowledged_offset = 0  # of the entry that was acknowledged last
+        self.acknowledged_first = (
+            False  # whether that was by its first PUBACK or PUBREC, with success
+        )
         self.is_long = False  # whether ``has_room`` last found ``UNCOUNTED_MAX`` entries or more
         self._account = account
         self.reserved_ids = ReservedPacketIds()
@@ -288,6 +292,8 @@ class InFlightWindow:
         verdict = _VERDICTS[16 * entry.state + packet_type]
         if verdict == VIOLATION:
             return VIOLATION
+        self.acknowledged_offset = entry.offset
+        self.acknowledged_first = entry.state != AWAIT_PUBCOMP and reason_code < 0x80
         if reason_code >= 0x80 and packet_type != PUBCOMP:
             self._free(entry)
             return REJECTED

@@ -33,6 +33,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from penstock.engine.client_record import ClientRecord, Run
 from penstock.engine.clock import Now
 from penstock.engine.counters import AllCounters
 from penstock.engine.limits import FREE_BYTES
@@ -160,12 +161,15 @@ class Link:
         self.bytes_sent = 0
         self.rates: ByteRates | None = None  # made when somebody looks first
         self.account: Account | None = None  # of its session; None before CONNACK
+        self.record: ClientRecord | None = None  # of its client; None: it is not recorded
         self.ready = PacketBuffer()
         self.deferred = PacketBuffer()
         self.waiting_qos0: PacketBuffer | None = None  # wait for no commit, only to keep the order
         self.deferred_acks = 0
         self.deferred_qos0 = 0
         self.deferred_publishes = 0
+        self._deferred_sent: Run | None = None  # messages in ``deferred``, for the record
+        self._waiting_sent: Run | None = None  # messages in ``waiting_qos0``
         self.user: Resumable | None = None  # resumed when there is room again
         self.counters = turn.counters.rest  # until its listener is known, and its client
         self._wanted = False  # whether the user is resumed when there is room
@@ -290,7 +294,26 @@ class Link:
             self.deferred.add_all(waiting_qos0)
             self.deferred_qos0 += count
             self.unreleased_qos0 += count
+            self._deferred_sent = _joined(self._deferred_sent, self._waiting_sent)
+            self._waiting_sent = None
         return self.deferred
+
+    def wrote_message(self, buffer: PacketBuffer, offset: int) -> None:
+        """Record that the message at this log offset was written to ``buffer``: as sent now, or
+        when the buffer is sent."""
+        record = self.record
+        if record is None:
+            return
+        if buffer is self.ready:
+            record.sent.note(offset)
+        elif buffer is self.deferred:
+            if self._deferred_sent is None:
+                self._deferred_sent = Run()
+            self._deferred_sent.add(offset)
+        else:
+            if self._waiting_sent is None:
+                self._waiting_sent = Run()
+            self._waiting_sent.add(offset)
 
     def wrote_qos0(self, buffer: PacketBuffer, size_bytes: int) -> None:
         """Note that one QoS 0 message was written to ``buffer``."""
@@ -383,7 +406,9 @@ class Link:
             self.deferred_acks,
             self.deferred_qos0,
             self.deferred_publishes,
+            self._deferred_sent,
         )
+        self._deferred_sent = None
         self.sealed += 1
         self.releasing += 1
         self.deferred_acks = 0
@@ -407,9 +432,16 @@ class Link:
             if self.ready.count == 0:
                 self._turn.ready.append(self)
             self.ready.add_all(waiting_qos0)
+            self.record_sent(self._waiting_sent)
+            self._waiting_sent = None
             if self.closed:
                 self._turn.closing.append(self)
         self._count_handed_over(size_bytes)
+
+    def record_sent(self, batch: Run | None) -> None:
+        """Record that the messages of ``batch`` are sent now."""
+        if batch is not None and self.record is not None:
+            self.record.sent.take(batch)
 
     def socket_full(self) -> None:
         """Mark the link congested: the socket's buffer is full."""
@@ -481,7 +513,14 @@ class DeferredPackets:
     """The packets of one link that are sent when their commit is durable."""
 
     def __init__(
-        self, link: Link, pieces: list[bytes], packets: int, acks: int, qos0: int, publishes: int
+        self,
+        link: Link,
+        pieces: list[bytes],
+        packets: int,
+        acks: int,
+        qos0: int,
+        publishes: int,
+        sent: Run | None = None,
     ) -> None:
         self.link = link
         self.pieces = pieces
@@ -490,6 +529,7 @@ class DeferredPackets:
         self.acks = acks
         self.qos0 = qos0
         self.publishes = publishes
+        self.sent = sent  # their messages, for the record of the client
 
     def done(self) -> None:
         """Subtract the packets from their link: they were handed to the socket after the commit."""
@@ -498,7 +538,15 @@ class DeferredPackets:
             link.counters.packets_sent += self.packets
             link.counters.bytes_sent += self.size_bytes
             link.bytes_sent += self.size_bytes
+            link.record_sent(self.sent)
         link.released(self.size_bytes, self.acks, self.qos0, self.publishes)
+
+
+def _joined(run: Run | None, later: Run | None) -> Run | None:
+    if run is None or later is None:
+        return run or later
+    run.join(later)
+    return run
 
 
 def _size_of(pieces: list[bytes]) -> int:

@@ -1,0 +1,333 @@
+"""The record of one client in memory: runs of like events, the older the coarser.
+
+::
+
+      event ─▶ open run ── 20 ms passed, or the clock was set ─▶ closed runs, oldest first
+               first and last time          (a new run begins)       │ more than there may be
+               lowest, highest offset                                ▼
+               how many                      neighbours become one, where that is short for its age
+
+The cost of an event is a few attributes of the open run; no object is made for it while the run is
+open. A series never forgets an event, it knows less and less exactly when it happened: a run from a
+minute ago may last ten seconds, one from a moment ago is exact.
+
+What a run promises, and no more:
+
+1. Each of its events happened between its first and its last time.
+2. Its lowest and its highest log offset are those of two of its events (or of one). Another offset
+   between them belongs to an event for certain only if the offsets ascended and none is missing
+   (``Run.verdict_on``).
+3. A run begins anew when the wall clock is set, so that its two times have the same lead. Times are
+   those of the steady clock; only where there is no other room, runs with different leads become
+   one, and then the lead is the newer one.
+"""
+
+from __future__ import annotations
+
+from typing import Final, final
+
+from mypy_extensions import i64, mypyc_attr
+
+from penstock.engine.clock import Now
+
+WINDOW_US: Final = 20_000  # events within this time after a run's first one join it
+FLOW_RUNS_MAX: Final = 32  # closed runs of messages received, queued, sent or acknowledged
+CONNECTION_RUNS_MAX: Final = 8  # closed runs of connections, and of their ends
+REASON_RUNS_MAX: Final = 4  # closed runs of what was dropped or refused for one reason
+REASONS_MAX: Final = 6  # reasons of one client; the one that is longest ago is forgotten first
+TEXT_MAX: Final = 64  # characters
+RECORD_BYTES: Final = 28_672  # a record that is full of everything, see ``config.memory``
+
+RECEIVED: Final = 0  # the client published it
+QUEUED: Final = 1  # it waits for the client
+SENT: Final = 2  # handed to the client's socket, also when it was sent again
+ACKNOWLEDGED: Final = 3  # by PUBACK or PUBREC
+CONNECTED: Final = 4
+DISCONNECTED: Final = 5
+DROPPED: Final = 6  # see ``drop_counts``
+REFUSED: Final = 7  # the client's message was answered with a reason code from 0x80 on
+
+RECORDED_KINDS: Final = (
+    "received",
+    "queued",
+    "sent",
+    "acknowledged",
+    "connected",
+    "disconnected",
+    "dropped",
+    "refused",
+)
+
+NO: Final = 0  # the message is not among a run's events
+MAYBE: Final = 1
+YES: Final = 2
+
+_FINEST: Final = 1 / 16  # of its age may a run last at first, when room is made
+_ANY_LEAD: Final = 64.0  # so coarse that even runs on both sides of a clock's jump become one
+
+
+@final
+class RecordClock:
+    """The time of the input at hand, for all records of one broker; the shell sets it.
+
+    Args:
+        now: the time of the start.
+    """
+
+    def __init__(self, now: Now) -> None:
+        self.steady_us: i64 = now.steady_us
+        self.lead_us: i64 = now.lead_us
+
+    def set(self, now: Now) -> None:
+        """Set the time."""
+        self.steady_us = now.steady_us
+        self.lead_us = now.lead_us
+
+
+@mypyc_attr(acyclic=True)
+@final
+class Run:
+    """Some events of one kind, one after the other.
+
+    Attributes:
+        first_us, last_us: when the first and the last happened, on the steady clock.
+        lead_us: how far the wall clock was ahead of it.
+        count: how many events.
+        logged: how many of them have a log offset.
+        lowest, highest: of these offsets; -1 where there is none.
+        ascends: whether each offset was higher than all before it.
+        text: a few words about the last event; empty for a flow of messages.
+    """
+
+    def __init__(self) -> None:
+        self.first_us: i64 = 0
+        self.last_us: i64 = 0
+        self.lead_us: i64 = 0
+        self.count: i64 = 0
+        self.logged: i64 = 0
+        self.lowest: i64 = -1
+        self.highest: i64 = -1
+        self.ascends = True
+        self.text = ""
+
+    def add(self, offset: i64) -> None:
+        """Add an event about the message at ``offset``; -1 = it is not in the log, or unknown."""
+        self.count += 1
+        if offset > self.highest:
+            self.highest = offset
+            if self.logged == 0:
+                self.lowest = offset
+            self.logged += 1
+        elif offset >= 0:
+            self.ascends = False
+            self.lowest = min(self.lowest, offset)
+            self.logged += 1
+
+    def add_all(self, begin: i64, end: i64) -> None:
+        """Add an event about each message from ``begin`` up to ``end``, to a run without any."""
+        assert self.count == 0, "the run has no events yet"
+        assert 0 <= begin < end, "there are messages"
+        self.lowest = begin
+        self.highest = end - 1
+        self.count = self.logged = end - begin
+
+    def join(self, later: Run) -> None:
+        """Add the events of ``later``, and none of its times."""
+        if later.logged > 0:
+            if self.logged == 0:
+                self.lowest = later.lowest
+                self.ascends = later.ascends
+            else:
+                self.ascends = self.ascends and later.ascends and later.lowest > self.highest
+                self.lowest = min(self.lowest, later.lowest)
+            self.highest = max(self.highest, later.highest)
+        self.count += later.count
+        self.logged += later.logged
+        if later.text:
+            self.text = later.text
+
+    def is_gapless(self) -> bool:
+        """Return whether each offset from the lowest to the highest is that of an event."""
+        return self.ascends and 0 < self.logged == self.highest - self.lowest + 1
+
+    def verdict_on(self, offset: i64) -> int:
+        """Return whether an event is about the message at ``offset``: ``NO``, ``MAYBE``,
+        ``YES``."""
+        if self.logged == 0 or not self.lowest <= offset <= self.highest:
+            return NO
+        if offset == self.lowest or offset == self.highest or self.is_gapless():
+            return YES
+        return NO if self.ascends and self.logged == 2 else MAYBE
+
+
+@mypyc_attr(acyclic=True)
+@final
+class RunSeries:
+    """The events of one kind, as runs.
+
+    Args:
+        clock: tells when an event happens.
+        runs_max: how many closed runs are kept, at least 4.
+    """
+
+    def __init__(self, clock: RecordClock, runs_max: int) -> None:
+        self._clock = clock
+        self._runs_max = runs_max
+        self._open = Run()
+        self._until_us: i64 = 0  # the open run ends then
+        self._closed: list[Run] = []
+        self._coarseness = _FINEST
+
+    def note(self, offset: i64) -> None:
+        """Note an event about the message at ``offset``, which happens now; -1 = no offset."""
+        clock = self._clock
+        now_us = clock.steady_us
+        run = self._open
+        if now_us >= self._until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
+            run = self._begin(Run())
+        run.last_us = now_us
+        run.add(offset)
+
+    def note_text(self, offset: i64, text: str) -> None:
+        """Note an event as ``note`` does, with words about it, of which the first are kept."""
+        self.note(offset)
+        self._open.text = shortened(text)
+
+    def take(self, batch: Run) -> None:
+        """Note the events of ``batch``, which happened together now; the caller gives it away."""
+        clock = self._clock
+        now_us = clock.steady_us
+        run = self._open
+        if now_us >= self._until_us or now_us < run.last_us or clock.lead_us != run.lead_us:
+            run = self._begin(batch)
+        else:
+            run.join(batch)
+        run.last_us = now_us
+
+    def runs(self) -> list[Run]:
+        """Return all runs, the oldest first; they are not to be changed."""
+        return [*self._closed, self._open] if self._open.count > 0 else list(self._closed)
+
+    def _begin(self, run: Run) -> Run:
+        """Close the open run, and open ``run``, which begins now."""
+        clock = self._clock
+        if self._open.count > 0:
+            self._closed.append(self._open)
+            if len(self._closed) > self._runs_max:
+                self._make_room(clock.steady_us)
+        run.first_us = clock.steady_us
+        run.lead_us = clock.lead_us
+        self._until_us = run.first_us + WINDOW_US
+        self._open = run
+        return run
+
+    def _make_room(self, now_us: i64) -> None:
+        """Make one run of neighbours, until a quarter of the places is free.
+
+        Those become one that last no longer together than a part of their age; the part is as small
+        as it may be, and is tried finer the next time.
+        """
+        coarseness = self._coarseness
+        while len(self._closed) > self._runs_max * 3 // 4:
+            merged: list[Run] = []
+            for run in self._closed:
+                if merged and _may_merge(merged[-1], run, now_us, coarseness):
+                    before = merged[-1]
+                    before.join(run)
+                    before.last_us = max(before.last_us, run.last_us)
+                    before.first_us = min(before.first_us, run.first_us)
+                    before.lead_us = run.lead_us
+                else:
+                    merged.append(run)
+            self._closed = merged
+            coarseness *= 2
+        self._coarseness = max(_FINEST, coarseness / 4)
+
+
+def _may_merge(before: Run, run: Run, now_us: i64, coarseness: float) -> bool:
+    if before.lead_us != run.lead_us and coarseness < _ANY_LEAD:
+        return False
+    lasts_us = run.last_us - before.first_us
+    age_us = now_us - run.last_us + 1
+    return float(lasts_us) <= float(age_us) * coarseness
+
+
+def shortened(text: str) -> str:
+    """Return ``text`` as a record may keep it: its first characters."""
+    return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
+
+
+@final
+class RecordedRun:
+    """One run with its kind.
+
+    Args:
+        kind: ``RECEIVED`` … ``REFUSED``.
+        detail: the reason of a drop, or the reason code of a refusal; else 0.
+        run: the events.
+    """
+
+    def __init__(self, kind: int, detail: int, run: Run) -> None:
+        self.kind = kind
+        self.detail = detail
+        self.run = run
+
+
+@mypyc_attr(acyclic=True)
+@final
+class ClientRecord:
+    """The record of one client, since it was begun.
+
+    Each kind of event has runs of its own, and each reason of drops and refusals, so that many of
+    one push none of another out. Of drops and refusals the latest ``REASONS_MAX`` reasons are
+    there; of everything else nothing is missing.
+
+    Args:
+        clock: tells when an event happens.
+        next_offset: the log offset of the next message: of all from there on everything is known.
+    """
+
+    def __init__(self, clock: RecordClock, next_offset: i64) -> None:
+        self.since_us: i64 = clock.steady_us
+        self.since_lead_us: i64 = clock.lead_us
+        self.since_offset = next_offset
+        self.received = RunSeries(clock, FLOW_RUNS_MAX)
+        self.queued = RunSeries(clock, FLOW_RUNS_MAX)
+        self.sent = RunSeries(clock, FLOW_RUNS_MAX)
+        self.acknowledged = RunSeries(clock, FLOW_RUNS_MAX)
+        self.connected = RunSeries(clock, CONNECTION_RUNS_MAX)
+        self.disconnected = RunSeries(clock, CONNECTION_RUNS_MAX)
+        self._clock = clock
+        self._by_reason: dict[tuple[int, int], RunSeries] = {}  # the latest reason last
+
+    def note_reason(self, kind: int, detail: int, offset: int, text: str) -> None:
+        """Note that a message was dropped or refused (``kind``), and why (``detail``)."""
+        key = kind, detail
+        series = self._by_reason.pop(key, None)
+        if series is None:
+            if len(self._by_reason) >= REASONS_MAX:
+                del self._by_reason[next(iter(self._by_reason))]
+            series = RunSeries(self._clock, REASON_RUNS_MAX)
+        self._by_reason[key] = series
+        series.note_text(offset, text)
+
+    def runs(self) -> list[RecordedRun]:
+        """Return all runs, in the order in which they began."""
+        found: list[RecordedRun] = []
+        for kind, series in (
+            (CONNECTED, self.connected),
+            (RECEIVED, self.received),
+            (QUEUED, self.queued),
+            (SENT, self.sent),
+            (ACKNOWLEDGED, self.acknowledged),
+            (DISCONNECTED, self.disconnected),
+        ):
+            found += [RecordedRun(kind, 0, run) for run in series.runs()]
+        for (kind, detail), series in self._by_reason.items():
+            found += [RecordedRun(kind, detail, run) for run in series.runs()]
+        found.sort(key=_began)
+        return found
+
+
+def _began(entry: RecordedRun) -> int:
+    return entry.run.first_us
