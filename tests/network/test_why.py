@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -10,6 +11,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.main import app
 from penstock.errors import ConfigError
 from tests.support.broker import Broker
+from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
 
 
@@ -37,9 +39,13 @@ def test_what_became_of_the_last_messages_of_a_topic(
     press = clients.join(streaming_broker, "press")
     for number in range(4):
         press.publish("plant/line1/temp", b"%d" % number, 1)
-    (told,) = map(
-        json.loads, why(streaming_broker, "slow", "plant/line1/temp", "--json").stdout.splitlines()
-    )
+
+    def asked() -> dict[str, Any] | None:  # until the stream service answers within its second
+        shown = why(streaming_broker, "slow", "plant/line1/temp", "--json").stdout
+        (found,) = map(json.loads, shown.splitlines())
+        return found if found["messages"] is not None else None
+
+    told = wait_for("an answer with messages of the log", asked)
     messages = [(one["offset"], one["client_id"], one["qos"]) for one in told["messages"]]
     first = messages[-1][0]
     assert messages == [(first + number, "press", 1) for number in (3, 2, 1, 0)]
