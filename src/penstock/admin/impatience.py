@@ -3,12 +3,14 @@
 ::
 
       open ─▶ waits: no request yet, half of one, or its body ─▶ answers ─▶ waits …
+                │ or for its peer to read earlier answers
                 │ for HEAD_S to twice that ─▶ closed
                 ╰ CONNECTIONS_MAX others are there ─▶ the one that waits longest is closed
 
 uvicorn bounds how long a connection may be idle between two requests, and not how slowly a request
-may arrive; and where it has many connections it refuses all requests, health checks too. So each is
-looked at every ``HEAD_S``: one that has begun no request since then, and answers none, is closed.
+may arrive, or how long a peer may leave answers unread; and where it has many connections it
+refuses all requests, health checks too. So each is looked at every ``HEAD_S``: one that has begun
+no request since then, and answers none or cannot write its answer, is closed.
 A new connection always finds a place as long as one that only waits has one, and of those that are
 answered only ``web.ANSWERS_MAX`` are no checks.
 """
@@ -52,9 +54,11 @@ class ImpatientProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
 
     @property
     def waits(self) -> bool:
-        """Return whether its peer has to send something before it can be answered."""
+        """Return whether its peer has to send or to read something before it can be answered."""
         cycle: RequestResponseCycle | None = self.cycle
-        return cycle is None or cycle.response_complete or cycle.more_body
+        if cycle is None or cycle.response_complete or cycle.more_body:
+            return True
+        return bool(self.flow.write_paused)
 
     def _make_room(self) -> None:
         """Close the connection that has waited longest, or this one where none waits."""
@@ -69,7 +73,8 @@ class ImpatientProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
 
     def _look(self) -> None:
         cycle: RequestResponseCycle | None = self.cycle
-        if cycle is self._last and (cycle is None or cycle.response_complete):
+        is_idle = cycle is None or cycle.response_complete or self.flow.write_paused
+        if cycle is self._last and is_idle:
             self.transport.abort()
             return
         self._last = cycle

@@ -18,10 +18,11 @@ from penstock.admin import impatience
 HEAD_S = 0.2
 
 
-async def app(_scope: Any, _receive: Any, send: Any) -> None:
-    headers = [(b"content-length", b"2")]
+async def app(scope: Any, _receive: Any, send: Any) -> None:
+    body = bytes(1_000_000) if scope["path"] == "/large" else b"ok"
+    headers = [(b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"ok"})
+    await send({"type": "http.response.body", "body": body})
 
 
 @pytest.fixture
@@ -71,6 +72,31 @@ async def test_a_request_that_never_ends_is_given_up(port: int) -> None:
     finally:
         dripping.cancel()
         writer.close()
+
+
+async def test_who_asks_and_reads_no_answer_is_given_up(port: int) -> None:
+    """Before, it kept its place for good, and a hundred like it shut the health checks out."""
+    given_up = asyncio.get_running_loop().create_future()
+
+    class Asker(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.pause_reading()
+            transport.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            del exc
+            given_up.set_result(True)
+
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_connection(Asker, "127.0.0.1", port)
+    try:
+        async with asyncio.timeout(20):
+            while not given_up.done():
+                transport.write(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")
+                await asyncio.sleep(HEAD_S / 4)
+    finally:
+        transport.abort()
 
 
 async def test_a_connection_that_asks_again_goes_on(port: int) -> None:
