@@ -2,8 +2,7 @@
 
 Health and metrics are asked once at a time: whoever asks while the same question is under way gets
 its answer, so that any number of scrapes and probes costs the broker one of each. All else waits
-for its turn, of which there are few for each kind: a list that takes long holds up no act, and no
-login either. Each turn has a thread.
+for its turn in a lane (``lanes``): a list that takes long holds up no act, and no login either.
 
 =========  =====================================================================
 lane       requests
@@ -20,11 +19,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from penstock.admin.disk import with_disk
+from penstock.admin.lanes import Lane
 from penstock.control.client import PROMPT_S, Request, ask
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
@@ -34,6 +33,10 @@ LOOKS_MAX: Final = 2
 ACTS_MAX: Final = 4
 LOGINS_MAX: Final = 4
 """Requests of each lane that the broker has at a time."""
+
+ACTS_WAITING_MAX: Final = 32
+"""Acts that wait: more than of other requests, for before most others the broker is asked here
+whether somebody may still be here."""
 
 LOGIN_S_MAX: Final = 15.0
 """How long the broker may take for a password, seconds; it delays one for five at most."""
@@ -73,10 +76,10 @@ class Broker:
         self._metrics: _Question[Metrics] = _Question(
             lambda: with_disk(ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX), data_dir)
         )
-        self._looks = _Lane(LOOKS_MAX)
-        self._acts = _Lane(ACTS_MAX)
-        self._logins = _Lane(LOGINS_MAX)
-        self._rankings = _Lane(1)
+        self._looks = Lane("lists", LOOKS_MAX)
+        self._acts = Lane("acts", ACTS_MAX, ACTS_WAITING_MAX)
+        self._logins = Lane("logins", LOGINS_MAX)
+        self._rankings = Lane("rankings", 1)
 
     async def health(self) -> Answered[Health]:
         """Return how the broker is.
@@ -95,7 +98,7 @@ class Broker:
 
         Raises:
             Refused: it says why not.
-            PenstockError: it does not answer in time, or is not there.
+            PenstockError: it does not answer in time, is not there, or too many ask.
         """
         lane = self._rankings if isinstance(request, RankSessions) else self._looks
         return await lane.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
@@ -111,20 +114,6 @@ class Broker:
     async def confirm(self, request: ConfirmLogin) -> str:
         """Return the role of an operator that logged in; empty for none. Errors as of ``look``."""
         return await self._acts.run(lambda: ask(self.data_dir, request, str, LOGIN_S_MAX))
-
-
-@final
-class _Lane:
-    """Requests of one kind: some at a time, each in a thread, the others wait."""
-
-    def __init__(self, turns: int) -> None:
-        self._turns = asyncio.Semaphore(turns)
-        self._threads = ThreadPoolExecutor(turns)
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, in its turn."""
-        async with self._turns:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 @final

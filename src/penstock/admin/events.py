@@ -6,16 +6,15 @@ the broker nor an act of an operator waits for it. One search is made at a time.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, final
 
 import msgspec
 
+from penstock.admin.lanes import Lane
 from penstock.admin.parameters import Mistake
 from penstock.auth.tokens import OWN_FILE
 from penstock.control.admin_requests import LIMIT_MAX, Cursor, Limit, Page, Seconds
@@ -71,8 +70,7 @@ class EventReader:
         self._token_file = data_dir / OWN_FILE
         self._place = place
         self._uses_tls = uses_tls
-        self._turn = asyncio.Semaphore(1)
-        self._thread = ThreadPoolExecutor(1, "events")
+        self._searches = Lane("searches for events", 1)
 
     async def listed(self, asked: ListEvents) -> Page:
         """Return a page of events.
@@ -80,7 +78,7 @@ class EventReader:
         Raises:
             Mistake: the request cannot be understood.
             Refused: there are no events.
-            PenstockError: the stream service does not answer.
+            PenstockError: the stream service does not answer, or too many ask.
         """
         kinds = _kinds(asked.kind)
         before = _position(asked.cursor)
@@ -88,9 +86,7 @@ class EventReader:
             raise Mistake(f"a page has 1 to {LIMIT_MAX} entries, not {asked.limit}")
         if not self._place:
             raise Refused(OFF, False)
-        async with self._turn:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._thread, self._search, asked, kinds, before)
+        return await self._searches.run(lambda: self._search(asked, kinds, before))
 
     def _search(self, asked: ListEvents, kinds: list[str], before: Position | None) -> Page:
         """Look through the log, in the thread."""

@@ -1,0 +1,56 @@
+"""Lanes: work of one kind, some of it at a time, each in a thread; the rest waits.
+
+::
+
+      run ─▶ WAITING_MAX wait already? ── yes ─▶ refused
+                       ╰── no ─▶ its turn ─▶ a thread ─▶ done
+
+All requests that wait are among the ``web.ANSWERS_MAX`` that are answered at a time. So that one
+kind that takes long does not take the places of all others, only few of each may wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar, final
+
+from penstock.errors import StoreError
+
+WAITING_MAX: Final = 8
+"""Requests that wait for their turn in one lane."""
+
+T = TypeVar("T")
+
+
+@final
+class Lane:
+    """Requests of one kind.
+
+    Args:
+        name: what they are, for the refusal.
+        turns: how many are at work at a time.
+        waiting_max: how many more may wait.
+    """
+
+    def __init__(self, name: str, turns: int, waiting_max: int = WAITING_MAX) -> None:
+        self._name = name
+        self._turns = asyncio.Semaphore(turns)
+        self._threads = ThreadPoolExecutor(turns, name)
+        self._room = turns + waiting_max
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """Return what ``work`` returns, in its turn.
+
+        Raises:
+            StoreError: too many wait already.
+        """
+        if self._room == 0:
+            raise StoreError(f"too many {self._name} wait for their turn; ask again")
+        self._room -= 1
+        try:
+            async with self._turns:
+                return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._room += 1
