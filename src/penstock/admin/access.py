@@ -27,7 +27,8 @@ from typing import Final, NamedTuple, final
 
 from starlette.requests import Request
 
-from penstock.admin.logins import Logins, Refusal, address_of
+from penstock.admin.logins import ASKED_TOO_OFTEN, Logins, Refusal, address_of
+from penstock.admin.rates import Rates
 from penstock.admin.sessions import Session, key_of
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
 from penstock.errors import PenstockError
@@ -91,11 +92,15 @@ class Gate:
         found = self._logins.find(cookie_key(request), address_of(request))
         return found is not None and self._logins.is_confirmed(found)
 
-    async def admit(self, request: Request, *, acts: bool) -> Admitted | Refusal:
+    async def admit(
+        self, request: Request, rates: Rates | None = None, *, acts: bool
+    ) -> Admitted | Refusal:
         """Return who asks, or why that is not known.
 
         Args:
             request: the request.
+            rates: counts the requests of each token or user, before the broker is asked about one;
+                None: they are not counted.
             acts: whether it changes something: then the broker is asked about a user each time.
         """
         logins = self._logins
@@ -107,22 +112,24 @@ class Gate:
             if scheme == "bearer":
                 grant = self._token_grant(shown)
                 if grant is not None:
+                    if rates is not None and not rates.may(grant.name):
+                        return ASKED_TOO_OFTEN
                     return Admitted(grant, f"{grant.name} at {address} (API)")
             elif scheme == "basic":
                 pair = _name_and_password(shown)
                 if pair is not None:
-                    found = await logins.by_password(*pair, address, acts=acts)
+                    found = await logins.by_password(*pair, address, rates, acts=acts)
                     if isinstance(found, Refusal):
                         return found
                     return Admitted(found.grant, f"{found.grant.name} at {address} (API)")
             else:
-                return await self._by_cookie(request, logins, address, acts=acts)
+                return await self._by_cookie(request, logins, address, rates, acts=acts)
         except PenstockError as error:
             return Refusal(503, str(error))
         return Refusal(401, "the token or the user name and password are wrong", _CHALLENGE)
 
     async def _by_cookie(
-        self, request: Request, logins: Logins, address: str, *, acts: bool
+        self, request: Request, logins: Logins, address: str, rates: Rates | None, *, acts: bool
     ) -> Admitted | Refusal:
         key = cookie_key(request)
         session = logins.find(key, address)
@@ -132,6 +139,8 @@ class Gate:
             return Refusal(403, "a page of another site asks")
         if acts and not shows_act_secret(request, session):
             return Refusal(403, f"an act of the page needs its {ACT_HEADER} header")
+        if rates is not None and not rates.may(session.grant.name):
+            return ASKED_TOO_OFTEN
         if not await logins.confirm(key, session, acts=acts):
             return Refusal(401, "the session ended: the user may not be here any more", _CHALLENGE)
         return Admitted(session.grant, f"{session.grant.name} at {address} (page)")

@@ -2,7 +2,7 @@
 
 ::
 
-      request ─▶ who? 401 ─▶ not too often? 429 ─▶ its role? 403 ─▶ understood? 400
+      request ─▶ who? 401 ─▶ not too often? 429 ─▶ still? 401 ─▶ its role? 403 ─▶ understood? 400
                   ─▶ the broker, over the control socket ─▶ 200, or 404, 409, 503
 """
 
@@ -115,12 +115,10 @@ async def admitted_as(
     gate: Gate, rates: Rates, request: Request, role: str, *, acts: bool
 ) -> Admitted | Refusal:
     """Return who asks, if it may do what ``role`` may, and not too often."""
-    admitted = await gate.admit(request, acts=acts)
+    admitted = await gate.admit(request, rates, acts=acts)
     if isinstance(admitted, Refusal):
         return admitted
     grant = admitted.grant
-    if not rates.may(grant.name):
-        return Refusal(429, "the token or user asked too often", {"Retry-After": "1"})
     if not grant.may_act_as(role):
         return Refusal(403, f"this needs the role {role}, and {grant.name} is a {grant.role}")
     return admitted

@@ -59,6 +59,7 @@ _REFUSALS: Final = {
     NO_ROLE: Refusal(403, "this user has no role in admin.users"),
 }
 _UNAVAILABLE: Final = Refusal(503, "the password cannot be checked now")
+ASKED_TOO_OFTEN: Final = Refusal(429, "the token or user asked too often", {"Retry-After": "1"})
 _TOO_MANY: Final = Refusal(
     429, "there were too many logins from this address", {"Retry-After": "2"}
 )
@@ -101,17 +102,28 @@ class Logins:
         return secret, self._opened(self._page, key_of(secret), found, address)
 
     async def by_password(
-        self, user: str, password: str, address: str, *, acts: bool
+        self, user: str, password: str, address: str, rates: Rates | None, *, acts: bool
     ) -> Session | Refusal:
         """Return the session of a user that shows its password with each request.
+
+        Args:
+            user: the user name.
+            password: the password.
+            address: where the request comes from.
+            rates: counts the requests of its user, before the broker is asked; None: they are not
+                counted.
+            acts: whether the request changes something.
 
         Raises:
             PenstockError: the broker does not answer.
         """
-        key = self._hash(user, password)
+        key = self._hash(user, password, address)
         session = self._by_password.find(key, address)
-        if session is not None and await self._is_confirmed(session, acts=acts):
-            return session
+        if session is not None:
+            if rates is not None and not rates.may(session.grant.name):
+                return ASKED_TOO_OFTEN
+            if await self._is_confirmed(session, acts=acts):
+                return session
         self._by_password.end(key)
         if not self._rates.may(_source(address)):
             return _TOO_MANY
@@ -164,16 +176,25 @@ class Logins:
         grant = AdminGrant(found.user, found.role)
         return sessions.open(key, grant, address, found.stamp, found.lasts_s)
 
-    def _hash(self, user: str, password: str) -> bytes:
-        name = user.encode()
+    def _hash(self, user: str, password: str, address: str) -> bytes:
         digest = hashlib.blake2b(key=self._key)
-        digest.update(len(name).to_bytes(4, "big") + name + password.encode())
+        for part in (address.encode(), user.encode()):
+            digest.update(len(part).to_bytes(4, "big") + part)
+        digest.update(password.encode())
         return digest.digest()
 
 
 def address_of(request: Request) -> str:
-    """Return the address that a request comes from."""
-    return "" if request.client is None else request.client.host
+    """Return the address that a request comes from; an IPv4 address of an IPv6 socket as it is."""
+    if request.client is None:
+        return ""
+    host = request.client.host
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return host if mapped is None else str(mapped)
 
 
 def _source(address: str) -> str:

@@ -115,7 +115,7 @@ def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
 
     async def guard(request: Request, call_next: Next) -> Response:
         nonlocal answering
-        is_check = request.url.path in _CHECKS
+        is_check = request.scope["path"] in _CHECKS  # what it says, whatever the Host header says
         if not gate.names_us(request.headers.get("host", "")):
             response = refusal(
                 421, "the Host header names another machine; ask for localhost, or 127.0.0.1"
