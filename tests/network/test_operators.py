@@ -201,6 +201,25 @@ def test_requests_that_never_end_do_not_take_the_checks_places(broker: Broker, u
             connection.close()
 
 
+def test_requests_that_are_none_write_no_lines(shared: Broker) -> None:
+    """Who need not log in could else fill the log, two lines a request."""
+    get(shared, "/healthz")
+    before = shared.log()
+    upgrade = (
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket"
+    )
+    for sent, status in ((b"nonsense", 400), (upgrade, 200)):
+        with held(shared, sent + b"\r\n\r\n") as connection:
+            assert connection.recv(4096).startswith(b"HTTP/1.1 %d" % status)
+    assert shared.log() == before
+
+
+def test_a_login_of_too_many_characters_is_a_mistake(shared: Broker) -> None:
+    answer = Visit(shared, "a" * 65_536).answer
+    assert answer.status == 400
+    assert "length <= 65535" in answer.json["error"]
+
+
 def test_patterns_of_many_brackets_do_not_hold_up_the_loop(
     shared: Broker, clients: Clients
 ) -> None:

@@ -92,6 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="error",  # a line for each bad request would be written by whoever likes to
         access_log=False,
         server_header=False,
         proxy_headers=False,
