@@ -10,7 +10,7 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Final, final
 
 import msgspec
 
@@ -112,7 +112,7 @@ class EventReader:
                 raise Mistake(str(error)) from None
             except ConfigError as error:
                 raise Refused(str(error), False) from None
-        entries: list[dict[str, Any]] = [{"kind": event.kind, **event.fields} for event in found]
+        entries = [event.entry for event in found]
         return Page(entries, "" if rest is None else f"{rest[0]}.{rest[1]}")
 
 

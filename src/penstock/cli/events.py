@@ -70,7 +70,7 @@ def events(
                 found.append(event)
     ordered = sorted(found, key=lambda event: event.at_us)
     if as_json:
-        print_objects({"kind": event.kind, **event.fields} for event in ordered)
+        print_objects(event.entry for event in ordered)
     else:
         print_table(("time", "event", "client", "details"), _rows(ordered))
 

@@ -57,6 +57,15 @@ class EventRow:
     client: str
     fields: dict[str, Any]
 
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The event as one object: its kind, and its fields. The ``kind`` of what is banned is
+        ``ban_kind``, so that nothing hides what the event is."""
+        fields = dict(self.fields)
+        if "kind" in fields:
+            fields["ban_kind"] = fields.pop("kind")
+        return {"kind": self.kind, **fields}
+
 
 def read_events(
     client: StreamClient, kinds: Sequence[str], since_us: int, until_us: int
