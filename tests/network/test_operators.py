@@ -22,6 +22,7 @@ pytest.importorskip("prometheus_client", reason="the extra admin is not installe
 from penstock.admin.impatience import CONNECTIONS_MAX
 from penstock.admin.operations import PREFIX
 from penstock.admin.rates import LOGINS_AT_ONCE
+from penstock.admin.web import ANSWERS_MAX
 from penstock.auth.files import read_passwords, write_passwords
 from penstock.auth.scram import keys_for, line_of
 from tests.support.admin_http import get
@@ -196,6 +197,21 @@ def test_requests_that_never_end_do_not_take_the_checks_places(broker: Broker, u
     try:
         assert get(broker, "/healthz").status == 200
         assert get(broker, "/readyz").status == 200
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def test_logins_that_never_end_do_not_take_the_places_of_those_that_are_in(shared: Broker) -> None:
+    assert sessions(shared, basic("victor")) == 200
+    head = (
+        b"POST /page/login HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nContent-Length: 99\r\n\r\n"
+    )
+    connections = [held(shared, head) for _ in range(ANSWERS_MAX)]
+    try:
+        wait_for("the logins", lambda: Visit(shared, "olga").answer.status == 503)
+        assert sessions(shared, basic("victor")) == 200
     finally:
         for connection in connections:
             connection.close()

@@ -36,6 +36,9 @@ POLICY: Final = (
     " require-trusted-types-for 'script'; trusted-types 'none'"
 )
 
+LOGINS_MAX: Final = 12
+"""Logins under way: those whose forms do not arrive take no places of who is in already."""
+
 _KINDS: Final = {"js": "text/javascript", "css": "text/css"}
 _FILES: Final = ("page.css", "page.js", "api.js", "dom.js", "overview.js", "clients.js", "lists.js")
 
@@ -47,32 +50,21 @@ class _Form(msgspec.Struct, forbid_unknown_fields=True):
 
 def page_routes(logins: Logins | None) -> list[BaseRoute]:
     """Return the routes of the page; without logins it says what to set."""
+    under_way = 0
 
     async def log_in(request: Request) -> Response:
+        nonlocal under_way
         if logins is None:
             return refusal(403, "nobody may log in: set admin.users, or admin.token_file")
         if not is_ours(request):
             return refusal(403, "a page of another site asks")
+        if under_way >= LOGINS_MAX:
+            return refusal(503, "too many logins are under way", {"Retry-After": "1"})
+        under_way += 1
         try:
-            form = from_json(_Form, await json_body(request))
-            found = await logins.log_in(form.user, form.password, address_of(request))
-        except Mistake as mistake:
-            return refusal(mistake.status, str(mistake))
-        except PenstockError as error:
-            return refusal(503, str(error))
-        if isinstance(found, Refusal):
-            return refusal(*found)
-        secret, session = found
-        answer = _session(session)
-        answer.set_cookie(
-            cookie_name(request),
-            secret,
-            max_age=int(PAGE_AGE_S),
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
-        return answer
+            return await _logged_in(logins, request)
+        finally:
+            under_way -= 1
 
     async def who(request: Request) -> Response:
         key = cookie_key(request)
@@ -100,6 +92,30 @@ def page_routes(logins: Logins | None) -> list[BaseRoute]:
         Route("/page/session", who),
         Route("/page/logout", log_out, methods=["POST"]),
     ]
+
+
+async def _logged_in(logins: Logins, request: Request) -> Response:
+    """Answer a form with a session, or with why there is none."""
+    try:
+        form = from_json(_Form, await json_body(request))
+        found = await logins.log_in(form.user, form.password, address_of(request))
+    except Mistake as mistake:
+        return refusal(mistake.status, str(mistake))
+    except PenstockError as error:
+        return refusal(503, str(error))
+    if isinstance(found, Refusal):
+        return refusal(*found)
+    secret, session = found
+    answer = _session(session)
+    answer.set_cookie(
+        cookie_name(request),
+        secret,
+        max_age=int(PAGE_AGE_S),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
