@@ -36,8 +36,10 @@ def broker(tmp_path: Path, events: str) -> Iterator[Broker]:
 
 
 def story(broker: Broker, *words: str) -> Result:
-    host, port = broker.stream_address
-    where = ("--data-dir", str(broker.data_dir), "--server", f"{host}:{port}")
+    where: tuple[str, ...] = ("--data-dir", str(broker.data_dir))
+    if "--client" not in words:
+        host, port = broker.stream_address
+        where += ("--server", f"{host}:{port}")
     result = CliRunner().invoke(app, ["story", *words, *where], terminal_width=200)
     assert result.exception is None or result.exit_code, result.output
     return result
@@ -121,6 +123,16 @@ def test_what_happened_to_a_client_that_is_gone(
     assert picture.read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_of_a_session_that_was_recovered_nothing_is_recorded(
+    own_broker: Broker, clients: Clients
+) -> None:
+    clients.join(own_broker, "slow", expiry_s=600).drop()
+    own_broker.restart()
+    refused = story(own_broker, "--client", "slow").exception
+    assert isinstance(refused, ConfigError)
+    assert "nothing is recorded of 'slow'" in str(refused)
+
+
 def client_story(broker: Broker, client_id: str, *words: str) -> str:
     where = ("--data-dir", str(broker.data_dir))
     result = CliRunner().invoke(
@@ -132,8 +144,11 @@ def client_story(broker: Broker, client_id: str, *words: str) -> str:
 
 def test_what_the_log_has_not(broker: Broker) -> None:
     for words, sentence in (
-        (("99",), "no stream has a message at offset 99"),
-        (("--topic", "a"), "the log has no message of 'a'"),
+        (("99",), "offset 99 is not in the log yet, which ends before offset"),
+        (
+            ("--topic", "a"),
+            "no message of 'a' came lately: look further back with `penstock tail -t a",
+        ),
         ((), "name the message by its OFFSET or by --topic TOPIC, or a client by --client"),
         (("--client", "nobody"), "nothing is recorded of 'nobody'"),
     ):

@@ -6,7 +6,7 @@
         │                  │                   │
         ├─ PUBLISH QoS 1 ─▶│                   │   05:40:53.749
         │                  ├─ queued ─────────▶│
-        │                  ├─ dropped ───✗     │
+        │                  ├─ dropped ───────✗ │
 
 The participants are columns in the order in which they first act, each as wide as the longest text
 beside it. A drawing is pure: the same steps give the same text.
@@ -83,14 +83,13 @@ def _line(step: Step, columns: dict[str, int]) -> str:
         return f"{''.join(line[: source + 1])} {text}{_time(step)}"
     left, right = min(source, target), max(source, target)
     inside = right - left - 1
-    if step.is_lost:
-        arrow = f"─ {text} ─✗".ljust(inside)
-        line[left] = "├"
-    elif source < target:
-        arrow = f"─ {text} ".ljust(inside - 1, "─") + "▶"
+    if source < target:  # a lost one ends just before its receiver
+        end = "✗ " if step.is_lost else "▶"
+        arrow = f"─ {text} ".ljust(inside - len(end), "─") + end
         line[left] = "├"
     else:
-        arrow = "◀" + f" {text} ─".rjust(inside - 1, "─")
+        end = " ✗" if step.is_lost else "◀"
+        arrow = end + f" {text} ─".rjust(inside - len(end), "─")
         line[right] = "┤"
     line[left + 1 : right] = arrow[:inside]
     return "".join(line) + _time(step)
@@ -153,7 +152,9 @@ def _svg_step(step: Step, place: dict[str, float], y: float) -> str:
         return f'{dot}<text x="{source + 8:.1f}" y="{y + 4}">{text}</text>'
     left = min(source, target) + 6
     colour = "#b00020" if step.is_lost else "#000"
-    ends = (source + target) / 2 if step.is_lost else target
+    ends = target
+    if step.is_lost:
+        ends += -2 * _CHARACTER if source < target else _CHARACTER
     head = "" if step.is_lost else ' marker-end="url(#head)"'
     cross = f'<text x="{ends:.1f}" y="{y + 4}" fill="{colour}">✗</text>' if step.is_lost else ""
     line = f'<line x1="{source:.1f}" y1="{y}" x2="{ends:.1f}" y2="{y}" stroke="{colour}"{head}/>'

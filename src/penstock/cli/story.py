@@ -70,6 +70,8 @@ def story(
     """Draw what became of a message: received, on disk, queued, sent, acknowledged, bridged, in
     which table, dropped and why; or with --client what happened to a client. Of the last minutes
     the times are known; with events switched on, those of all messages that are followed."""
+    from shlex import quote
+
     from penstock.config.load import load_settings
     from penstock.stream.client import StreamClient
     from penstock.stream.last_messages import last_messages
@@ -89,7 +91,10 @@ def story(
             found = last_messages(client, topic, last or 1, SEARCH_S).messages
             offsets = [message.offset for message in reversed(found)]
             if not offsets:
-                raise ConfigError(f"the log has no message of {topic!r} that came lately")
+                raise ConfigError(
+                    f"no message of {topic!r} came lately: look further back with `penstock tail -t"
+                    f" {quote(topic)} --last 1`, and name it by its offset"
+                )
         if svg is not None and len(offsets) > 1:
             raise ConfigError("--svg draws one message: leave --last out")
         for one in offsets:
@@ -113,7 +118,7 @@ def _tell_of_client(
     from penstock.control.recorded import Recorded, ShowRecorded
 
     found = ask_broker(config, data_dir, ShowRecorded(client_id), Recorded | None)
-    if found is None:
+    if found is None or not (found.runs or found.refused):
         raise ConfigError(
             f"nothing is recorded of {client_id!r}: it was not connected since the broker started,"
             " or others took its place (events.recorded_clients)"
@@ -137,10 +142,15 @@ def _steps(
     """Return the message, its steps, and how many receivers are not among them."""
     from penstock.control.explanation import FindReceivers, Receivers
     from penstock.control.story import steps_of
-    from penstock.stream.one_message import events_of, landings_of, row_at
+    from penstock.stream.one_message import events_of, landings_of, log_end, row_at
 
     row = row_at(client, offset)
     if row is None:
+        end = log_end(client)
+        if offset >= end:
+            raise ConfigError(
+                f"offset {offset:,} is not in the log yet, which ends before offset {end:,}"
+            )
         raise ConfigError(
             f"no stream has a message at offset {offset:,}: it has left the log (retention), or"
             " belongs to no stream"

@@ -47,6 +47,11 @@ def row_at(client: StreamClient, offset: int) -> Row | None:
     return None
 
 
+def log_end(client: StreamClient) -> int:
+    """Return the offset after the last message; 0 where there is no stream."""
+    return max((client.offsets(stream).latest for stream in client.streams()), default=0)
+
+
 def events_of(
     client: StreamClient, offset: int, within_s: float
 ) -> list[tuple[str, dict[str, Any]]] | None:

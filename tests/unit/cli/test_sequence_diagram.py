@@ -14,6 +14,8 @@ STEPS = [
     Step("Penstock", "slow", "queued"),
     Step("slow", "Penstock", "acknowledged"),
     Step("Penstock", "slow", "dropped", is_lost=True),
+    Step("slow", "Penstock", "lost", is_lost=True),
+    Step("press", "slow", "over", is_lost=True),
 ]
 NAMES = st.text(max_size=40)
 ANY_STEPS = st.lists(
@@ -31,7 +33,17 @@ def test_the_drawing() -> None:
         "  │                   │ on disk",
         "  │                   ├─ queued ────────▶│",
         "  │                   │◀── acknowledged ─┤",
-        "  │                   ├─ dropped ─✗      │",
+        "  │                   ├─ dropped ──────✗ │",
+        "  │                   │ ✗───────── lost ─┤",
+        "  ├─ over ─────────────────────────────✗ │",
+    ]
+
+
+def test_a_lost_step_ends_beside_its_receiver_also_beyond_another_one() -> None:
+    lost = [Step("broker", name, "dropped", is_lost=True) for name in ("fast", "slow")]
+    assert as_text(lost)[2:] == [
+        "   ├─ dropped ─✗ │     │",
+        "   ├─ dropped ───────✗ │",
     ]
 
 
