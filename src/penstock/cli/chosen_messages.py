@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Final
 
 import pyarrow as pa
 
@@ -42,6 +43,9 @@ from penstock.store.ranges import Ranges, in_words
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.log_places import spans_of_last, time_of
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
+
+ANSWER_S: Final = 5.0
+"""How long the first answer of the stream service may take: an address may be a wrong one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> Chosen:
     end: Place = "latest"
     if options.until is not None:
         end = parse_place("--until", options.until, clock)
-    log = client.offsets(options.stream)
+    log = client.offsets(options.stream, ANSWER_S)
     low, high = log.earliest, log.latest
     if isinstance(begin, AtOffset) or begin == "latest":
         low = _offset("--from", begin, client, log, clock)

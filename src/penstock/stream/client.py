@@ -401,7 +401,7 @@ class StreamClient:
         if deadline is None:
             deadline = now + patience_s
         if now >= deadline:
-            doubt = "is the broker running?"
+            doubt = "is the broker running, and is this its stream.bind?"
             if isinstance(error, flight.FlightTimedOutError):
                 doubt = "is the broker running, and is it its stream service that listens there?"
             elif _CLOSED in str(error):

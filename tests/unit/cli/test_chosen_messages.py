@@ -14,7 +14,7 @@ from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.store.secondary import LogFollower
-from penstock.stream.client import StreamClient
+from penstock.stream.client import StreamClient, StreamUnavailable
 from penstock.stream.service import StreamServer
 from tests.spark.log_writer import LogWriter
 
@@ -112,3 +112,12 @@ def test_what_retention_has_removed_is_noted(client: StreamClient) -> None:
     (note,) = choose(client, LogOptions(begin="2023-11-14T22:13:25"), NOW).notes
     assert note.startswith("the log begins at offset 10, received 2023-11-14 22:13:30.000+0000:")
     assert choose(client, LogOptions(begin="2023-11-14T22:13:31"), NOW).notes == ()
+
+
+def test_a_service_that_was_never_there_is_not_waited_for_as_one_that_is_restarted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("penstock.cli.chosen_messages.ANSWER_S", 0.1)
+    with StreamClient("127.0.0.1:1", 60.0) as away, pytest.raises(StreamUnavailable) as raised:
+        choose(away, LogOptions(), NOW)
+    assert "is this its stream.bind? Waited 0.1 s" in str(raised.value)

@@ -170,7 +170,7 @@ def test_several_readers_at_once_each_get_everything(
     assert counts == [log.end] * 4
 
 
-@pytest.mark.parametrize(("patience_s", "waited"), [(0.3, "Waited 0.3 s: "), (0, "running? ")])
+@pytest.mark.parametrize(("patience_s", "waited"), [(0.3, "Waited 0.3 s: "), (0, "stream.bind? ")])
 def test_a_service_that_is_away_too_long_is_named(
     service: ServiceProcess, patience_s: float, waited: str
 ) -> None:
