@@ -209,4 +209,4 @@ def test_a_replay_that_is_interrupted_says_where_the_rest_begins(
     assert code == 1
     rest = f"the rest: --from {first + 1} --until {end}, without --last"
     assert rest.encode() in told
-    assert b"interrupted: 1 messages were published" in told
+    assert b"interrupted: 1 message was published" in told

@@ -120,7 +120,9 @@ async def admitted_as(
         return admitted
     grant = admitted.grant
     if not grant.may_act_as(role):
-        return Refusal(403, f"this needs the role {role}, and {grant.name} is a {grant.role}")
+        return Refusal(
+            403, f"this needs the role {role}, and {grant.name} has the role {grant.role}"
+        )
     return admitted
 
 

@@ -88,6 +88,11 @@ class Output:
             raise OutputFailed(f"{self._name} cannot be written: {error.strerror}") from error
 
 
+def counted(number: int, thing: str) -> str:
+    """Return how many things there are, in words: `1 message`, `2,000 messages`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def file_name(topic: str) -> str:
     """Return a file name for ``topic``, different for every topic and within the directory."""
     name = quote(topic, safe=" $@:,;=()[]").replace("~", "%7E")

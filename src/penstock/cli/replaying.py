@@ -29,7 +29,7 @@ from penstock.cli.chosen_messages import (
 from penstock.cli.log_options import LogOptions
 from penstock.cli.log_positions import local_text
 from penstock.cli.message_format import Received
-from penstock.cli.output import in_thread
+from penstock.cli.output import counted, in_thread
 from penstock.cli.progress import Progress, progress_shown
 from penstock.cli.stream_service import Access
 from penstock.cli.topic_map import TopicMap
@@ -170,7 +170,7 @@ class Replaying:
         except PublishFailed as error:
             raise PublishFailed(f"{error.message}; {self._summary()}", error.reason) from error
         if not quiet:
-            print(f"penstock: {self._done:,} messages were published", file=sys.stderr)
+            print(f"penstock: {_published(self._done)}", file=sys.stderr)
         return 0
 
     async def dry_run(self) -> int:
@@ -190,7 +190,7 @@ class Replaying:
             return 0
         clock = machine_clock()
         print(
-            f"{topics.total():,} messages would be published in"
+            f"{counted(topics.total(), 'message')} would be published in"
             f" {self._pace.duration_s(*times_us):,.1f} s, received from"
             f" {local_text(times_us[0], clock)} to {local_text(times_us[1], clock)}:"
         )
@@ -253,8 +253,12 @@ class Replaying:
                 break
             self._outstanding.popleft()
             self._done += 1
-        done = f"{self._done:,} messages were published"
+        done = _published(self._done)
         if self._chosen is None:
             return done
         place = self._outstanding[0][0] if self._outstanding else self._reached
         return f"{done}; the rest: {self._chosen.rest(place)}, without --last"
+
+
+def _published(count: int) -> str:
+    return f"{counted(count, 'message')} {'was' if count == 1 else 'were'} published"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, final
+from typing import Any, final
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.padding import Padding
@@ -21,9 +21,6 @@ from rich.text import Text
 from penstock.cli.table_lines import row_lines
 from penstock.telemetry.logs import printable
 from penstock.telemetry.terminal import for_terminal, raw_stream
-
-PIPE_WIDTH: Final = 10_000
-"""Columns of an output that is not a terminal: lines stay whole, for programs that read them."""
 
 
 @final
@@ -88,12 +85,17 @@ def print_heading(text: str) -> None:
 
 def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
     """Print names and values, a line each; in a pipe however long it is."""
+    screen = Screen()
+    if not screen.is_terminal:
+        for line in row_lines([], [(name, printable(value)) for name, value in pairs]):
+            print(" " * indent + line)
+        return
     grid = Table.grid(padding=(0, 2))
     grid.add_column()
     grid.add_column(overflow="fold")
     for name, value in pairs:
         grid.add_row(name, printable(value))
-    Screen(pipe_width=PIPE_WIDTH).print(Padding(grid, (0, 0, 0, indent), expand=False))
+    screen.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
 
 def print_objects(found: Iterable[Mapping[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.cli.log_positions import from_us
-from penstock.cli.output import OutputFailed
+from penstock.cli.output import OutputFailed, counted
 from penstock.cli.row_files import ArrowRows, UnfinishedFile, csv_line, kind_of
 from penstock.cli.screen import print_table
 from penstock.errors import ConfigError, PenstockError
@@ -82,7 +82,7 @@ class SqlOutput:
             self._file.finish()
         except OSError as error:
             raise OutputFailed(f"{self._path} cannot be written: {error.strerror}") from error
-        print(f"penstock: {self._path} has {count:,} rows", file=sys.stderr)
+        print(f"penstock: {self._path} has {counted(count, 'row')}", file=sys.stderr)
 
     def discard(self) -> None:
         """Remove a file that is not whole."""

@@ -30,7 +30,7 @@ from penstock.cli.chosen_messages import (
 from penstock.cli.exit_codes import EXIT_FAILED
 from penstock.cli.log_options import LogOptions
 from penstock.cli.message_format import Received, as_json, utc_text
-from penstock.cli.output import Output, OutputFailed, in_thread
+from penstock.cli.output import Output, OutputFailed, counted, in_thread
 from penstock.cli.row_files import ArrowRows, UnfinishedFile, csv_line, kind_of
 from penstock.cli.stream_service import Access
 from penstock.errors import StoreError
@@ -142,7 +142,7 @@ class FileSink:
             self._file.finish()
         except OSError as error:
             raise OutputFailed(f"{self._path} cannot be written: {error.strerror}") from error
-        print(f"penstock: {self._path} has {self._rows:,} messages", file=sys.stderr)
+        print(f"penstock: {self._path} has {counted(self._rows, 'message')}", file=sys.stderr)
 
     def discard(self) -> None:
         """Remove the file."""
