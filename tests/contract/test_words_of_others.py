@@ -60,12 +60,12 @@ def test_a_program_guards_its_terminals_first(program: str) -> None:
 
 def test_every_logger_cuts_and_escapes_its_arguments() -> None:
     past = [
-        f"{_name(path)}:{call.lineno}"
+        _name(path)
         for path in _files()
         for name, call in _calls(path)
         if name == "logging.getLogger"
     ]
-    assert past == []
+    assert past == ["otlp/collector.py"], "which listens to a library's logger, and writes nothing"
 
 
 def test_what_is_logged_is_a_text_with_arguments() -> None:

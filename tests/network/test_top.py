@@ -103,7 +103,7 @@ def test_refusals_are_sentences(broker: Broker, port: BrokerPort) -> None:
     with pytest.raises(PenstockError, match="a ranking has 1 to 1000 entries, not 0"):
         port.ask(RankSessions(limit=0), Ranking, DEADLINE_S)
     get(broker, "/healthz")
-    with pytest.raises(PenstockError, match="asks for a token"):
+    with pytest.raises(PenstockError, match="the token or the user name and password are wrong"):
         AdminApi(broker.admin_url, "wrong").ask(RankSessions(), Ranking, DEADLINE_S)
     with pytest.raises(ConfigError, match="--url must be an address such as"):
         AdminApi("broker", TOKEN)

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +32,7 @@ ANSWERS = {  # a pattern in the answer
     "How is the broker, and which clients are held up, and by what?": "slow +window full",
     "Which clients have the longest queues?": r"slow .*1/1",
     "What became of the last messages of this topic?": "dropped: queue full",
+    "What was published there in the last hour?": "plant/line1/temp",
     "What happened between the broker and slow in the last minutes?": "connected: main",
     "What was dropped, for whom and why?": "slow.*queue_full",
     "Who was refused?": "refused +rogue",
@@ -97,7 +100,7 @@ def ask(broker: Broker, command: str) -> str:
         words[-1] = str(broker.data_dir.parent / words[-1])
     for commands, option, value in (
         (
-            {"why", "story", "events", "stream"},
+            {"why", "story", "events", "stream", "tail"},
             "--server",
             ":".join(map(str, broker.stream_address)),
         ),
@@ -106,6 +109,10 @@ def ask(broker: Broker, command: str) -> str:
     ):
         if words[0] in commands:
             words += [option, value]
+    if words[0] == "tail":  # writes to the file descriptor of standard output
+        started = [sys.executable, "-m", "penstock", *words]
+        done = subprocess.run(started, capture_output=True, text=True, timeout=60, check=True)
+        return done.stdout
     result = CliRunner().invoke(app, words, terminal_width=200)
     assert result.exit_code == 0, f"{command}: {result.output} {result.exception}"
     return result.output

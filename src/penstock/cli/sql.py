@@ -78,7 +78,7 @@ def sql(
     address, credentials = reach_stream(settings, server, access)
     try:
         from penstock.cli.sql_shell import Shell
-        from penstock.cli.sql_statements import SqlOutput, run_statements
+        from penstock.cli.sql_statements import Interrupted, SqlOutput, run_statements
         from penstock.sql.session import Limits, SqlSession
     except ModuleNotFoundError as error:
         if error.name != "duckdb":
@@ -107,6 +107,9 @@ def sql(
             if statement is None:
                 Shell(session, rows, explain=explain).run()
             else:
-                run_statements(session, statement, rows, explain=explain)
+                try:
+                    run_statements(session, statement, rows, explain=explain)
+                except KeyboardInterrupt:  # between two statements
+                    raise Interrupted("interrupted") from None
     finally:
         rows.discard()
