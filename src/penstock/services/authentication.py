@@ -103,6 +103,7 @@ class Authentication(Authenticate):
                 self._timed_out,
             )
         self._outsiders: dict[Link, asyncio.Future[AuthResult]] = {}  # no clients: ``verdict``
+        self._is_closed = False
         self._remembered = 0  # logins that needed no check
         self._checked = 0
         self._loop = asyncio.get_running_loop()
@@ -142,8 +143,11 @@ class Authentication(Authenticate):
     async def verdict(self, credentials: Credentials) -> AuthResult:
         """Return the verdict on somebody who is no client: an operator.
 
-        Checks, delays and what is remembered are as for clients.
+        Checks, delays and what is remembered are as for clients. Once closed it is
+        ``SERVER_UNAVAILABLE``: unlike a client, whoever asks waits for an answer.
         """
+        if self._is_closed:
+            return AuthResult(reasons.SERVER_UNAVAILABLE)
         link = Link(Turn())  # it stands for the operator, and nothing is sent on it
         decided: asyncio.Future[AuthResult] = self._loop.create_future()
         self._outsiders[link] = decided
@@ -218,11 +222,15 @@ class Authentication(Authenticate):
         }
 
     def close(self) -> None:
-        """End the threads; clients that still wait are not answered."""
+        """End the threads; of those that still wait only operators are answered."""
+        self._is_closed = True
         self._ticker.cancel()
         self._checks.close()
         if self._outside is not None:
             self._outside.close()
+        for decided in self._outsiders.values():
+            if not decided.done():
+                decided.set_result(AuthResult(reasons.SERVER_UNAVAILABLE))
 
     def _ask(self, method: Method, credentials: Credentials, link: Link) -> AuthResult | None:
         assert self._outside is not None

@@ -164,6 +164,22 @@ async def test_for_who_has_left_nothing_is_checked(logins: Logins) -> None:
     assert logins.told("checked") == 0
 
 
+async def test_an_operator_is_answered_when_the_broker_stops() -> None:
+    """A stop waits for requests of operators, and nothing else ends one that waits its turn."""
+    logins = Logins(AccessSettings(failures_burst=0, failure_delay_s=4.0))
+    operator = Credentials("", "alice", b"wrong", False, HERE)
+    authentication = logins.authentication
+    async with asyncio.timeout(DEADLINE_S):
+        first = await authentication.verdict(operator)
+        assert first.reason_code == reasons.BAD_USER_NAME_OR_PASSWORD
+        waiting = asyncio.create_task(authentication.verdict(operator))
+        await until("the second to wait", lambda: logins.told("waiting") == 1)
+        authentication.close()
+        assert (await waiting).reason_code == reasons.SERVER_UNAVAILABLE
+        late = await authentication.verdict(operator)
+        assert late.reason_code == reasons.SERVER_UNAVAILABLE
+
+
 async def test_a_method_that_cannot_say_counts_no_failure() -> None:
     logins = Logins(SHARED, Method(Answer(reasons.SERVER_UNAVAILABLE)))
     for _ in range(2):
