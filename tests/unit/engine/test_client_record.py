@@ -116,6 +116,21 @@ def test_a_clock_that_is_set_back_ends_the_run() -> None:
     assert before.first_us < after.first_us
 
 
+def test_room_is_made_even_if_steady_time_goes_back() -> None:
+    """It does not; but else the loop would stand still for ever."""
+    moment = clock()
+    series = RunSeries(moment, FLOW_RUNS_MAX)
+    for _ in range(FLOW_RUNS_MAX):
+        pass_us(moment, WINDOW_US)
+        series.note(-1)
+    pass_us(moment, -HOUR_US)
+    for _ in range(2 * FLOW_RUNS_MAX):
+        pass_us(moment, WINDOW_US)
+        series.note(-1)
+    assert len(series.runs()) <= FLOW_RUNS_MAX + 1
+    assert sum(run.count for run in series.runs()) == 3 * FLOW_RUNS_MAX
+
+
 def test_many_drops_for_one_reason_push_no_other_out() -> None:
     moment = clock()
     record = ClientRecord(moment, 0)
