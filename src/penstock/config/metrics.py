@@ -26,7 +26,8 @@ class ClientGroup(Group):
 
     client: str = Field(default="", max_length=PATTERN_CHARACTERS_MAX)
     """Pattern of client identifiers as in a shell (`*`, `?`, `[…]`), such as press-*. At most 256
-    characters; empty fits every client."""
+    characters; empty fits every client. A client identifier above 1024 characters fits no
+    pattern."""
 
     user: str = Field(default="", max_length=PATTERN_CHARACTERS_MAX)
     """Pattern of user names, likewise. Clients without a user name fit no pattern."""

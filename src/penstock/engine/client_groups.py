@@ -2,7 +2,8 @@
 
 A group is described by patterns (``name_patterns``). The first that fits a client is its group, and
 ``OTHER`` where none does. It is decided once, when the client is let in, so that a message costs
-nothing.
+nothing. A name that is longer than any device's fits no pattern: whoever is let in or refused chose
+it, and the loop waits while it is looked at.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from penstock.engine.name_patterns import NamePattern
 
 OTHER: Final = "other"
 """The group of clients that fit no other."""
+
+NAME_CHARACTERS_MAX: Final = 1024
+"""Characters of a client identifier or user name; a longer one fits no pattern."""
 
 
 @final
@@ -36,10 +40,10 @@ class ClientGroup:
         """Return whether a client fits."""
         if self._listener and self._listener != listener:
             return False
-        if self._client is not None and not self._client.matches(client_id):
+        if self._client is not None and not _fits(self._client, client_id):
             return False
         user = self._user
-        return user is None or (username is not None and user.matches(username))
+        return user is None or (username is not None and _fits(user, username))
 
 
 @final
@@ -56,3 +60,7 @@ class ClientGroups:
             if group.has(listener, client_id, username):
                 return group.name
         return OTHER
+
+
+def _fits(pattern: NamePattern, name: str) -> bool:
+    return len(name) <= NAME_CHARACTERS_MAX and pattern.matches(name)

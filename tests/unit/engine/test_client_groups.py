@@ -1,7 +1,12 @@
 """Client groups: who is in which, and what counts there; all pairs together are the totals."""
 
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials
-from penstock.engine.client_groups import OTHER, ClientGroup, ClientGroups
+from penstock.engine.client_groups import (
+    NAME_CHARACTERS_MAX,
+    OTHER,
+    ClientGroup,
+    ClientGroups,
+)
 from penstock.engine.counters import NAMED_PAIRS_MAX, NO_LISTENER, AllCounters, Counters
 from penstock.engine.limits import EngineLimits
 from penstock.engine.wire.link import Link
@@ -49,6 +54,16 @@ def test_the_first_group_that_fits_is_taken_and_all_conditions_must() -> None:
     assert groups.name_for("tls", "x1", None) == "b"
     assert groups.name_for("tls", "y", "anyone") == "c"
     assert groups.name_for("tls", "y", None) == OTHER
+
+
+def test_a_name_that_is_too_long_fits_no_pattern() -> None:
+    """Whoever is refused chose it, and each group would look at 64 KiB of it."""
+    groups = ClientGroups((ClientGroup("a", client="*x"), ClientGroup("b", user="*x")))
+    longest = "x" * NAME_CHARACTERS_MAX
+    assert groups.name_for("main", longest, None) == "a"
+    assert groups.name_for("main", longest + "x", None) == OTHER
+    assert groups.name_for("main", "c", longest) == "b"
+    assert groups.name_for("main", "c", longest + "x") == OTHER
 
 
 def test_traffic_counts_in_the_pair_of_its_client_from_connect_on() -> None:
