@@ -123,10 +123,13 @@ class ChildProcess:
 
     async def _run(self) -> int:
         """Run the child once; return its exit code."""
+        arguments = self._arguments
         process = await asyncio.create_subprocess_exec(
-            *self._command, *self._arguments, stdin=PIPE, stdout=PIPE
+            *self._command, *arguments, stdin=PIPE, stdout=PIPE
         )
         self._process = process
+        if arguments != self._arguments:  # they were changed meanwhile
+            self.restart(self._arguments)
         output = process.stdout
         assert output is not None
         async for line in output:

@@ -12,6 +12,7 @@ import pytest
 from penstock.errors import ConfigError
 from penstock.services import child_process
 from penstock.services.child_process import ChildProcess, reserve_port
+from tests.support.deadline import until
 
 
 def listener() -> tuple[socket.socket, int]:
@@ -75,3 +76,28 @@ async def test_a_service_that_cannot_be_started_is_tried_again(
         await asyncio.wait_for(tried.wait(), 10)
         await service.stop()
     assert "could not be started: Resource temporarily unavailable" in caplog.text
+
+
+async def test_arguments_that_change_while_it_is_started_are_those_of_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reload finds no process to end at that moment, and the one on its way has the old ones."""
+    started: list[tuple[str, ...]] = []
+    start = asyncio.create_subprocess_exec
+
+    async def noted(*command: str, stdin: int, stdout: int) -> asyncio.subprocess.Process:
+        started.append(command)
+        made = await start(*command, stdin=stdin, stdout=stdout)
+        if len(started) == 1:
+            service.restart(("--protocol", "HTTP/1.1", "0"))
+        return made
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", noted)
+    place = ("--bind", "127.0.0.1")
+    service = ChildProcess("page", "http.server", None, place, ("--protocol", "HTTP/1.0", "0"))
+    service.start()
+    try:
+        await until("the second start", lambda: len(started) == 2)
+    finally:
+        await service.stop()
+    assert [command[-2] for command in started] == ["HTTP/1.0", "HTTP/1.1"]
