@@ -63,7 +63,7 @@ class Rankings:
 
         Raises:
             ConfigError: the request cannot be used.
-            StoreError: too many rankings wait already.
+            StoreError: too many rankings wait already, or the broker is stopping.
         """
         if not 1 <= request.limit <= LIMIT_MAX:
             raise ConfigError(f"a ranking has 1 to {LIMIT_MAX} entries, not {request.limit}")
@@ -90,6 +90,8 @@ class Rankings:
 
         def step() -> bool:
             nonlocal best
+            if self._server.shutting_down:  # a stop waits for all that is asked
+                raise StoreError("the broker is stopping")
             now = self._driver.now()
             if not walk.finished:
                 walk.step(VISITS, now)

@@ -10,6 +10,7 @@ from penstock.control.ranking_requests import Measure, RankSessions, ShowFlow
 from penstock.engine.limits import EngineLimits
 from penstock.engine.operating.ranking import MEASURES
 from penstock.errors import ConfigError, StoreError
+from penstock.protocol import reasons
 from penstock.protocol.packets import Publish, Subscribe, Subscription
 from penstock.runtime.driver import Driver
 from penstock.services import rankings
@@ -95,6 +96,20 @@ async def test_one_at_a_time_and_not_too_many_wait() -> None:
     assert await served.show_flow(ShowFlow("c7")) is not None  # waits for none of them
     assert all(not one.done() for one in asked)
     assert {found["selected"] for found in await asyncio.gather(*asked)} == {SESSIONS}
+
+
+async def test_a_stop_waits_for_no_ranking() -> None:
+    bench = Bench()
+    for number in range(SESSIONS):
+        bench.server.registry.open(f"c{number}", False, 3600).detach(bench.now)
+    served = rankings_of(bench)
+    asked = [asyncio.create_task(served.rank(RankSessions())) for _ in range(2)]
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in asked)
+    bench.server.shut_down(reasons.SERVER_SHUTTING_DOWN, "stopping", bench.now)
+    for one in asked:
+        with pytest.raises(StoreError, match="stopping"):
+            await one
 
 
 async def test_what_cannot_be_asked_is_one_sentence() -> None:
