@@ -123,6 +123,7 @@ class Driver(PeerOwner):
         self._open_batch_durable: asyncio.Future[None] | None = None
         self._sealed_batch_durable: asyncio.Future[None] | None = None
         self._failed = False
+        self._has_stopped = False  # whether nothing is committed any more
         self._end_reason = ""  # why no client is served any more; empty while clients are served
         self._failing_since_s = 0.0  # 0 = the store works
         self._clock = clock or MachineClock(None, server.context.batch.next_offset)
@@ -375,8 +376,10 @@ class Driver(PeerOwner):
         """Wait until everything done up to now is durable.
 
         Raises:
-            StoreFailed: the store failed for good.
+            StoreFailed: the store failed for good, or ``stop`` has made its last commit.
         """
+        if self._has_stopped:
+            raise StoreFailed("it was stopped before this was on disk")
         if self._open_batch_durable is None:
             self._open_batch_durable = self._loop.create_future()
             if self._failed:
@@ -580,6 +583,7 @@ class Driver(PeerOwner):
                 self._end_turn()
                 await self._last_commit()
             self._committer.stop()
+            self._has_stopped = True
 
     async def _last_commit(self) -> None:
         while self._commit_done is not None:

@@ -215,6 +215,15 @@ async def test_qos_0_that_waits_for_a_client_is_counted_and_told_at_the_end(
     assert "dropped 2 messages (client s): QoS 0 while offline" in caplog.text
 
 
+async def test_what_is_done_after_the_last_commit_is_said_to_be_lost() -> None:
+    """An operator's request that takes long: the stop waits for it, and it for no commit."""
+    rig = Rig()
+    await rig.driver.stop()
+    rig.server.context.batch.end_session("removed", 7)
+    with pytest.raises(StoreFailed, match="stopped"):
+        await asyncio.wait_for(rig.driver.durable(), DEADLINE_S)
+
+
 async def test_nothing_is_left_of_a_client_that_is_gone_although_its_deadline_is_to_come() -> None:
     rig = Rig()
 
