@@ -27,7 +27,8 @@ from penstock.engine.name_patterns import NamePattern
 from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import EVENTS_PREFIX
 from penstock.errors import ConfigError
-from penstock.stream.client import StreamClient
+from penstock.store.ranges import Ranges, without
+from penstock.stream.client import StreamClient, StreamOffsets
 
 _COLUMNS: Final = ("topic", "payload", "offset")
 PIECE_OFFSETS_MIN: Final = 256
@@ -86,10 +87,7 @@ def read_events(
     _refuse_without_events(client)
     span = client.offsets(STREAM_NAME)
     filters = [EVENTS_PREFIX + kind for kind in kinds]
-    within = (span.earliest, span.latest)
-    written_us = until_us + _WRITTEN_WITHIN_US
-    ranges = client.received_between(STREAM_NAME, span.epoch, within, since_us, written_us)
-    for start, end in ranges:
+    for start, end in _ranges(client, span, span.latest, since_us, until_us):
         for batch in client.read(
             STREAM_NAME, span.epoch, start, end, topic_filters=filters, columns=_COLUMNS
         ):
@@ -136,9 +134,7 @@ def newest_events(
     span = client.offsets(STREAM_NAME)
     last = span.latest if before is None else min(span.latest, before[0] + 1)
     since_us, until_us = within_us
-    ranges = client.received_between(
-        STREAM_NAME, span.epoch, (span.earliest, last), since_us, until_us + _WRITTEN_WITHIN_US
-    )
+    ranges = _ranges(client, span, last, since_us, until_us)
     filters = [EVENTS_PREFIX + kind for kind in kinds]
     found: list[EventRow] = []
     size = PIECE_OFFSETS_MIN
@@ -166,6 +162,19 @@ def newest_events(
         if time.monotonic() > ends_s and ranges:
             return found, (begin, 0)
     return found, None
+
+
+def _ranges(
+    client: StreamClient, span: StreamOffsets, last: int, since_us: int, until_us: int
+) -> Ranges:
+    """Return the parts of the log before the offset ``last`` that may have events of this time, and
+    nothing that is lost."""
+    if last <= span.earliest:
+        return []
+    within = (span.earliest, last)
+    written_us = until_us + _WRITTEN_WITHIN_US
+    found = client.received_between(STREAM_NAME, span.epoch, within, since_us, written_us)
+    return [part for one in found for part in without(*one, span.given_up)]
 
 
 def _refuse_without_events(client: StreamClient) -> None:
