@@ -60,7 +60,7 @@ def parse_topic_map(prefix: str | None, pairs: Sequence[str]) -> TopicMap:
         old, equals, new = pair.partition("=")
         if not (equals and is_topic_name(old, _LEVELS_MAX) and is_topic_name(new, _LEVELS_MAX)):
             raise ConfigError(f"--topic-map must be OLD=NEW, two topics, not {pair!r}")
-        if old == new:
+        if old in (new, f"{prefix or ''}{new}"):
             raise ConfigError(f"--topic-map {pair} changes nothing: leave it out")
         found.append((old, new))
     return TopicMap(prefix or "", tuple(found))

@@ -45,6 +45,7 @@ def test_it_is_known_before_whether_every_topic_changes(
         (None, ["=b"]),
         (None, ["a="]),
         (None, ["a=a"]),
+        ("x/", ["x/a=a"]),
     ],
 )
 def test_what_makes_no_topics_is_a_mistake(prefix: str | None, pairs: list[str]) -> None:
