@@ -9,7 +9,8 @@
                                       ╰ dropped, expired: the span has an error
 
       open ── committed, and all its sessions have done ──▶ forgotten
-           ── open for ``trace_us_max``, or no room ──────▶ sent as it is, and forgotten
+           ── open for ``trace_us_max``, or no room, ─────▶ sent as it is, and forgotten
+              or the clock was set back
 
 A publisher's trace context is the parent of *receive*, and decides whether there is a trace.
 Without one the identifiers follow from the epoch of the log and the offset, as all others do: the
@@ -135,6 +136,7 @@ class MessageTraces:
         self._below = int(ratio * _HALF)
         self._trace_us_max = trace_us_max
         self._spans_max = spans_max
+        self._newest_us = 0  # time of the event before
         self._open: dict[int, _OpenTrace] = {}  # by offset, oldest first
         self._spans = 0  # in all of ``_open``, each counted as one at least
 
@@ -149,6 +151,9 @@ class MessageTraces:
         Events come in the order of their numbers.
         """
         at_us = int(event.get("at", 0))
+        if self._newest_us - at_us > self._trace_us_max:
+            yield from self.close()  # the clock was set back: they would be open until it is there
+        self._newest_us = at_us
         yield from self._expire(at_us)
         if kind == "received":
             self._begin(event, at_us)

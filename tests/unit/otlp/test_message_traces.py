@@ -145,6 +145,18 @@ def test_what_takes_too_long_is_sent_as_it_is_and_its_rest_ignored() -> None:
     assert not spans_of(into, step("sent", 1, "away", at=2000))
 
 
+def test_what_is_open_when_the_clock_is_set_back_is_sent_as_it_is() -> None:
+    """It would be too old only when the clock is there again, and all that comes behind it."""
+    into = traces(trace_us_max=1000)
+    first = spans_of(into, received(1, 1, at=9000), committed(1, at=9000))
+    assert [span.name for span in first] == [RECEIVE]
+    assert not spans_of(into, step("queued", 1, "away", at=9000), received(2, 1, at=8000))
+    (away, root) = spans_of(into, received(3, 1, at=6999))
+    assert (away.name, root.attributes["messaging.mqtt.log_offset"]) == (DELIVER, 2)
+    assert (into.cut, into.open_spans) == (2, 1)
+    assert len(list(into.expire(8000))) == 1
+
+
 def test_events_of_messages_whose_beginning_is_not_known_are_no_trace() -> None:
     into = traces()
     assert not spans_of(into, committed(1), step("sent", 1, "c"), step("acknowledged", 1, "c"))
