@@ -17,8 +17,8 @@ from typing import Any, Final, final
 
 from penstock.config.events import STREAM_NAME
 from penstock.engine.topics import EVENTS_PREFIX
-from penstock.errors import EpochMismatch, OffsetOutOfRange
-from penstock.stream.client import StreamClient
+from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.stream.client import StreamClient, StreamUnavailable
 
 KINDS: Final = (
     "received",
@@ -35,7 +35,7 @@ KINDS: Final = (
 )
 """Kinds of events that are read."""
 
-_COLUMNS: Final = ("received_at", "topic", "payload")
+_COLUMNS: Final = ("received_at", "topic", "payload", "offset")
 _FILTERS: Final = [EVENTS_PREFIX + kind for kind in KINDS]
 
 NumberedEvent = tuple[str, dict[str, Any]]
@@ -83,12 +83,21 @@ class EventFeed:
         if self._next < self._earliest:
             self.missed += 1
             self._next = self._earliest
-        start, self._next = self._next, self._latest
+        end = self._latest
         try:
-            for _, tick in groupby(self._rows(start, self._latest), key=_received_at):
-                yield from _in_order(tick)
+            for _, tick in groupby(self._rows(self._next, end), key=_received_at):
+                rows = list(tick)
+                yield from _in_order(rows)
+                self._next = rows[-1]["offset"] + 1
+        except StreamUnavailable:  # the rest is read when it is there again
+            raise
         except (EpochMismatch, OffsetOutOfRange):  # retention was faster
             self.missed += 1
+        except PenstockError:
+            self.missed += 1
+            self._next = end
+            raise
+        self._next = end
 
     def _rows(self, start: int, end: int) -> Iterator[dict[str, Any]]:
         for batch in self._client.read(
@@ -101,7 +110,7 @@ def _received_at(row: dict[str, Any]) -> object:
     return row["received_at"]
 
 
-def _in_order(rows: Iterator[dict[str, Any]]) -> Iterator[NumberedEvent]:
+def _in_order(rows: list[dict[str, Any]]) -> Iterator[NumberedEvent]:
     found: list[NumberedEvent] = []
     for row in rows:
         kind = row["topic"].removeprefix(EVENTS_PREFIX)
