@@ -248,7 +248,9 @@ def _may_merge(before: Run, run: Run, now_us: i64, coarseness: float) -> bool:
     if before.lead_us != run.lead_us and coarseness < _ANY_LEAD:
         return False
     lasts_us = run.last_us - before.first_us
-    age_us = max(0, now_us - run.last_us) + 1  # so that room is made by whatever clock
+    age_us = now_us - run.last_us + 1
+    if age_us < 1:  # a clock that went back: room is made all the same
+        age_us = 1
     return float(lasts_us) <= float(age_us) * coarseness
 
 
