@@ -113,6 +113,14 @@ def test_what_the_page_may_load_and_run_is_its_own(tab: Tab, broker: Broker) -> 
     wait_for("the refusal", lambda: tab.run("1") and any("style" in one for one in tab.complaints))
 
 
+def test_a_link_to_no_view_shows_the_first(tab: Tab, broker: Broker) -> None:
+    log_in(tab, broker, "victor")
+    go_to(tab, "clients")
+    tab.wait_for_text("Search")
+    go_to(tab, "constructor")  # each object of JavaScript has one
+    tab.wait_for_text("Ready for clients")
+
+
 def test_logging_out_ends_it(tab: Tab, broker: Broker) -> None:
     log_in(tab, broker, "victor")
     tab.press("Log out", "header")

@@ -59,7 +59,7 @@ async function logout() {
 function show() {
   if (!user) return;
   const [name, ...rest] = location.hash.slice(1).split('/');
-  const chosen = VIEWS[name] ? name : 'overview';
+  const chosen = Object.hasOwn(VIEWS, name) ? name : 'overview';
   const current = chosen === 'client' ? 'clients' : chosen;
   document.getElementById('views').replaceChildren(...Object.entries(VIEWS).filter(([, [title]]) => title).map(([key, [title]]) =>
     make('a', { href: `#${key}`, 'aria-current': key === current ? 'page' : null }, title)));
