@@ -149,6 +149,7 @@ def test_what_the_log_has_not(broker: Broker) -> None:
             ("--topic", "a"),
             "no message of 'a' came lately: look further back with `penstock tail -t a",
         ),
+        (("--topic", "a/#"), "'a/#' is no topic"),
         ((), "name the message by its OFFSET or by --topic TOPIC, or a client by --client"),
         (("--client", "nobody"), "nothing is recorded of 'nobody'"),
     ):

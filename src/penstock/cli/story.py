@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.operator_commands import AsJson, ask_broker
 from penstock.cli.option_groups import grouped
-from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.options import ConfigFile, DataDir, check_topic
 from penstock.cli.screen import print_objects
 from penstock.cli.stream_service import Access, reach_stream
 from penstock.errors import ConfigError
@@ -80,6 +80,7 @@ def story(
         raise ConfigError(
             "name the message by its OFFSET or by --topic TOPIC, or a client by --client CLIENT"
         )
+    check_topic(topic)
     if client_id:
         _tell_of_client(client_id, last or CLIENT_STEPS, svg, as_json, config, data_dir)
         return

@@ -11,10 +11,9 @@ import typer
 from penstock.cli.completion import client_ids
 from penstock.cli.operator_commands import AsJson, ask_broker, utc_text
 from penstock.cli.option_groups import grouped
-from penstock.cli.options import ConfigFile, DataDir
+from penstock.cli.options import ConfigFile, DataDir, check_topic
 from penstock.cli.screen import print_heading, print_objects, print_pairs, print_table
 from penstock.cli.stream_service import Access, reach_stream
-from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 SEARCH_S: Final = 1.0
 """How long the log is searched for messages of the topic, in seconds."""
-
-LEVELS_MAX: Final = 65_535
 
 SERVICE_S: Final = 1.0
 """How long the stream service may be away."""
@@ -64,10 +61,8 @@ def why(
     to do. Nothing has to be switched on before."""
     from penstock.control.diagnosis import Case, diagnose
     from penstock.control.explanation import Explain, Explanation
-    from penstock.engine.topics import is_topic_name
 
-    if topic and not is_topic_name(topic, LEVELS_MAX):
-        raise ConfigError(f"{topic!r} is no topic: name one that messages have, without + and #")
+    check_topic(topic)
     logged, obstacle = _last_messages(config, data_dir, topic, last, server, access)
     offsets = () if logged is None else tuple(message.offset for message in logged.messages)
     facts = ask_broker(config, data_dir, Explain(client_id, topic, offsets), Explanation)
