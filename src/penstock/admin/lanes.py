@@ -29,7 +29,7 @@ class Lane:
     """Requests of one kind.
 
     Args:
-        name: what they are, for the refusal.
+        name: the kind in a word or two, as a refusal tells it.
         turns: how many are at work at a time.
         waiting_max: how many more may wait.
     """
