@@ -109,7 +109,7 @@ class Logins:
         Args:
             user: the user name.
             password: the password.
-            address: where the request comes from.
+            address: the address of whoever asks.
             rates: counts the requests of its user, before the broker is asked; None: they are not
                 counted.
             acts: whether the request changes something.
