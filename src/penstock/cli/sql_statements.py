@@ -216,16 +216,18 @@ def _run(session: SqlSession, work: Callable[[], None]) -> None:
         finally:
             over.set()
 
-    threading.Thread(target=run, name="penstock sql", daemon=True).start()
     is_told = False
     try:
+        threading.Thread(target=run, name="penstock sql", daemon=True).start()
         while not over.wait(_LOOK_S):
             if not is_told and session.has_spilled:
                 is_told = True
                 print(f"penstock: {_SPILLED}", file=sys.stderr)
     except BaseException as signal:
+        ends_s = time.monotonic() + _ENDS_S
         session.interrupt()
-        over.wait(_ENDS_S)
+        while not over.wait(_LOOK_S) and time.monotonic() < ends_s:
+            session.interrupt()  # again: DuckDB forgets one that comes before its statement runs
         if isinstance(signal, KeyboardInterrupt):
             raise Interrupted("interrupted") from None
         raise
