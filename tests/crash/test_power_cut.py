@@ -16,16 +16,20 @@ The long run is ``make torture``.
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from itertools import islice
 from typing import Final
 
 import pytest
 
+from penstock.protocol.packets import Publish
 from tests.support.disk_calls import DiskCall
 from tests.support.disk_model import Style
 from tests.support.power_cut import Cut, PowerCuts, draw_cuts, style_of
+from tests.support.promises import Client, Held
 from tests.support.recording import Recording, record, with_early_watermark, without_syncs
+from tests.support.survivors import Survivor, fresh, judge
 
 LIVES: Final = 2
 LIFE_S: Final = 0.7
@@ -61,6 +65,20 @@ def test_every_promise_is_kept(recording: Recording, seed: int) -> None:
     assert not problems, f"--recording {recording.directory}:\n" + "\n".join(problems)
     assert len(outcomes) == CUTS
     assert max(outcome.acknowledged for outcome in outcomes) > 50
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+def test_only_what_first_came_at_qos_1_may_come_again(qos: int) -> None:
+    """Its subscription was of QoS 1 when it was sent, and is of QoS 2 since."""
+    client = Client("fickle")
+    client.has_session, client.expiry_s = True, 3600
+    client.subscriptions["ledger/2/+"] = Held(2, 1)
+    for packet_id in (1, 2):
+        client.receive(Publish("ledger/2/p1", b"0", qos, False, False, packet_id))
+    survivor = Survivor(client)
+    survivor.present = survivor.greeted = True
+    with nullcontext() if qos == 1 else pytest.raises(AssertionError, match="fickle 2 times"):
+        judge([survivor], fresh())
 
 
 def test_the_names_above_the_store_survive(recording: Recording) -> None:

@@ -88,6 +88,7 @@ class Client:
         self.unreleased: dict[int, None] = {}
         self.free: list[int] = []  # packet identifiers of finished flows, latest last
         self.received: dict[Key, int] = {}  # how often; at QoS 2 as a client counts
+        self.first_at_qos1: set[Key] = set()  # as its subscription was then; these may come again
         self.confirmed: set[Key] = set()  # received, and the broker knows
         self.received_unreleased: set[int] = set()
         self._carried: dict[int, Key] = {}  # what a packet identifier of the broker carries
@@ -219,6 +220,8 @@ class Client:
             if packet.packet_id in self.received_unreleased:
                 return False
             self.received_unreleased.add(packet.packet_id)
+        if packet.qos == 1 and key not in self.received:
+            self.first_at_qos1.add(key)
         self.received[key] = self.received.get(key, 0) + 1
         return True
 
