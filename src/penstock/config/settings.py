@@ -10,6 +10,7 @@ from pydantic import model_validator
 from penstock.config.access import Access
 from penstock.config.admin import Admin
 from penstock.config.bridge import Bridge, Remote
+from penstock.config.cluster import Cluster
 from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
 from penstock.config.events import STREAM_FILTER, STREAM_NAME, Events
@@ -32,6 +33,7 @@ class Settings(Group):
 
     listener: MainListener = MainListener()
     durability: Durability = Durability()
+    cluster: Cluster = Cluster()
     dead_letters: DeadLetters = DeadLetters()
     memory: Memory = Memory()
     limits: Limits = Limits()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocksdict import WriteBatch
-
 from penstock.errors import StoreError
 from penstock.store.archive import Archive
 from penstock.store.archiving import read_archives, remove_archive
@@ -38,7 +36,7 @@ def _forget(database: Database, stream: str) -> list[Archive]:
             f"the archive of the stream {stream!r} is in use: first start the broker once without a"
             " retention for this stream, or without the stream"
         )
-    batch = WriteBatch(raw_mode=True)
+    batch = database.new_batch()
     for archive in closed:
         remove_archive(batch, database, archive)
     database.write(batch)

@@ -17,7 +17,6 @@ from typing import Final, final
 
 import msgspec
 import pyarrow as pa
-from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.steady_clock import Leads
@@ -37,6 +36,7 @@ from penstock.store.archive import (
     make_pieces,
     new_archive,
 )
+from penstock.store.batch import Batch
 from penstock.store.chunk import decode_key, encode_key
 from penstock.store.database import ARCHIVE_FAMILY, Database, check
 from penstock.store.diagnosis import broken_store, damage_as_broken
@@ -69,7 +69,7 @@ def read_archives(database: Database) -> list[Archive]:
         return [decode_archive(value) for _, value in database.items("meta", ARCHIVE)]
 
 
-def remove_archive(batch: WriteBatch, database: Database, archive: Archive) -> None:
+def remove_archive(batch: Batch, database: Database, archive: Archive) -> None:
     """Add to `batch` the removal of an archive and its pieces."""
     first, end = encode_key(archive.number), encode_key(archive.number + 1)
     database.delete_range(batch, ARCHIVE_FAMILY, first, end)
@@ -101,7 +101,7 @@ class Archives:
         self._database = database
         self._log_begin = log_begin
         self._log_end = log_end
-        self._batch = WriteBatch(raw_mode=True)
+        self._batch = self._database.new_batch()
         self._all = {archive.number: archive for archive in read_archives(database)}
         self._open: list[tuple[Archive, TopicSelector]] = []
         for archive in self._all.values():
@@ -270,7 +270,7 @@ class Archives:
             pieces.next()
         if begin == archive.begin:
             return
-        batch = WriteBatch(raw_mode=True)
+        batch = self._database.new_batch()
         first, last = archive.piece_key(archive.begin), archive.piece_key(begin)
         self._database.delete_range(batch, ARCHIVE_FAMILY, first, last)
         trimmed = msgspec.structs.replace(
@@ -338,7 +338,7 @@ class ChunkRemoval:
                 self._collected_bytes += rows.nbytes
         self._waiting, self._offsets, self._waiting_bytes = [], [], 0
 
-    def write_to(self, batch: WriteBatch, end: int) -> None:
+    def write_to(self, batch: Batch, end: int) -> None:
         """Add to `batch` what the archives get; afterwards the log begins at offset `end`."""
         self._choose()
         for archive, _, tables in self._collected:
@@ -351,7 +351,7 @@ class ChunkRemoval:
             batch.put(after.key, encode_archive(after), self._database.handles["meta"])
             self._after.append((archive, after))
 
-    def _append(self, batch: WriteBatch, archive: Archive, rows: pa.Table) -> None:
+    def _append(self, batch: Batch, archive: Archive, rows: pa.Table) -> None:
         archive.messages += rows.num_rows
         base = archive.covered
         last = self._small_last_piece(archive, rows.column("received_at")[0].as_py())

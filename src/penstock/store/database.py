@@ -57,6 +57,7 @@ from rocksdict import (
 )
 
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
+from penstock.store.batch import Batch
 from penstock.store.diagnosis import broken_store, damaged_part
 from penstock.store.faults import is_machine_failure, with_remedy
 from penstock.store.parts import (
@@ -133,13 +134,18 @@ class Database:
         self._never_waiting = WriteOptions()
         self._never_waiting.no_slowdown = True
 
-    def write(self, batch: WriteBatch, sync: bool = True) -> None:
+    def new_batch(self) -> Batch:
+        """Return an empty batch."""
+        return WriteBatch(raw_mode=True)
+
+    def write(self, batch: Batch, sync: bool = True) -> None:
         """Write ``batch`` in one atomic step, and sync it unless told not to.
 
         Raises:
             CommitUnknown: it could not be written; some of it may be in the file and come
                 back when the database is opened anew.
         """
+        assert isinstance(batch, WriteBatch), "this database made it"
         try:
             if batch.size_in_bytes() > _ROOM_BYTES:
                 self._wait_for_room(_ROOM_S_MAX)
@@ -238,9 +244,7 @@ class Database:
         logger.debug("RocksDB could not write: %s", error)
         return CommitUnknown(f"the store could not write: {with_remedy(error, self.data_dir)}")
 
-    def put(
-        self, batch: WriteBatch, family: str, key: bytes, pieces: Pieces, note: bytes = b""
-    ) -> None:
+    def put(self, batch: Batch, family: str, key: bytes, pieces: Pieces, note: bytes = b"") -> None:
         """Add a value to ``batch``; the parts of a large one, with its ``note``, are written now.
 
         Raises:
@@ -253,7 +257,7 @@ class Database:
         self.write_parts(large)
         batch.put(key, large.head, self.handles[family])
 
-    def delete_range(self, batch: WriteBatch, family: str, begin: bytes, end: bytes) -> None:
+    def delete_range(self, batch: Batch, family: str, begin: bytes, end: bytes) -> None:
         """Add to ``batch`` that values go, with all parts written for keys in between.
 
         Args:

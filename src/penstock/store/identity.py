@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from rocksdict import WriteBatch
 
 from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
 from penstock.store.chunk import decode_key, summary_of
@@ -132,7 +131,7 @@ def begin_epoch(database: Database) -> str:
     """Start a new epoch at the log's present end, synced; return its name."""
     epoch = new_epoch()
     meta = database.handles["meta"]
-    batch = WriteBatch(raw_mode=True)
+    batch = database.new_batch()
     former = read_epoch(database)
     if former is None:
         now_us = int(datetime.now(UTC).timestamp() * 1_000_000)

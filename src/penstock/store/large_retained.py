@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Final, final
 
-from rocksdict import WriteBatch
-
 from penstock.engine.message import Message
 from penstock.store import records
+from penstock.store.batch import Batch
 from penstock.store.database import Database, check
 from penstock.store.parts import (
     LARGE_BYTES,
@@ -57,7 +56,7 @@ class LargeRetained:
 
     def _remove_unused(self, database: Database) -> None:
         used = {part_range(_FAMILY, topic, run)[0] for topic, [run] in self._runs.items()}
-        batch = WriteBatch(raw_mode=True)
+        batch = database.new_batch()
         first = owner_key(_FAMILY, b"")
         parts = database.families[PARTS_FAMILY].iter()
         parts.seek(first)
@@ -70,9 +69,7 @@ class LargeRetained:
         if not batch.is_empty():
             database.write(batch)
 
-    def put(
-        self, batch: WriteBatch, database: Database, topic: bytes, message: Message
-    ) -> Large | None:
+    def put(self, batch: Batch, database: Database, topic: bytes, message: Message) -> Large | None:
         """Add a message to ``batch``; if it is large, return its parts, which must be written
         before the batch."""
         self._delete_parts(batch, database, topic)
@@ -85,7 +82,7 @@ class LargeRetained:
         batch.put(topic, large.head, database.handles[_FAMILY])
         return large
 
-    def remove(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
+    def remove(self, batch: Batch, database: Database, topic: bytes) -> None:
         """Add to ``batch`` the removal of a topic's retained message."""
         self._delete_parts(batch, database, topic)
         batch.delete(topic, database.handles[_FAMILY])
@@ -98,7 +95,7 @@ class LargeRetained:
                 del self._runs[topic]
         self._replaced.clear()
 
-    def _delete_parts(self, batch: WriteBatch, database: Database, topic: bytes) -> None:
+    def _delete_parts(self, batch: Batch, database: Database, topic: bytes) -> None:
         runs = self._runs.get(topic)
         if runs is None:
             return

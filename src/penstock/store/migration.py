@@ -20,8 +20,6 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from rocksdict import WriteBatch
-
 from penstock.store import records
 from penstock.store.chunk import decode_key
 from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database
@@ -61,7 +59,7 @@ def migrate(database: Database, portion_bytes: int = PORTION_BYTES) -> None:
         )
         _begin(database)
     sessions = _migrate_windows(database, portion_bytes)
-    batch = WriteBatch(raw_mode=True)
+    batch = database.new_batch()
     batch.delete(MIGRATING, database.handles["meta"])
     database.write(batch)
     logger.info(
@@ -74,7 +72,7 @@ def migrate(database: Database, portion_bytes: int = PORTION_BYTES) -> None:
 
 def _begin(database: Database) -> None:
     meta = database.handles["meta"]
-    batch = WriteBatch(raw_mode=True)
+    batch = database.new_batch()
     batch.put(FORMAT_KEY, FORMAT, meta)
     batch.put(MIGRATING, b"1", meta)
     if database.has_parts:
@@ -87,7 +85,7 @@ def _migrate_windows(database: Database, portion_bytes: int) -> int:
     handle = database.handles["progress"]
     sessions = 0
     reported_s = time.monotonic()
-    batch = WriteBatch(raw_mode=True)
+    batch = database.new_batch()
     for key, value in database.items("progress"):
         if len(key) != 8 or not records.has_window(value):
             continue
@@ -99,7 +97,7 @@ def _migrate_windows(database: Database, portion_bytes: int) -> int:
         sessions += 1
         if batch.size_in_bytes() >= portion_bytes:
             database.write(batch)
-            batch = WriteBatch(raw_mode=True)
+            batch = database.new_batch()
             if time.monotonic() - reported_s > _REPORT_INTERVAL_S:
                 reported_s = time.monotonic()
                 logger.info(

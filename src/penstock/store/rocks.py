@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, final
 
 import pyarrow as pa
-from rocksdict import WriteBatch
 
 from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
@@ -40,6 +39,7 @@ from penstock.store import records
 from penstock.store.api import NOTHING_LEASED, LogExtent
 from penstock.store.archiving import Archives, ChunkRemoval
 from penstock.store.backup import back_up
+from penstock.store.batch import Batch
 from penstock.store.chunk import (
     ChunkSummary,
     chunk_note,
@@ -95,7 +95,7 @@ class _Prepared(NamedTuple):
     """A commit as it is written."""
 
     commit: Commit
-    batch: WriteBatch
+    batch: Batch
     large: list[Large]  # whose heads are in ``batch``
     log_bytes_appended: int  # when it is
 
@@ -249,7 +249,7 @@ class RocksStore:
         self._watermark.move(self._end, self._commits)
 
     def _encode(self, commit: Commit) -> _Prepared:
-        batch = WriteBatch(raw_mode=True)
+        batch = self._database.new_batch()
         handles = self._handles
         large: list[Large] = []
         appended = self._log_bytes_appended
@@ -346,7 +346,7 @@ class RocksStore:
                 " not: let only one of them use it, and start the broker again"
             )
 
-    def _write_sessions(self, batch: WriteBatch, commit: Commit) -> None:
+    def _write_sessions(self, batch: Batch, commit: Commit) -> None:
         handles = self._handles
         for client_id, number in commit.ended:
             batch.delete(client_id.encode(), handles["sessions"])
@@ -366,7 +366,7 @@ class RocksStore:
                 value = records.encode_subscription(kept.subscription, kept.identifier)
                 batch.put(key, value, handles["subscriptions"])
 
-    def _write_progress(self, batch: WriteBatch, progress: Progress) -> None:
+    def _write_progress(self, batch: Batch, progress: Progress) -> None:
         handles = self._handles
         number = encode_key(progress.number)
         batch.put(number, records.encode_progress(progress), handles["progress"])
@@ -505,7 +505,7 @@ class RocksStore:
         if earliest > self._earliest:
             assert earliest <= self._end, "the log begins where it ends, at the latest"
             self._watermark.set_begin(earliest)  # first, so that no reader sees half of it gone
-            batch = WriteBatch(raw_mode=True)
+            batch = self._database.new_batch()
             first, end = encode_key(self._earliest), encode_key(earliest)
             self._database.delete_range(batch, "log", first, end)
             batch.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])

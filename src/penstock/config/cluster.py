@@ -1,0 +1,113 @@
+"""The cluster: several machines with one log of commits."""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from penstock.config.group import Group
+from penstock.config.values import OptionalBindAddress
+from penstock.engine.change_effects import RESTART, takes_effect
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
+SCHEMES: Final = ("nats", "tls", "http", "https")
+"""Of URLs of NATS servers, without and with TLS, and of etcd servers."""
+
+
+@takes_effect(RESTART)
+class Cluster(Group):
+    """A cluster of brokers with one log of commits on a majority of machines
+    (docs/cluster.md)."""
+
+    log: tuple[str, ...] = Field(default=(), max_length=9)
+    """URLs of the servers that keep the log of commits: nats://HOST:PORT of NATS JetStream, or
+    tls://HOST:PORT with TLS; http://HOST:PORT or https://HOST:PORT of etcd. All of one kind. Empty:
+    this broker keeps its log alone."""
+
+    name: str = "penstock"
+    """Name of the cluster, the same on all its machines; several clusters may use the same servers.
+    1 to 32 letters, digits, - and _."""
+
+    node: str = ""
+    """Name of this machine in the cluster, different on each. 1 to 32 letters, digits, - and _.
+    Empty: the host name up to its first dot."""
+
+    advertise: OptionalBindAddress = ""
+    """HOST:PORT at which clients reach this broker while it is the primary: clients that come to
+    another machine are told it. Empty: listener.bind."""
+
+    stream_advertise: OptionalBindAddress = ""
+    """HOST:PORT at which the other machines reach this broker's stream service, from which they are
+    seeded when they are too far behind. Empty: stream.bind."""
+
+    standby_clients: Literal["refer", "relay"] = "refer"
+    """The way in which a standby treats clients that connect to it: refer answers with the address
+    of the primary (MQTT 5) or that the server is unavailable (before); relay passes its bytes to
+    the primary, with a PROXY header of version 2, which the listener at cluster.advertise must
+    take."""
+
+    lease_s: float = Field(default=1.5, ge=0.5, le=60)
+    """Time in seconds without a sign of the primary after which a standby takes over. 0.5 to 60."""
+
+    append_s_max: float = Field(default=5.0, ge=1, le=60)
+    """Time in seconds in which the log must take a commit; after that the broker tells its clients
+    that it cannot acknowledge, and tries on. 1 to 60."""
+
+    credentials_file: str = ""
+    """File for the login at the servers: of NATS the credentials file of a user (.creds), or
+    USER:PASSWORD in one line; of etcd USER:PASSWORD. Empty: without."""
+
+    ca_file: str = ""
+    """PEM file of the authorities that sign the servers' certificates; empty for those that the
+    system trusts."""
+
+    certificate: str = ""
+    """PEM file of the certificate that is shown to the servers. Empty for none."""
+
+    key: str = ""
+    """PEM file of the certificate's private key, without a password."""
+
+    @field_validator("log")
+    @classmethod
+    def _are_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            parts = urlsplit(url)
+            if parts.scheme not in SCHEMES or not parts.hostname or parts.path not in ("", "/"):
+                raise ValueError(
+                    "URLs of servers: nats://HOST:PORT, tls://HOST:PORT, http://HOST:PORT or"
+                    " https://HOST:PORT"
+                )
+            if parts.username is not None:
+                raise ValueError(
+                    "URLs without user name and password: write those into cluster.credentials_file"
+                )
+        if len({url.startswith("http") for url in urls}) > 1:
+            raise ValueError("servers of one kind: all of NATS, or all of etcd")
+        return urls
+
+    @field_validator("name", "node")
+    @classmethod
+    def _are_names(cls, name: str) -> str:
+        if name and NAME.fullmatch(name) is None:
+            raise ValueError("1 to 32 letters, digits, - and _ that start with a letter or digit")
+        return name
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Cluster:
+        if bool(self.certificate) != bool(self.key):
+            raise ValueError("cluster.certificate and cluster.key, two PEM files, belong together")
+        return self
+
+    @property
+    def enabled(self) -> bool:
+        """True where this broker is a member of a cluster."""
+        return bool(self.log)
+
+    @property
+    def node_name(self) -> str:
+        """The name of this machine in the cluster."""
+        return self.node or re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname().split(".")[0])[:32]
