@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from penstock.errors import StoreDamaged, StoreError, StoreFailed
-from penstock.store import rocks
+from penstock.store import opening
 from penstock.store.backup import back_up_offline, restore
 from penstock.store.compaction import compact
 from penstock.store.examination import examine
@@ -72,7 +72,7 @@ def test_a_store_that_cannot_be_looked_into_for_a_while_is_tried_again(
         raise PermissionError(13, "Permission denied", str(data_dir))
 
     with monkeypatch.context() as patched:
-        patched.setattr(rocks, "refuse_losses", refused)
+        patched.setattr(opening, "refuse_losses", refused)
         with pytest.raises(
             StoreFailed, match="Permission denied: let the broker's user write"
         ) as e:

@@ -82,7 +82,7 @@ def test_a_store_that_cannot_be_opened_stays_readable_and_writes_nothing(
         raise StoreError("IO error: No space left on device: While appending")
 
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.store.rocks.open_database", refuse)
+        patched.setattr("penstock.store.opening.open_database", refuse)
         with pytest.raises(StoreFailed, match="free space on the file system of"):
             store.reopen()
     assert len(payloads(store)) == 2

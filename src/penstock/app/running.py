@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import secrets
 import signal
@@ -26,17 +25,15 @@ from typing import Final, NoReturn, final
 
 import uvloop
 
+from penstock.app.children import Children
 from penstock.app.composing import (
     bridge_limits,
-    check_admin,
-    check_opentelemetry,
-    check_stream_files,
     engine,
     engine_limits,
     has_streams,
     login_method,
 )
-from penstock.app.reloading import Arguments, Parts, Reloading, Source, use_log
+from penstock.app.reloading import Parts, Reloading, Source, use_log
 from penstock.auth.files import Access, load_access
 from penstock.bridge.bridge import Bridge
 from penstock.bridge.plan import check_packets, context_of
@@ -53,10 +50,8 @@ from penstock.engine.operating.admin_actions import ban_source
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
-from penstock.services import admin_process, otlp_process, stream_process
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
-from penstock.services.child_process import ChildProcess, reserve_port
 from penstock.services.control import BackupWriter, Control
 from penstock.services.flow_topics import FlowTopics
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
@@ -64,7 +59,7 @@ from penstock.services.landed_tables import LandedTables
 from penstock.services.limit_warnings import LimitWarnings
 from penstock.services.metrics import MetricSource, MetricsReader
 from penstock.services.operator_logins import OperatorLogins
-from penstock.services.own_secrets import SECRET_BYTES, login_secret, stream_token_file
+from penstock.services.own_secrets import SECRET_BYTES, login_secret
 from penstock.services.rankings import Rankings
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
@@ -182,10 +177,7 @@ class _Broker:
         self._stopped = asyncio.Event()
         self._exit_code = EXIT_OK
         self._listeners: list[OpenListener] = []
-        self._stream: ChildProcess | None = None
-        self._admin: ChildProcess | None = None
-        self._otlp: ChildProcess | None = None
-        self._stream_place = ""  # address of the stream service
+        self._children = Children(lambda: self._settings)
         self._control: Control | None = None
         self._metrics: MetricsReader | None = None
         self._authentication: Authentication | None = None
@@ -256,7 +248,7 @@ class _Broker:
                 self._metrics.stop()
             if self._control is not None:
                 await self._control.close()
-            await asyncio.gather(*(child.stop() for child in self._children()))
+            await self._children.stop()
             if self._leases is not None:
                 await self._leases.save()
             if self._tables is not None:
@@ -265,11 +257,6 @@ class _Broker:
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
         return self._exit_code
-
-    def _children(self) -> list[ChildProcess]:
-        """Return the processes beside this one."""
-        children = (self._stream, self._admin, self._otlp)
-        return [child for child in children if child is not None]
 
     def _restore_readers_and_tables(self, server: Server, driver: Driver) -> None:
         """Read the stored state of stream readers and of tables.
@@ -360,35 +347,7 @@ class _Broker:
     ) -> None:
         """Open everything that others can reach, then print ``ready``."""
         settings = self._settings
-        stream_address = ""
-        if has_streams(settings):
-            stream = settings.stream
-            check_stream_files(stream)
-            bind = stream.bind
-            port = await reserve_port(
-                stream_process.NAME, stream_process.OPTION, bind.host, bind.port
-            )
-            self._stream = stream_process.stream_process(
-                settings.durability.data_dir,
-                port,
-                self._streams_json(),
-                self._stream_arguments(),
-            )
-            scheme = "grpc+tls" if stream.certificate else "grpc"
-            stream_address = f" stream {scheme}://{port}"
-            if not (bind.is_loopback or stream.certificate):
-                logger.warning(
-                    "stream.bind is %s, and messages and tokens travel there in the clear:"
-                    " give stream.certificate and stream.key",
-                    bind,
-                )
-            self._stream_place = str(port)
-        admin_address = await self._prepare_admin()
-        if settings.opentelemetry.endpoint:
-            check_opentelemetry(settings.opentelemetry)
-            self._otlp = otlp_process.otlp_process(
-                settings.durability.data_dir, self._otlp_arguments()
-            )
+        await self._children.prepare()
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
             self._staged_rows = StagedRowsPublisher(
@@ -396,8 +355,7 @@ class _Broker:
             )
             self._staged_rows.start()
         await self._open_listeners(driver)
-        if self._stream is not None:
-            self._stream.start()
+        self._children.start_stream()
         assert self._authentication is not None
         logins = OperatorLogins(server, driver, self._authentication, settings.admin.users)
         self._reloading = Reloading(
@@ -409,19 +367,19 @@ class _Broker:
                 self._listeners,
                 log_bounds,
                 reports,
-                self._stream,
+                self._children.stream,
                 self._leases,
                 self._tables,
-                self._admin,
-                self._otlp,
+                self._children.admin,
+                self._children.otlp,
                 logins,
             ),
             self._manager,
             self._use,
             partial(self._accept, driver),
-            self._stream_arguments,
-            self._admin_arguments,
-            self._otlp_arguments,
+            self._children.stream_arguments,
+            self._children.admin_arguments,
+            self._children.otlp_arguments,
         )
         if isinstance(self._store, RocksStore):
             self._control = Control(settings.durability.data_dir)
@@ -450,10 +408,7 @@ class _Broker:
             self._metrics.serve_on(self._control)
             logins.serve_on(self._control)
             await self._control.open()
-        if self._admin is not None:
-            self._admin.start()
-        if self._otlp is not None:
-            self._otlp.start()
+        self._children.start_others()
         if build_kind() == "compiled":
             logger.info("Penstock %s, compiled", __version__)
         else:
@@ -468,26 +423,7 @@ class _Broker:
             logger.warning("%s", Sentence(memory_report.warning))
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         self._manager.ready(f"serving {urls}")
-        print(f"penstock ready {urls}{stream_address}{admin_address}", flush=True)
-
-    async def _prepare_admin(self) -> str:
-        """Take the port of the admin process; return its address for the line with ``ready``."""
-        settings = self._settings.admin
-        bind = settings.bind
-        if not bind:
-            return ""
-        check_admin(settings)
-        port = await reserve_port(admin_process.NAME, admin_process.OPTION, bind.host, bind.port)
-        self._admin = admin_process.admin_process(
-            self._settings.durability.data_dir, port, self._admin_arguments()
-        )
-        if not (bind.is_loopback or settings.certificate):
-            logger.warning(
-                "admin.bind is %s, and metrics, tokens and passwords travel there in the clear:"
-                " give admin.certificate and admin.key",
-                bind,
-            )
-        return f" admin {'https' if settings.certificate else 'http'}://{port}"
+        print(f"penstock ready {urls}{self._children.urls}", flush=True)
 
     def _metric_sources(self) -> list[MetricSource]:
         """Return the parts of the broker that have metrics, beside engine, driver and store."""
@@ -502,7 +438,7 @@ class _Broker:
         for listener in self._listeners:
             yield "listener_connections", (listener.name,), listener.connections
             yield "listener_connections_refused", (listener.name,), listener.refused
-        for child in self._children():
+        for child in self._children.all():
             yield "child_restarts", (child.name,), child.restarts
 
     async def _open_listeners(self, driver: Driver) -> None:
@@ -531,73 +467,12 @@ class _Broker:
     def _use(self, settings: Settings) -> None:
         self._settings = settings
 
-    def _stream_arguments(self) -> Arguments:
-        """Return what the stream service is told of settings that may change."""
-        options = (*self._settings.stream.files, *self._own_token())
-        return stream_process.changing_arguments(self._publishing_json(), options)
-
-    def _admin_arguments(self) -> Arguments:
-        """Return what the admin process is told of settings that may change."""
-        return admin_process.changing_arguments(self._settings.admin, self._events_arguments())
-
-    def _events_arguments(self) -> Arguments:
-        """Return the arguments that tell where events are read; none where none are written."""
-        settings = self._settings
-        if self._stream is None or not settings.events.enabled:
-            return ()
-        place = ("--events-at", self._stream.address)
-        return (*place, "--events-tls") if settings.stream.certificate else place
-
-    def _otlp_arguments(self) -> Arguments:
-        """Return what the OpenTelemetry process is told of settings that may change."""
-        settings = self._settings
-        stream: list[str] = []
-        if settings.sends_traces:
-            host, _, port = self._stream_place.rpartition(":")
-            stream += ["--stream", f"{settings.opentelemetry.stream_host or host}:{port}"]
-            if settings.stream.certificate:
-                stream.append("--stream-tls")
-            if settings.asks_for_token():
-                file = stream_token_file(settings.durability.data_dir)
-                stream += ["--stream-token-file", str(file)]
-        return otlp_process.changing_arguments(settings.opentelemetry, stream)
-
     def _on_hangup(self) -> None:
         if self._reloading is None:
             logger.info("SIGHUP: the settings were read a moment ago; this broker is starting")
             return
         with contextlib.suppress(ConfigError):  # it is in the log
             self._reloading.reload(signal.SIGHUP.name)
-
-    def _own_token(self) -> tuple[str, ...]:
-        """Return the arguments that name the file of the broker's own token; none if no tokens are
-        needed."""
-        if not self._settings.asks_for_token():
-            return ()
-        return "--token-file", str(stream_token_file(self._settings.durability.data_dir))
-
-    def _streams_json(self) -> str:
-        return json.dumps(
-            [
-                {"name": stream.name, "topic_filters": list(stream.topic_filters)}
-                for stream in self._settings.streams
-            ]
-        )
-
-    def _publishing_json(self) -> str:
-        """Return the limits of rows to publish, as JSON; empty if none may be published."""
-        settings = self._settings
-        is_for_all = settings.lets_sinks_publish()
-        if not (is_for_all or settings.stream.token_file):
-            return ""
-        return json.dumps(
-            {
-                "topic_levels_max": settings.limits.topic_levels_max,
-                "packet_bytes_max": settings.limits.max_packet_size_bytes,
-                "staged_bytes_max": settings.stream.staged_bytes_max,
-                "by_role_only": not is_for_all,
-            }
-        )
 
     def _on_signal(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)

@@ -57,6 +57,10 @@ class Cluster(Group):
     """Time in seconds in which the log must take a commit; after that the broker tells its clients
     that it cannot acknowledge, and tries on. 1 to 60."""
 
+    log_entries_max: int = Field(default=1_000_000, ge=1000, le=1_000_000_000)
+    """Entries that the log keeps for a machine that is away; one that is further behind takes a
+    copy of another machine's view. 1000 to 1000000000."""
+
     credentials_file: str = ""
     """File for the login at the servers: of NATS the credentials file of a user (.creds), or
     USER:PASSWORD in one line; of etcd USER:PASSWORD. Empty: without."""

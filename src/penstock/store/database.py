@@ -41,7 +41,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, final
+from typing import Final, TypeVar
 
 from rocksdict import (
     AccessType,
@@ -117,7 +117,6 @@ _TABLES_OF_A_THREAD: Final = 64
 _OPENING_THREADS_MAX: Final = 16
 
 
-@final
 class Database:
     """One open RocksDB: its column families by name, and handles of them for batches."""
 
@@ -146,6 +145,10 @@ class Database:
                 back when the database is opened anew.
         """
         assert isinstance(batch, WriteBatch), "this database made it"
+        self.write_here(batch, sync)
+
+    def write_here(self, batch: WriteBatch, sync: bool) -> None:
+        """Write ``batch`` to RocksDB in one atomic step; see ``write``."""
         try:
             if batch.size_in_bytes() > _ROOM_BYTES:
                 self._wait_for_room(_ROOM_S_MAX)
@@ -220,16 +223,18 @@ class Database:
     def _parts_handle(self) -> ColumnFamily:
         """Return the column family of parts; make it, and note that, if there is none."""
         with self._making_parts:
-            if not self.has_parts:
-                self.rocks.create_column_family(PARTS_FAMILY, _family_options())
-                self._use_family(PARTS_FAMILY)
-            meta = self.families["meta"]
-            if meta.get(PARTS_KEY) is None:
-                batch = WriteBatch(raw_mode=True)
+            self.make_parts_family()
+            if self.families["meta"].get(PARTS_KEY) is None:
+                batch = self.new_batch()
                 batch.put(PARTS_KEY, b"1", self.handles["meta"])
-                self.rocks.write(batch, self._options)
-                self.rocks.flush_wal(True)
+                self.write(batch)
         return self.handles[PARTS_FAMILY]
+
+    def make_parts_family(self) -> None:
+        """Make the column family of parts if there is none."""
+        if not self.has_parts:
+            self.rocks.create_column_family(PARTS_FAMILY, _family_options())
+            self._use_family(PARTS_FAMILY)
 
     @property
     def has_parts(self) -> bool:
@@ -291,7 +296,7 @@ class Database:
         if not parts.valid():
             check(parts)
         elif parts.key() < last:
-            batch = WriteBatch(raw_mode=True)
+            batch = self.new_batch()
             batch.delete_range(first, last, self.handles[PARTS_FAMILY])
             self.write(batch)
 
@@ -343,6 +348,19 @@ def open_database(data_dir: Path) -> Database:
     """Open the database below ``data_dir``, or create it; it is locked from here on.
 
     Raises:
+        StoreError: see ``open_database_as``.
+    """
+    return open_database_as(Database, data_dir)
+
+
+_Kind = TypeVar("_Kind", bound=Database)
+
+
+def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
+    """Open the database below ``data_dir`` as an object of the class ``kind``, or create it; it is
+    locked from here on.
+
+    Raises:
         StoreLocked: another process has it open.
         StoreFailed: it cannot be opened now: the disk is full, or fails.
         StoreError: it cannot be opened, for example for lack of permission.
@@ -360,7 +378,7 @@ def open_database(data_dir: Path) -> Database:
             f"the data directory {data_dir} cannot be used: {error.strerror}; it must be one that"
             " the broker may write, or that it may make: choose another with --data-dir"
         ) from error
-    return Database(database, data_dir, names)
+    return kind(database, data_dir, names)
 
 
 def _make_directory(path: Path) -> None:

@@ -50,14 +50,12 @@ from penstock.store.chunk import (
 )
 from penstock.store.database import (
     PRODUCERS,
-    STORE_DIRECTORY,
     Database,
     check,
-    open_database,
     open_for_reading,
 )
 from penstock.store.diagnosis import broken_store, damage_as_broken
-from penstock.store.faults import ReadWriteLock, probe, with_remedy
+from penstock.store.faults import ReadWriteLock, with_remedy
 from penstock.store.identity import (
     CLOCK,
     COMMITS,
@@ -73,12 +71,12 @@ from penstock.store.identity import (
     find_loss,
     is_unverified,
     read_epoch,
-    refuse_losses,
 )
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
+from penstock.store.opening import Opening, OwnDatabase
 from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, Large, new_run
 from penstock.store.ranges import in_words, without
@@ -107,6 +105,7 @@ class RocksStore:
     Args:
         data_dir: created if missing; the database lies in ``store`` beneath it.
         streams: the configured streams; those with a retention of their own have archives.
+        opening: how the database is opened; by default that of a broker that keeps its log alone.
 
     Raises:
         StoreLocked: another process has it open.
@@ -116,12 +115,18 @@ class RocksStore:
         StoreError: it cannot be opened, for example for lack of permission.
     """
 
-    acknowledged_when = "fsync"
     writes_columns = True
 
-    def __init__(self, data_dir: Path, streams: Sequence[StreamDefinition] = ()) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        streams: Sequence[StreamDefinition] = (),
+        opening: Opening | None = None,
+    ) -> None:
+        self._opening = opening or OwnDatabase()
+        self.acknowledged_when = self._opening.acknowledged_when
         refuse_backup(data_dir)
-        refuse_losses(data_dir)
+        self._opening.refuse(data_dir)
         self._data_dir = data_dir
         self._streams = streams
         self._usage = ReadWriteLock()
@@ -129,7 +134,7 @@ class RocksStore:
         self._prepared: _Prepared | None = None
         self._run = new_run()  # a commit that is written again has the same parts
         self._large_retained = LargeRetained()
-        self._use(open_database(data_dir))
+        self._use(self._opening.open(data_dir))
         try:
             with damage_as_broken(data_dir):
                 self._begin()
@@ -141,10 +146,12 @@ class RocksStore:
     def _begin(self) -> None:
         data_dir = self._data_dir
         claimed = read_watermark(data_dir)  # it does not move now
+        if not self._opening.has_witness:
+            claimed = None
         loss = find_loss(self._database, claimed)
         if loss is not None:
             raise damage_error(data_dir, loss)
-        if is_unverified(self._database, claimed):
+        if self._opening.has_witness and is_unverified(self._database, claimed):
             logger.warning(
                 "%s is missing or of another log: it is not known whether the newest messages of"
                 " the store are still there",
@@ -294,14 +301,14 @@ class RocksStore:
 
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""
-        probe(self._data_dir, self._data_dir / STORE_DIRECTORY)
+        self._opening.probe(self._data_dir)
         with self._usage.exclusive():
             self._is_writable = False
             self._prepared = None  # for this database only
             self._database.close()
             try:
-                refuse_losses(self._data_dir)
-                self._use(open_database(self._data_dir))
+                self._opening.refuse(self._data_dir)
+                self._use(self._opening.open(self._data_dir))
                 self._refuse_foreign_writes()
                 self._refresh_after_reopening()
             except (StoreDamaged, StoreFormatError):

@@ -1,0 +1,184 @@
+"""The processes beside a broker: stream service, admin process, OpenTelemetry process.
+
+They are prepared (their ports are taken), started and stopped together. In a cluster they outlive
+the role of the broker: they ask over the control socket, whoever listens there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import final
+
+from penstock.app.composing import check_admin, check_opentelemetry, check_stream_files, has_streams
+from penstock.app.reloading import Arguments
+from penstock.config.settings import Settings
+from penstock.services import admin_process, otlp_process, stream_process
+from penstock.services.child_process import ChildProcess, reserve_port
+from penstock.services.own_secrets import stream_token_file
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+
+@final
+class Children:
+    """The processes beside one broker.
+
+    Args:
+        settings: returns the settings in use; a reload replaces them.
+
+    Attributes:
+        stream: the stream service; None without.
+        admin: the admin process; None without.
+        otlp: the OpenTelemetry process; None without.
+        urls: their addresses for the line with ``ready``, each after a space.
+    """
+
+    def __init__(self, settings: Callable[[], Settings]) -> None:
+        self._settings = settings
+        self.stream: ChildProcess | None = None
+        self.admin: ChildProcess | None = None
+        self.otlp: ChildProcess | None = None
+        self.urls = ""
+        self._stream_runs = False
+        self._others_run = False
+
+    def all(self) -> list[ChildProcess]:
+        """Return those that there are."""
+        children = (self.stream, self.admin, self.otlp)
+        return [child for child in children if child is not None]
+
+    async def prepare(self) -> None:
+        """Take their ports, and look for what they need, so that a mistake ends the start.
+
+        Raises:
+            ConfigError: a port is taken, a file cannot be read, packages are missing.
+        """
+        if has_streams(self._settings()):
+            await self._prepare_stream()
+        await self._prepare_admin()
+        settings = self._settings()
+        if settings.opentelemetry.endpoint:
+            check_opentelemetry(settings.opentelemetry)
+            self.otlp = otlp_process.otlp_process(
+                settings.durability.data_dir, self.otlp_arguments()
+            )
+
+    async def _prepare_stream(self) -> None:
+        settings = self._settings()
+        stream = settings.stream
+        check_stream_files(stream)
+        bind = stream.bind
+        port = await reserve_port(stream_process.NAME, stream_process.OPTION, bind.host, bind.port)
+        self.stream = stream_process.stream_process(
+            settings.durability.data_dir, port, self._streams_json(), self.stream_arguments()
+        )
+        self.urls += f" stream {'grpc+tls' if stream.certificate else 'grpc'}://{port}"
+        if not (bind.is_loopback or stream.certificate):
+            logger.warning(
+                "stream.bind is %s, and messages and tokens travel there in the clear:"
+                " give stream.certificate and stream.key",
+                bind,
+            )
+
+    async def _prepare_admin(self) -> None:
+        settings = self._settings().admin
+        bind = settings.bind
+        if not bind:
+            return
+        check_admin(settings)
+        port = await reserve_port(admin_process.NAME, admin_process.OPTION, bind.host, bind.port)
+        self.admin = admin_process.admin_process(
+            self._settings().durability.data_dir, port, self.admin_arguments()
+        )
+        self.urls += f" admin {'https' if settings.certificate else 'http'}://{port}"
+        if not (bind.is_loopback or settings.certificate):
+            logger.warning(
+                "admin.bind is %s, and metrics, tokens and passwords travel there in the clear:"
+                " give admin.certificate and admin.key",
+                bind,
+            )
+
+    def start_stream(self) -> None:
+        """Start the stream service, if it does not run."""
+        if self.stream is not None and not self._stream_runs:
+            self._stream_runs = True
+            self.stream.start()
+
+    def start_others(self) -> None:
+        """Start those that ask the control socket at once, if they do not run."""
+        if not self._others_run:
+            self._others_run = True
+            for child in (self.admin, self.otlp):
+                if child is not None:
+                    child.start()
+
+    async def stop(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(child.stop() for child in self.all()))
+
+    # -- their arguments ---------------------------------------------------------------
+
+    def stream_arguments(self) -> Arguments:
+        """Return what the stream service is told of settings that may change."""
+        options = (*self._settings().stream.files, *self._own_token())
+        return stream_process.changing_arguments(self._publishing_json(), options)
+
+    def admin_arguments(self) -> Arguments:
+        """Return what the admin process is told of settings that may change."""
+        return admin_process.changing_arguments(self._settings().admin, self._events_arguments())
+
+    def _events_arguments(self) -> Arguments:
+        """Return the arguments that tell where events are read; none where none are written."""
+        settings = self._settings()
+        if self.stream is None or not settings.events.enabled:
+            return ()
+        address = ("--events-at", self.stream.address)
+        return (*address, "--events-tls") if settings.stream.certificate else address
+
+    def otlp_arguments(self) -> Arguments:
+        """Return what the OpenTelemetry process is told of settings that may change."""
+        settings = self._settings()
+        stream: list[str] = []
+        if settings.sends_traces and self.stream is not None:
+            host, _, port = self.stream.address.rpartition(":")
+            stream += ["--stream", f"{settings.opentelemetry.stream_host or host}:{port}"]
+            if settings.stream.certificate:
+                stream.append("--stream-tls")
+            if settings.asks_for_token():
+                file = stream_token_file(settings.durability.data_dir)
+                stream += ["--stream-token-file", str(file)]
+        return otlp_process.changing_arguments(settings.opentelemetry, stream)
+
+    def _own_token(self) -> tuple[str, ...]:
+        """Return the arguments that name the file of the broker's own token; none if no tokens are
+        needed."""
+        settings = self._settings()
+        if not settings.asks_for_token():
+            return ()
+        return "--token-file", str(stream_token_file(settings.durability.data_dir))
+
+    def _streams_json(self) -> str:
+        return json.dumps(
+            [
+                {"name": stream.name, "topic_filters": list(stream.topic_filters)}
+                for stream in self._settings().streams
+            ]
+        )
+
+    def _publishing_json(self) -> str:
+        """Return the limits of rows to publish, as JSON; empty if none may be published."""
+        settings = self._settings()
+        is_for_all = settings.lets_sinks_publish()
+        if not (is_for_all or settings.stream.token_file):
+            return ""
+        return json.dumps(
+            {
+                "topic_levels_max": settings.limits.topic_levels_max,
+                "packet_bytes_max": settings.limits.max_packet_size_bytes,
+                "staged_bytes_max": settings.stream.staged_bytes_max,
+                "by_role_only": not is_for_all,
+            }
+        )

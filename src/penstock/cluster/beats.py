@@ -1,0 +1,138 @@
+"""Heartbeats: what each member tells the others of itself, and what is known of the others by it.
+
+Heartbeats are hints. They decide when a standby tries to take over, never whether it may: that is
+decided by the place of its claim in the log. Times are seconds of the monotonic clock of whoever
+heard them, passed in by the caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, NamedTuple, final
+
+import msgspec
+
+MEMBERS_MAX: Final = 100
+"""Members that are remembered; others' heartbeats are ignored."""
+
+FORGET_S: Final = 3600.0
+"""A member that was silent for so long, seconds, is forgotten."""
+
+RoleName = Literal["standby", "primary", "fenced", "seeding", "waiting"]
+"""The role of a member: "waiting" cannot reach the log, "seeding" takes a peer's view."""
+
+
+class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One heartbeat.
+
+    Attributes:
+        node: name of the member.
+        role: its role.
+        term: the term of the last claim in its view.
+        applied: the last sequence in its view.
+        synced: the last sequence of which its view is synced.
+        address: HOST:PORT at which clients reach it as the primary.
+        stream_address: HOST:PORT of its stream service; empty if it has none.
+        version: its version of Penstock.
+        hands_over_to: the member that shall claim now, behind ``applied``; empty for none.
+        note: what is wrong with it, in one sentence; empty if nothing is.
+    """
+
+    node: str
+    role: RoleName
+    term: int
+    applied: int
+    synced: int
+    address: str = ""
+    stream_address: str = ""
+    version: str = ""
+    hands_over_to: str = ""
+    note: str = ""
+
+
+encode_beat = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Beat).decode
+
+
+def decode_beat(data: bytes) -> Beat | None:
+    """Return the heartbeat in ``data``; None if there is none that this version understands."""
+    try:
+        return _decode(data)
+    except msgspec.MsgspecError:
+        return None
+
+
+class Heard(NamedTuple):
+    """The last heartbeat of a member, and when it was heard, monotonic seconds."""
+
+    beat: Beat
+    at_s: float
+
+
+@final
+class Members:
+    """What is known of the other members.
+
+    Args:
+        node: this member's name; its own heartbeats come back and are ignored.
+    """
+
+    def __init__(self, node: str) -> None:
+        self._node = node
+        self._heard: dict[str, Heard] = {}
+
+    def hear(self, beat: Beat, now_s: float) -> bool:
+        """Take a heartbeat; return whether it is another member's."""
+        if beat.node == self._node:
+            return False
+        known = self._heard.get(beat.node)
+        if known is None and len(self._heard) >= MEMBERS_MAX:
+            return False
+        if known is not None and (beat.term, beat.applied) < (known.beat.term, known.beat.applied):
+            beat = msgspec.structs.replace(beat, term=known.beat.term, applied=known.beat.applied)
+        self._heard[beat.node] = Heard(beat, now_s)
+        return True
+
+    def heard(self, now_s: float, within_s: float = FORGET_S) -> dict[str, Heard]:
+        """Return the members that were heard within ``within_s`` seconds, by name."""
+        return {
+            node: heard
+            for node, heard in sorted(self._heard.items())
+            if now_s - heard.at_s <= within_s
+        }
+
+    def primary(self, now_s: float, within_s: float) -> Beat | None:
+        """Return the heartbeat of the primary of the newest term; None if none was heard within
+        ``within_s`` seconds."""
+        beats = [
+            heard.beat
+            for heard in self.heard(now_s, within_s).values()
+            if heard.beat.role == "primary"
+        ]
+        return max(beats, key=lambda beat: beat.term, default=None)
+
+    def forget_silent(self, now_s: float) -> None:
+        """Forget members that were silent for ``FORGET_S``."""
+        self._heard = self.heard(now_s)
+
+
+def trim_before(synced: Iterable[int], first: int, last: int, entries_max: int) -> int:
+    """Return the sequence before which the log may be trimmed.
+
+    All that every known view has synced may go. Where one is far behind, the log keeps
+    ``entries_max`` entries for it, and beyond that it may trim what two views have synced
+    (docs/decisions/cluster.md, invariant 6): that one is seeded by a peer then.
+
+    Args:
+        synced: the sequence up to which each view is synced, this member's own included.
+        first: the first sequence of the log.
+        last: the last sequence of the log.
+        entries_max: entries that are kept for views that are behind.
+    """
+    newest_first = sorted(synced, reverse=True)
+    if len(newest_first) < 2:
+        return first
+    slowest = newest_first[-1] + 1
+    if last - slowest < entries_max:
+        return max(first, slowest)
+    return max(first, slowest, min(newest_first[1] + 1, last - entries_max + 1))

@@ -1,0 +1,198 @@
+"""The database of a primary: whatever the store writes is appended to the replicated log first.
+
+::
+
+      Database.write(batch) ─▶ a record in its place, synced on a majority ─▶ RocksDB, not synced
+                                   │ no answer                                   │ disk full
+                                   ▼                                             ▼
+                         CommitUnknown, in doubt: the store is opened anew, and takes in the log
+
+All threads that write (committer, retention, services) share one lock, so one record is under way
+at a time. Parts of large values are records of their own, before the commit that has their head.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, final
+
+from penstock.cluster.log import LogUnavailable, ReplicatedLog
+from penstock.cluster.operations import NotedBatch, encode_operations
+from penstock.cluster.record import encode_position
+from penstock.cluster.view import POSITION_KEY, View
+from penstock.cluster.writer import Fenced, LogWriter
+from penstock.errors import CommitUnknown, StoreDamaged
+from penstock.store.batch import Batch
+from penstock.store.database import STORE_DIRECTORY, Database, open_database_as
+from penstock.store.faults import probe
+from penstock.store.parts import Large
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+ENTRIES_AT_ONCE: Final = 500
+READ_S: Final = 2.0
+_CATCH_UP_S_MAX: Final = 30.0
+
+
+class ClusterDatabase(Database):
+    """One open RocksDB that is the view of a primary; see ``Database``.
+
+    ``lead`` comes before the first write.
+    """
+
+    def lead(self, writer: LogWriter, view: View) -> None:
+        """Append to the log by ``writer`` from now on; ``view`` is that of this database."""
+        self._writer = writer
+        self._view = view
+        self._one_at_a_time = threading.RLock()
+        self._is_behind = False
+
+    def new_batch(self) -> Batch:
+        """Return an empty batch that notes its operations."""
+        return NotedBatch(self.handles)
+
+    def write(self, batch: Batch, sync: bool = True) -> None:
+        """Append ``batch`` to the log, then write it here; see ``Database.write``.
+
+        Raises:
+            CommitUnknown: it is not known whether the log has it, or it has, and the database could
+                not be written.
+            Fenced: another member is the primary.
+        """
+        del sync  # what the log has is synced
+        assert isinstance(batch, NotedBatch), "this database made it"
+        if batch.is_empty():
+            return
+        with self._one_at_a_time:
+            if self._is_behind:
+                raise CommitUnknown("the view is behind the replicated log")
+            position = self._writer.append(encode_operations(batch.operations))
+            batch.rocks.put(POSITION_KEY, encode_position(position), self.handles["meta"])
+            self._is_behind = True
+            self.write_here(batch.rocks, sync=False)
+            self._is_behind = False
+            self._view.take(position)
+
+    def write_parts(self, large: Large) -> None:
+        """Append and write the parts of a large value; see ``Database.write_parts``."""
+        handle = self._parts_handle()
+        for key, part in large.parts():
+            batch = self.new_batch()
+            batch.put(key, part, handle)
+            self.write(batch)
+
+
+@final
+class ViewOpening:
+    """How the store of a primary is opened: as a view that has all that the log has.
+
+    Args:
+        writer: appends to the log; its term is claimed.
+        opened: called with each database that is opened, and its view.
+        database: the open database of the standby that became the primary.
+        view: its view, which has all that is before the claim.
+    """
+
+    acknowledged_when = "quorum"
+    has_witness = False
+    """The log says what was acknowledged; a power cut may take a view back behind its watermark."""
+
+    def __init__(
+        self,
+        writer: LogWriter,
+        opened: Callable[[ClusterDatabase, View], None],
+        database: ClusterDatabase,
+        view: View,
+    ) -> None:
+        self._writer = writer
+        self._opened = opened
+        self._first: tuple[ClusterDatabase, View] | None = (database, view)
+
+    def refuse(self, data_dir: Path) -> None:
+        """Refuse nothing: a view is as far as it is, and the log has the rest."""
+
+    def probe(self, data_dir: Path) -> None:
+        """Ask whether the log has a leader, and the disk takes a file.
+
+        Raises:
+            StoreFailed: one of them does not.
+            Fenced: another member is the primary.
+        """
+        if self._writer.fenced_by:
+            raise Fenced(self._writer.fenced_by)
+        probe(data_dir, data_dir / STORE_DIRECTORY)
+        self._writer.log.bounds(READ_S)
+
+    def open(self, data_dir: Path) -> Database:
+        """Return the database of the standby, the first time; later open the view anew and apply
+        all that the log has. The writer goes on behind it.
+
+        Raises:
+            StoreError: see ``open_database`` and ``View.apply``.
+            StoreFailed: the log cannot be read.
+            Fenced: another member is the primary.
+        """
+        first, self._first = self._first, None
+        if first is not None:
+            database, view = first
+            view.take(self._writer.position)
+            database.lead(self._writer, view)
+            return database
+        database = open_database_as(ClusterDatabase, data_dir)
+        try:
+            view = View(database)
+            catch_up(view, self._writer.log)
+            self._writer.resume(view.position)
+            database.lead(self._writer, view)
+        except BaseException:
+            database.close()
+            raise
+        self._opened(database, view)
+        return database
+
+    def close(self) -> None:
+        """Close the log of the writer, and the database if the store never took it."""
+        first, self._first = self._first, None
+        if first is not None:
+            first[0].close()
+        self._writer.log.close()
+
+
+def catch_up(view: View, log: ReplicatedLog) -> None:
+    """Apply all entries that ``log`` has.
+
+    Raises:
+        LogUnavailable: they cannot all be read in time.
+        ViewAhead: the view has more than the log.
+    """
+    ends_s = time.monotonic() + _CATCH_UP_S_MAX
+    last = log.bounds(READ_S).last
+    refuse_view_ahead(view, last)
+    while view.next_sequence <= last:
+        entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, READ_S)
+        view.apply(entries)
+        if not entries and time.monotonic() > ends_s:
+            raise LogUnavailable(f"no replica gives the entry {view.next_sequence} of the log")
+
+
+def refuse_view_ahead(view: View, last: int) -> None:
+    """Refuse a view that is ahead of the log, which ends at ``last``.
+
+    Raises:
+        ViewAhead: it is.
+    """
+    if view.position.sequence > last:
+        raise ViewAhead(
+            f"the view has come to sequence {view.position.sequence} of the replicated log, which"
+            f" ends at {last}: the log was lost, or it is another one. If it was lost, and this"
+            " view is the newest, begin a log of another cluster.name with it; else move its data"
+            " directory away, to be seeded anew"
+        )
+
+
+class ViewAhead(StoreDamaged):
+    """The view has more than the log: what is missing there was acknowledged."""

@@ -1,0 +1,102 @@
+"""The operations of a batch: noted while the store fills it, and as the body of a commit's record.
+
+An operation is ``(kind, family, key, value)``: put, delete, or delete the keys from ``key`` up to
+``value``. That is all that the store's batches ever hold, so a view is made by doing the same
+operations in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias, final
+
+import msgspec
+from rocksdict import ColumnFamily, WriteBatch
+
+from penstock.cluster.record import RecordDamaged
+from penstock.store.database import COLUMN_FAMILIES
+from penstock.store.parts import PARTS_FAMILY
+
+PUT: Final = 0
+DELETE: Final = 1
+DELETE_RANGE: Final = 2
+
+FAMILIES: Final = (*COLUMN_FAMILIES, PARTS_FAMILY)
+"""Column families by their number in a record. The order is part of the format."""
+
+Operation: TypeAlias = tuple[int, int, bytes, bytes]
+"""Kind, number of the column family, key, and value or end of the range."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Operation]).decode
+
+
+def encode_operations(operations: Sequence[Operation]) -> bytes:
+    """Return operations as the body of a record."""
+    return _encode(operations)
+
+
+def decode_operations(body: bytes) -> list[Operation]:
+    """Return the operations in the body of a record.
+
+    Raises:
+        RecordDamaged: there are none, or one of an unknown kind or column family.
+    """
+    try:
+        operations = _decode(body)
+    except msgspec.MsgspecError as error:
+        raise RecordDamaged(f"a commit cannot be decoded: {error}") from error
+    for kind, family, _, _ in operations:
+        if not (PUT <= kind <= DELETE_RANGE and 0 <= family < len(FAMILIES)):
+            raise RecordDamaged(f"a commit has an operation {kind} on column family {family}")
+    return operations
+
+
+def numbers_of(handles: Mapping[str, ColumnFamily]) -> dict[int, int]:
+    """Return the numbers of column families by the identity of their handles."""
+    return {id(handles[name]): number for number, name in enumerate(FAMILIES) if name in handles}
+
+
+@final
+class NotedBatch:
+    """A batch that is written to RocksDB and notes its operations for the replicated log.
+
+    Args:
+        handles: the column families' handles, which must live as long as the batch.
+    """
+
+    def __init__(self, handles: Mapping[str, ColumnFamily]) -> None:
+        self.rocks = WriteBatch(raw_mode=True)
+        self.operations: list[Operation] = []
+        self._handles = handles
+        self._numbers = numbers_of(handles)
+
+    def put(self, key: bytes, value: bytes, column_family: ColumnFamily) -> None:
+        """Add: ``value`` is stored under ``key``."""
+        self.rocks.put(key, value, column_family)
+        self.operations.append((PUT, self._number(column_family), key, value))
+
+    def delete(self, key: bytes, column_family: ColumnFamily) -> None:
+        """Add: ``key`` goes."""
+        self.rocks.delete(key, column_family)
+        self.operations.append((DELETE, self._number(column_family), key, b""))
+
+    def delete_range(self, begin: bytes, end: bytes, column_family: ColumnFamily) -> None:
+        """Add: the keys from ``begin`` up to, not including, ``end`` go."""
+        self.rocks.delete_range(begin, end, column_family)
+        self.operations.append((DELETE_RANGE, self._number(column_family), begin, end))
+
+    def is_empty(self) -> bool:
+        """Return whether nothing was added."""
+        return not self.operations
+
+    def size_in_bytes(self) -> int:
+        """Return the size of what was added, as RocksDB counts it."""
+        return self.rocks.size_in_bytes()
+
+    def _number(self, family: ColumnFamily) -> int:
+        number = self._numbers.get(id(family))
+        if number is None:  # the column family of parts is made with the first large value
+            self._numbers = numbers_of(self._handles)
+            number = self._numbers[id(family)]
+        return number

@@ -1,0 +1,187 @@
+"""The writer of the replicated log: what a primary appends, one record at a time.
+
+::
+
+      claim ─▶ writing ── append: in its place ─▶ writing
+                  │ no answer in time, or an earlier try is there ─▶ in doubt ── resume ─▶ writing
+                  ╰ a record of another term is there ─▶ fenced: the end
+
+A record that got no answer is appended again at the same place, with the same bytes. What is found
+there settles it: these bytes, another try of this term (in doubt), another term (fenced). In doubt,
+nothing is appended before the view has taken in all that the log has and says so by ``resume``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable, ReplicatedLog
+from penstock.cluster.record import (
+    CLAIM,
+    COMMIT,
+    HEAD_BYTES,
+    PART,
+    Position,
+    checksum_of,
+    decode_record,
+    encode_record,
+)
+from penstock.errors import CommitUnknown, StoreDamaged, StoreError
+
+ATTEMPT_S: Final = 1.0
+"""Longest time in seconds that one attempt to append waits for its answer."""
+
+PAUSE_S: Final = 0.02
+"""Time in seconds between two attempts."""
+
+
+class Fenced(StoreError):
+    """Another member is the primary: nothing may be written or acknowledged here any more."""
+
+
+@final
+class LogWriter:
+    """Appends the records of one term.
+
+    Args:
+        log: the replicated log, for this object alone.
+        append_s_max: time in seconds in which the log must take a record.
+        now_s: the monotonic clock.
+        pause: waits between two attempts, seconds.
+
+    Attributes:
+        position: place and checksum of the last record that is in the log, of whoever.
+        term: the term in which it writes; 0 before ``claim``.
+        is_in_doubt: whether ``resume`` must come before the next record.
+        fenced_by: the reason why nothing may be written any more; empty while it may.
+    """
+
+    def __init__(
+        self,
+        log: ReplicatedLog,
+        append_s_max: float,
+        now_s: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.log = log
+        self.position = Position()
+        self.term = 0
+        self.is_in_doubt = True
+        self.fenced_by = ""
+        self._append_s_max = append_s_max
+        self._number = 0
+        self._now_s = now_s
+        self._pause = pause
+
+    def claim(self, at: Position, body: bytes) -> Position:
+        """Begin the term after ``at.term`` behind the place ``at``; return where the claim is.
+
+        Raises:
+            Fenced: something else came to this place: read on.
+            LogUnavailable: the log did not take it in time; it may be there, or come.
+        """
+        self.term = at.term + 1
+        self._number = 0
+        self.position = at
+        self.is_in_doubt = False
+        self.fenced_by = ""
+        self._append(CLAIM, body)
+        return self.position
+
+    def append(self, body: bytes) -> Position:
+        """Append a commit, in several entries if it is large; return the place of the last.
+
+        Raises:
+            Fenced: another member is the primary.
+            CommitUnknown: it is not known whether all of it is there; ``resume`` comes next.
+        """
+        if self.fenced_by:
+            raise Fenced(self.fenced_by)
+        if self.is_in_doubt:
+            raise CommitUnknown("an earlier record of the replicated log is in doubt")
+        piece_bytes = self.log.entry_bytes_max - HEAD_BYTES
+        rest = memoryview(body)
+        try:
+            while len(rest) > piece_bytes:
+                self._append(PART, bytes(rest[:piece_bytes]))
+                rest = rest[piece_bytes:]
+            self._append(COMMIT, bytes(rest) if len(rest) < len(body) else body)
+        except LogUnavailable as error:
+            raise CommitUnknown(str(error)) from error
+        return self.position
+
+    def resume(self, position: Position) -> None:
+        """Go on behind ``position``, the end of the log, which the view has reached.
+
+        Raises:
+            Fenced: a claim of another member is in the view.
+        """
+        if position.term != self.term:
+            self._fence(position.term)
+        self.position = position
+        self._number = max(self._number, position.number + 1)
+        self.is_in_doubt = False
+
+    def _append(self, kind: int, body: bytes) -> None:
+        data = encode_record(kind, self.term, self._number, self.position.checksum, body)
+        number, sequence = self._number, self.position.sequence + 1
+        self._number += 1
+        ends_s = self._now_s() + self._append_s_max
+        while True:
+            why = "the replicated log has no leader, or no majority"
+            try:
+                self.log.append(data, sequence - 1, min(ATTEMPT_S, self._append_s_max))
+                break
+            except AppendRefused as refused:
+                why = str(refused)
+                if self._is_there(data, sequence):
+                    break
+            except LogUnavailable as error:
+                why = str(error)
+            if self._now_s() >= ends_s:
+                self.is_in_doubt = True
+                raise AppendUnknown(f"the replicated log takes no records: {why}")
+            self._pause(PAUSE_S)
+        self.position = Position(sequence, self.term, number, checksum_of(data))
+
+    def _is_there(self, data: bytes, sequence: int) -> bool:
+        """Return whether ``data`` is at its place; False if nothing is.
+
+        Raises:
+            Fenced: a record of another term is.
+            AppendUnknown: another record of this term is.
+        """
+        try:
+            found = self.log.entry_at(sequence, ATTEMPT_S)
+            if found is None and self.log.bounds(ATTEMPT_S).last < sequence - 1:
+                raise StoreDamaged(
+                    f"the replicated log has lost entries: it ends before {sequence - 1}, which it"
+                    " had acknowledged"
+                )
+        except LogUnavailable:
+            return False
+        if found is None:
+            return False
+        if found.data == data:
+            return True
+        there = decode_record(found.data)
+        if there.term == self.term and self._number > 1:  # a claim of this term is its first record
+            self.is_in_doubt = True
+            raise AppendUnknown("an earlier try is at the place of this record")
+        self._fence(there.term)
+        return False
+
+    def _fence(self, term: int) -> None:
+        """Write nothing any more.
+
+        Raises:
+            Fenced: always.
+        """
+        self.is_in_doubt = True
+        self.fenced_by = (
+            f"another member of the cluster is the primary, in term {term}; this one was it in term"
+            f" {self.term}"
+        )
+        raise Fenced(self.fenced_by)
