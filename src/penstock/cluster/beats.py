@@ -35,7 +35,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         stream_address: HOST:PORT of its stream service; empty if it has none.
         version: its version of Penstock.
         hands_over_to: the member that shall claim now, behind ``applied``; empty for none.
-        note: what is wrong with it, in one sentence; empty if nothing is.
+        note: its present problem, in one sentence; empty without one.
     """
 
     node: str
@@ -71,7 +71,7 @@ class Heard(NamedTuple):
 
 @final
 class Members:
-    """What is known of the other members.
+    """The other members, as their heartbeats tell.
 
     Args:
         node: this member's name; its own heartbeats come back and are ignored.

@@ -88,7 +88,7 @@ class ClusterDatabase(Database):
 
 @final
 class ViewOpening:
-    """How the store of a primary is opened: as a view that has all that the log has.
+    """Opens the store of a primary: a view that has all that the log has.
 
     Args:
         writer: appends to the log; its term is claimed.

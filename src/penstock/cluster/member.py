@@ -97,9 +97,9 @@ class Member:
 
     Attributes:
         role: its role now.
-        members: what is known of the others.
+        members: the others, as their heartbeats tell.
         writer: the writer of the last term that it claimed; None before.
-        note: what is wrong now, in one sentence; empty if nothing is.
+        note: its present problem, in one sentence; empty without one.
     """
 
     def __init__(

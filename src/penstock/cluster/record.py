@@ -57,7 +57,7 @@ class Record(NamedTuple):
             written by the same attempt to append.
         before: checksum of the record before it in the log.
         checksum: its own.
-        body: what is in it.
+        body: its content, by kind.
     """
 
     kind: int
@@ -142,7 +142,7 @@ def decode_claim(body: bytes) -> Claim:
 
 
 class Position(NamedTuple):
-    """How far a view has come.
+    """The place in the log up to which a view has come.
 
     Attributes:
         sequence: the last entry that is in it; 0 before the first.

@@ -1,4 +1,4 @@
-"""How a store's database is opened, after a start and after a failed write.
+"""Opens the database of a store, at a start and after a failed write.
 
 ``OwnDatabase`` is that of a broker alone: RocksDB has all there is, and the watermark is a witness
 of it. In a cluster the database is a view of the replicated log (``penstock.cluster.database``).
@@ -15,13 +15,13 @@ from penstock.store.identity import refuse_losses
 
 
 class Opening(Protocol):
-    """How the database of a ``RocksStore`` is opened."""
+    """Opens the database of a ``RocksStore``."""
 
     acknowledged_when: str
     """The promise of an acknowledgement: "fsync" or "quorum"."""
 
     has_witness: bool
-    """Whether the watermark's file witnesses what was acknowledged."""
+    """True where the watermark's file witnesses what was acknowledged."""
 
     def refuse(self, data_dir: Path) -> None:
         """Refuse a database that holds less than was acknowledged, before it is opened.
