@@ -2,7 +2,11 @@
 each broker has (docs/decisions/cluster.md).
 
 ``log.py``
-    the port: what is asked of the system that keeps the log
+    the port: what is asked of the system that keeps the log; ``jetstream.py``, ``etcd.py`` and
+    ``memory_log.py`` are behind it, ``connecting.py`` chooses.
+``jetstream_stream.py``, ``nats_client.py``, ``nats_protocol.py``, ``nats_login.py``
+    what ``jetstream.py`` is made of: the stream's configuration; a blocking client of NATS, its
+    bytes, and its login.
 ``record.py``, ``operations.py``
     a record as bytes with its chain of checksums; the operations of a batch
 ``writer.py``

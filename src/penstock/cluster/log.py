@@ -75,7 +75,7 @@ class LogNode(NamedTuple):
         is_leader: whether it leads.
         is_current: whether it has all that is committed, as far as is known.
         lag: entries that it is behind, as far as is known.
-        seen_s: seconds since it was last heard; 0 for the leader.
+        seen_s: seconds since it was last heard; 0 for the leader, infinite where it was not.
     """
 
     name: str
@@ -129,6 +129,7 @@ class ReplicatedLog(Protocol):
             AppendRefused: the log does not end at ``after``; nothing was appended by this call.
             AppendUnknown: there was no answer.
             LogUnavailable: it was not sent.
+            LogRefused: the system put it elsewhere, although it was told the place.
         """
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:

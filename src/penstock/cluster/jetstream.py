@@ -1,0 +1,463 @@
+"""The log of commits in NATS JetStream: one stream, replicated by Raft and synced on a majority.
+
+===================== ==================================================================
+a call of the port    what it is in JetStream (https://docs.nats.io/reference/reference-protocols)
+===================== ==================================================================
+``append``            a publish with ``Nats-Expected-Last-Sequence``; error 10071 refuses it
+``read``              batched direct get, from any replica
+``entry_at``          ``STREAM.MSG.GET``, from the leader
+``bounds``, ``state`` ``STREAM.INFO``, from the leader
+``trim``              ``STREAM.PURGE`` up to a sequence
+``move_leader``       ``STREAM.LEADER.STEPDOWN`` with a preferred server
+===================== ==================================================================
+
+The stream has the name of the cluster, and one subject, ``NAME.log``. Heartbeats are plain messages
+of NATS, on ``NAME.beats``.
+
+Why the servers must be set up as ``open`` wants them: JetStream answers an append when a majority
+has it, which says nothing of their disks. With ``sync_interval: always`` each of them has synced it
+by then; by default it syncs every two minutes. A client is not told that setting: servers tell it
+at their monitoring port, which ``nats_monitoring.py`` asks.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, final
+
+from penstock.cluster.jetstream_stream import (
+    HEADER_BYTES_MAX,
+    message_bytes_max,
+    mistakes,
+    new_stream,
+)
+from penstock.cluster.log import (
+    AppendRefused,
+    AppendUnknown,
+    Bounds,
+    EntriesTrimmed,
+    Entry,
+    LogNode,
+    LogRefused,
+    LogState,
+    LogUnavailable,
+)
+from penstock.cluster.nats_client import LoginRefused, NatsClient, NoAnswer, NotSent
+from penstock.cluster.nats_login import read_login
+from penstock.cluster.nats_protocol import Message
+from penstock.config.cluster import Cluster
+from penstock.transport.dialling import TlsFiles
+
+VERSION_MIN: Final = (2, 15, 1)
+REPLICAS: Final = 3
+
+_READ_BYTES_MAX: Final = 4 << 20
+_PAUSE_S: Final = 0.1  # between attempts of ``open``
+_HEARD_S_MAX: Final = 4.0  # heartbeats of Raft come each second; 4 s is the shortest election
+_END_VERIFIED_S: Final = 1.0
+_CONNECT_AGAIN_S: Final = 0.25
+_CONNECT_S_MIN: Final = 0.2
+_SEND_S_MAX: Final = 0.5
+
+_WRONG_LAST_SEQUENCE: Final = (10071, 10164)
+_NO_MESSAGE: Final = 10037
+_NO_STREAM: Final = 10059
+_NOT_CLUSTERED: Final = 10074
+_NOT_ENABLED: Final = (10039, 10076)
+_NO_RESPONDERS: Final = 503
+
+
+class _ApiError(LogUnavailable):
+    """JetStream answered with an error; ``code`` is its ``err_code``."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"JetStream: {description}")
+        self.code = code
+
+
+class _Denied(LogUnavailable):
+    """The login was refused, or may not do this."""
+
+
+class _Verified(NamedTuple):
+    """A place of which the leader said that nothing from it on is trimmed, and the time of that."""
+
+    first: int
+    at_s: float
+
+
+def nats_client(settings: Cluster, client_name: str, subjects: Sequence[str] = ()) -> NatsClient:
+    """Return a client of the servers of a cluster; it connects when it is used.
+
+    Args:
+        settings: the cluster.
+        client_name: the name that the servers show for the connection.
+        subjects: subjects whose messages it receives.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be used.
+    """
+    files = TlsFiles(settings.ca_file, settings.certificate, settings.key)
+    return NatsClient(
+        settings.log,
+        client_name,
+        read_login(settings.credentials_file),
+        files.context("cluster"),
+        VERSION_MIN,
+        subjects,
+    )
+
+
+@final
+class JetStreamLog:
+    """The log of a cluster in NATS JetStream; see ``ReplicatedLog`` for the calls.
+
+    Args:
+        settings: the cluster: its servers and its name.
+        client_name: the name that the servers show for the connection.
+        replicas: copies of the stream that is created, and the fewest of one that is there.
+
+    Attributes:
+        entry_bytes_max: the largest entry; known after ``open``.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be used.
+    """
+
+    def __init__(self, settings: Cluster, client_name: str, replicas: int = REPLICAS) -> None:
+        self.entry_bytes_max = 0
+        self._name = settings.name
+        self._subject = f"{settings.name}.log"
+        self._replicas = replicas
+        self._nats = nats_client(settings, client_name)
+        self._bounds = Bounds(1, 0)  # as they were last heard
+        self._verified = _Verified(0, 0.0)
+
+    def open(self, timeout_s: float) -> None:
+        """Connect; create the stream where there is none; verify how it is set up."""
+        ends_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._verify(self._found_or_created(ends_s))
+                return
+            except (LoginRefused, _Denied) as error:
+                raise LogRefused(
+                    f"{error}: cluster.credentials_file needs a user that may use JetStream and"
+                    f" the subjects {self._name}.>"
+                ) from error
+            except (LogUnavailable, NoAnswer, NotSent) as error:
+                if time.monotonic() + _PAUSE_S >= ends_s:
+                    raise LogUnavailable(str(error)) from error
+                time.sleep(_PAUSE_S)
+
+    def append(self, data: bytes, after: int, timeout_s: float) -> None:
+        """Append an entry behind ``after``."""
+        if len(data) > self.entry_bytes_max:
+            raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
+        header = b"Nats-Expected-Last-Sequence: %d\r\n" % after
+        try:
+            message = self._nats.request(self._subject, data, time.monotonic() + timeout_s, header)
+        except (NotSent, LoginRefused) as error:
+            raise LogUnavailable(str(error)) from error
+        except NoAnswer as error:
+            raise AppendUnknown(str(error)) from error
+        if message.status == _NO_RESPONDERS:
+            raise AppendUnknown("the stream has no leader")
+        answer = _json(message)
+        refusal = answer.get("error")
+        if refusal is not None:
+            if refusal.get("err_code") in _WRONG_LAST_SEQUENCE:
+                raise AppendRefused(f"the log does not end at {after}: {_said(refusal)}")
+            raise AppendUnknown(f"JetStream: {_said(refusal)}")
+        if answer.get("stream") != self._name or answer.get("seq") != after + 1:
+            raise LogRefused(
+                f"JetStream put an entry at {answer.get('stream')} {answer.get('seq')} that was for"
+                f" {self._name} {after + 1}: another program uses the subject {self._subject}"
+            )
+
+    def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries from ``first`` on, from any replica."""
+        ends_s = time.monotonic() + timeout_s
+        found = self._batch(first, count_max, ends_s)
+        if found and found[0].sequence == first:
+            return found
+        if not found and self._is_verified(first):
+            return []
+        try:
+            bounds = self._leaders_bounds(ends_s)
+        except LogUnavailable:
+            if found:
+                raise
+            return []  # a replica may lag; the leader is asked again next time
+        if first < bounds.first:
+            raise EntriesTrimmed(bounds.first)
+        if not found:
+            self._verified = _Verified(first, time.monotonic())
+            return []
+        # The replica has a hole, which only a damaged file makes; the leader may have none.
+        entry = self.entry_at(first, max(0.001, ends_s - time.monotonic()))
+        if entry is None:
+            raise LogUnavailable(
+                f"the entry {first} is missing at a replica and at the leader, although the log"
+                f" begins at {bounds.first}: a file of a server is damaged; let another server lead"
+            )
+        return [entry]
+
+    def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
+        """Return the entry at ``sequence`` as the leader has it."""
+        try:
+            answer = self._api("STREAM.MSG.GET", {"seq": sequence}, time.monotonic() + timeout_s)
+        except _ApiError as error:
+            if error.code == _NO_MESSAGE:
+                return None
+            raise
+        message = answer["message"]
+        return Entry(int(message["seq"]), base64.b64decode(message.get("data", "")))
+
+    def bounds(self, timeout_s: float) -> Bounds:
+        """Return the bounds as the leader has them."""
+        return self._leaders_bounds(time.monotonic() + timeout_s)
+
+    def trim(self, before: int, timeout_s: float) -> None:
+        """Remove the entries before ``before``; the sequence goes on behind them."""
+        if before > 1:
+            self._api("STREAM.PURGE", {"seq": before}, time.monotonic() + timeout_s)
+
+    def state(self, timeout_s: float) -> LogState:
+        """Return the state of the stream; one without a leader where only servers answer."""
+        ends_s = time.monotonic() + timeout_s
+        try:
+            self._nats.connect(ends_s)
+        except (NotSent, NoAnswer, LoginRefused) as error:
+            raise LogUnavailable(str(error)) from error
+        try:
+            info = self._info(ends_s)
+        except LogUnavailable:
+            version = self._nats.version
+            return LogState("nats", version, "", (), self._bounds, 0, has_quorum=False)
+        cluster = info.get("cluster", {})
+        leader = str(cluster.get("leader", ""))
+        nodes = [LogNode(leader, True, True, 0, 0.0)] if leader else []
+        nodes += [_node(replica) for replica in cluster.get("replicas") or ()]
+        heard = sum(node.is_leader or node.seen_s < _HEARD_S_MAX for node in nodes)
+        return LogState(
+            "nats",
+            self._nats.version,
+            leader,
+            tuple(nodes),
+            self._bounds,
+            int(info["state"]["bytes"]),
+            has_quorum=bool(leader) and heard * 2 > len(nodes),
+        )
+
+    def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
+        """Let the first of the ``preferred`` servers lead that is up to date, unless one does."""
+        ends_s = time.monotonic() + timeout_s
+        cluster = self._info(ends_s).get("cluster", {})
+        if cluster.get("leader") in preferred:
+            return
+        current = {
+            node.name for node in map(_node, cluster.get("replicas") or ()) if node.is_current
+        }
+        for name in preferred:
+            if name in current:
+                self._api("STREAM.LEADER.STEPDOWN", {"placement": {"preferred": name}}, ends_s)
+                return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._nats.close()
+
+    def _found_or_created(self, ends_s: float) -> dict[str, Any]:
+        """Return the configuration of the stream."""
+        self._nats.connect(ends_s)
+        if not self._nats.info.fields.get("jetstream"):
+            raise LogRefused(
+                f"the NATS server {self._nats.server} runs without JetStream: write"
+                " `jetstream { store_dir: …, sync_interval: always }` into its configuration"
+            )
+        try:
+            return dict(self._info(ends_s)["config"])
+        except _ApiError as error:
+            if error.code in _NOT_ENABLED:
+                raise LogRefused(
+                    f"{error}: cluster.credentials_file needs a user of an account with JetStream"
+                ) from error
+            if error.code != _NO_STREAM:
+                raise
+        payload_bytes_max = int(self._nats.info.fields["max_payload"])
+        wanted = new_stream(self._name, self._subject, self._replicas, payload_bytes_max)
+        try:
+            return dict(self._api("STREAM.CREATE", wanted, ends_s)["config"])
+        except _ApiError as error:
+            if error.code == _NOT_CLUSTERED:
+                raise LogRefused(
+                    f"the NATS server {self._nats.server} is alone: three servers with one"
+                    " `cluster { … }` keep the log, each on a machine of its own"
+                ) from error
+            raise
+
+    def _verify(self, config: Mapping[str, Any]) -> None:
+        """Refuse a stream that cannot be trusted with commits.
+
+        Raises:
+            LogRefused: it is set up otherwise than one that is created here.
+        """
+        payload_bytes_max = int(self._nats.info.fields["max_payload"])
+        wrong = mistakes(config, self._name, self._subject, self._replicas, payload_bytes_max)
+        for sentence in wrong:
+            raise LogRefused(sentence)
+        size_bytes = message_bytes_max(config, payload_bytes_max)
+        self._nats.payload_bytes_min = size_bytes
+        self.entry_bytes_max = size_bytes - HEADER_BYTES_MAX
+
+    def _batch(self, first: int, count_max: int, ends_s: float) -> list[Entry]:
+        """Return consecutive entries that a replica has, the first at ``first`` or behind it."""
+        asked = {"seq": first, "batch": count_max, "max_bytes": _READ_BYTES_MAX}
+        found: list[Entry] = []
+        try:
+            reply = self._nats.ask(
+                f"$JS.API.DIRECT.GET.{self._name}", json.dumps(asked).encode(), ends_s
+            )
+            while len(found) < count_max:
+                message = self._nats.next_answer(reply, ends_s)
+                if message.status == _NO_RESPONDERS:
+                    raise LogUnavailable("no replica of the stream answers")
+                if message.status:
+                    break
+                sequence = int(message.header_value(b"Nats-Sequence"))
+                if found and sequence != found[-1].sequence + 1:
+                    break  # the rest is read, and judged, next time
+                found.append(Entry(sequence, message.data))
+        except (NotSent, NoAnswer, LoginRefused) as error:
+            if not found:
+                raise LogUnavailable(str(error)) from error
+        return found
+
+    def _is_verified(self, first: int) -> bool:
+        """Return whether the leader said a moment ago that nothing from ``first`` is trimmed."""
+        is_recent = time.monotonic() - self._verified.at_s < _END_VERIFIED_S
+        return self._verified.first == first and is_recent
+
+    def _leaders_bounds(self, ends_s: float) -> Bounds:
+        self._info(ends_s)
+        return self._bounds
+
+    def _info(self, ends_s: float) -> dict[str, Any]:
+        """Return STREAM.INFO, and note the bounds that it says."""
+        info = self._api("STREAM.INFO", None, ends_s)
+        state = info["state"]
+        last = int(state["last_seq"])
+        self._bounds = Bounds(int(state["first_seq"]) if state["messages"] else last + 1, last)
+        return info
+
+    def _api(self, call: str, body: Mapping[str, Any] | None, ends_s: float) -> dict[str, Any]:
+        """Ask JetStream's interface; the leader of the stream answers.
+
+        Raises:
+            _ApiError: it answered with an error.
+            LogUnavailable: it did not answer.
+        """
+        data = b"" if body is None else json.dumps(body).encode()
+        try:
+            message = self._nats.request(f"$JS.API.{call}.{self._name}", data, ends_s)
+        except LoginRefused as error:
+            raise _Denied(str(error)) from error
+        except (NotSent, NoAnswer) as error:
+            raise LogUnavailable(str(error)) from error
+        if message.status == _NO_RESPONDERS:
+            raise LogUnavailable("JetStream does not answer: it has no leader")
+        answer = _json(message)
+        refusal = answer.get("error")
+        if refusal is not None:
+            raise _ApiError(int(refusal.get("err_code", 0)), _said(refusal))
+        return answer
+
+
+@final
+class NatsHeartbeats:
+    """Heartbeats of the brokers of a cluster, as messages of NATS; see ``Heartbeats``.
+
+    Neither call fails: without a connection a beat is lost, and none comes. A server that is silent
+    is left, because it does not even send back this broker's own beats.
+
+    Args:
+        settings: the cluster: its servers and its name.
+        client_name: the name that the servers show for the connection.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be used.
+    """
+
+    def __init__(self, settings: Cluster, client_name: str) -> None:
+        self._subject = f"{settings.name}.beats"
+        self._nats = nats_client(settings, client_name, [self._subject])
+        self._connect_at_s = 0.0
+        self._unheard_s: float | None = None  # since when no beat sent has come back
+
+    def send(self, beat: bytes) -> None:
+        """Send a message to all, this broker among them."""
+        now = time.monotonic()
+        if not self._nats.is_connected:
+            if now < self._connect_at_s:
+                return
+            self._connect_at_s = now + _CONNECT_AGAIN_S
+        with contextlib.suppress(NotSent, NoAnswer, LoginRefused):
+            self._nats.publish(self._subject, beat, now + _SEND_S_MAX)
+            if self._unheard_s is None:
+                self._unheard_s = now
+
+    def received(self, timeout_s: float) -> list[bytes]:
+        """Return the messages that came; wait for the first. While there is no connection it may
+        wait for 0.2 s, where ``timeout_s`` is less."""
+        is_connected = self._nats.is_connected
+        ends_s = time.monotonic() + (timeout_s if is_connected else max(timeout_s, _CONNECT_S_MIN))
+        while True:
+            try:
+                messages = self._nats.received(ends_s)
+            except (NotSent, NoAnswer, LoginRefused):
+                self._unheard_s = None
+                messages = []
+            if messages:
+                self._unheard_s = None
+                return [message.data for message in messages]
+            now = time.monotonic()
+            if self._unheard_s is not None and now - self._unheard_s > _SEND_S_MAX:
+                self._unheard_s = None
+                self._nats.leave("it does not send back")
+            if now >= ends_s:
+                return []
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._nats.close()
+
+
+def _node(replica: Mapping[str, Any]) -> LogNode:
+    """Return a follower as the leader describes it in STREAM.INFO; ``active`` is nanoseconds."""
+    heard_ns = int(replica.get("active", 0))
+    is_heard = heard_ns > 0 and not replica.get("offline")
+    return LogNode(
+        str(replica.get("name", "")),
+        False,
+        bool(replica.get("current")),
+        int(replica.get("lag", 0)),
+        heard_ns / 1e9 if is_heard else float("inf"),
+    )
+
+
+def _json(message: Message) -> dict[str, Any]:
+    """Return the JSON object of an answer; an error where it is none."""
+    with contextlib.suppress(ValueError):
+        answer = json.loads(message.data)
+        if isinstance(answer, dict):
+            return answer
+    return {"error": {"err_code": 0, "description": "an answer that is no JSON"}}
+
+
+def _said(error: Mapping[str, Any]) -> str:
+    return f"{error.get('description', 'error')} ({error.get('err_code', 0)})"

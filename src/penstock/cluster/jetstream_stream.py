@@ -1,0 +1,95 @@
+"""The configuration of the stream that keeps a log: as it is created, and what is wrong with one
+that is there. Pure.
+
+A log only loses entries at its front, when it is trimmed; so whatever lets a stream remove entries
+by itself, or by hand in the middle, is refused, and so is what answers before a majority has it on
+disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+HEADER_BYTES_MAX: Final = 256
+"""Room for the header of an entry: the sizes that servers and streams limit include it."""
+
+MESSAGE_BYTES_MAX: Final = 8 << 20
+"""The largest message of a stream that is created here, if ``max_payload`` of the servers is not
+smaller."""
+
+
+def new_stream(name: str, subject: str, replicas: int, payload_bytes_max: int) -> dict[str, Any]:
+    """Return the configuration with which a stream is created.
+
+    Args:
+        name: its name.
+        subject: its only subject.
+        replicas: copies.
+        payload_bytes_max: the largest message that the servers take.
+    """
+    return {
+        "name": name,
+        "subjects": [subject],
+        "num_replicas": replicas,
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "max_msg_size": min(MESSAGE_BYTES_MAX, payload_bytes_max),
+        "allow_direct": True,
+        "deny_delete": True,  # an entry that is removed by hand would be a hole
+    }
+
+
+def message_bytes_max(config: Mapping[str, Any], payload_bytes_max: int) -> int:
+    """Return the largest message that the stream takes, where the server takes
+    ``payload_bytes_max``."""
+    limit = int(config.get("max_msg_size", -1))
+    return limit if limit > 0 else payload_bytes_max
+
+
+def mistakes(
+    config: Mapping[str, Any], name: str, subject: str, replicas: int, payload_bytes_max: int
+) -> Iterator[str]:
+    """Yield a sentence for each thing that makes a stream unfit to keep commits, with what to
+    change; nothing for one that is as ``new_stream`` says.
+
+    Args:
+        config: the configuration of the stream that is there.
+        name: its name.
+        subject: the subject that it must have.
+        replicas: the fewest copies.
+        payload_bytes_max: the largest message that the server takes.
+    """
+    edit = f"nats stream edit {name}"
+    another = "remove it, or choose another cluster.name"
+    if config["num_replicas"] < replicas:
+        yield (
+            f"the stream {name} has {config['num_replicas']} replica(s) and needs {replicas}:"
+            f" {edit} --replicas {replicas}"
+        )
+    if config["storage"] != "file":
+        yield f"the stream {name} is kept in memory: {another}"
+    if config.get("persist_mode", "default") not in ("", "default"):
+        yield f"the stream {name} is answered before it is written (persist_mode): {another}"
+    if config.get("subjects") != [subject] or config.get("sources") or config.get("mirror"):
+        yield f"the stream {name} is of another program, for it has not just {subject}: {another}"
+    if config.get("retention") != "limits" or config.get("max_age"):
+        yield f"the stream {name} removes entries by itself: it needs limits without a max age"
+    has_bound = any(int(config.get(bound, -1)) > 0 for bound in ("max_msgs", "max_bytes"))
+    if has_bound and config.get("discard") != "new":
+        yield f"the stream {name} removes entries when it is full: {edit} --discard new"
+    if int(config.get("max_msgs_per_subject", -1)) > 0:
+        yield f"the stream {name} removes entries of its subject: {edit} --max-msgs-per-subject=-1"
+    if not config.get("allow_direct"):
+        yield f"the stream {name} cannot be read from its replicas: {edit} --allow-direct"
+    if config.get("sealed"):
+        yield f"the stream {name} is sealed: {another}"
+    size_bytes = message_bytes_max(config, payload_bytes_max)
+    if size_bytes > payload_bytes_max:
+        yield (
+            f"the stream {name} takes messages of {size_bytes} bytes, and its server of"
+            f" {payload_bytes_max}: set max_payload of all servers to that"
+        )
+    if size_bytes <= HEADER_BYTES_MAX * 2:
+        yield f"the stream {name} takes messages of {size_bytes} bytes, which is too little"

@@ -1,0 +1,330 @@
+"""The replicated log in memory, for model tests: all of its faults are chosen by the test.
+
+One ``MemoryCluster`` is what a majority of machines has. Each member of the cluster under test has
+a ``MemoryLog`` of it, its own way to it, which can be cut, can lose answers, and can read from a
+replica that lags::
+
+    MemoryLog "a" ──┐  faults of the next appends, is_cut, replica_end
+                    ├──▶ MemoryCluster: the entries; has_majority; delayed appends ─ land ─▶ entries
+    MemoryLog "b" ──┘
+    MemoryHeartbeats "a", "b" ──▶ the same cluster: loss, delay and repetition; links that are cut
+
+Nothing here waits, draws a number or reads a clock: a call that would block raises
+``LogUnavailable`` at once, time is what the test's ``now`` returns, and randomness is the test's.
+So a run is a function of its seed. One thread uses all of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from random import Random
+from typing import Final, NamedTuple, final
+
+from penstock.cluster.log import (
+    AppendRefused,
+    AppendUnknown,
+    Bounds,
+    EntriesTrimmed,
+    Entry,
+    LogNode,
+    LogState,
+    LogUnavailable,
+)
+
+ENTRY_BYTES_MAX: Final = 1 << 20
+_READ_BYTES_MAX: Final = 4 << 20
+
+
+class AppendFault(Enum):
+    """The fate of one append."""
+
+    NONE = "answered"
+    NOT_SENT = "not sent: LogUnavailable"
+    LOST = "lost on its way: AppendUnknown, and it never comes"
+    ANSWER_LOST = "carried out, but its answer is lost: AppendUnknown"
+    DELAYED = "under way until the test lets it land: AppendUnknown"
+
+
+@final
+class DelayedAppend:
+    """An append that was sent and has not arrived.
+
+    Attributes:
+        member: the member that sent it.
+        data: the entry.
+        after: the sequence behind which it is to be.
+    """
+
+    def __init__(self, member: str, data: bytes, after: int) -> None:
+        self.member = member
+        self.data = data
+        self.after = after
+
+
+class _Beat(NamedTuple):
+    """A heartbeat under way."""
+
+    arrives_s: float
+    number: int
+    data: bytes
+
+
+@final
+class MemoryCluster:
+    """The machines that keep the log, as one value.
+
+    Args:
+        now: returns the time in seconds; needed for heartbeats that are delayed.
+        random: decides which heartbeats are lost, late and repeated.
+        entry_bytes_max: the largest entry that is taken.
+
+    Attributes:
+        has_majority: False while no append, and no call that the leader answers, can succeed.
+        delayed: appends that are under way, in the order in which they were sent.
+        nodes: names of the machines that keep it; the first leads unless ``leader`` says otherwise.
+        leader: the leading machine.
+        beat_loss: share of heartbeats that are lost, 0 to 1.
+        beat_repeat: share of heartbeats that come twice, 0 to 1.
+        beat_delay_s_max: longest delay of a heartbeat; each has its own, so they overtake others.
+        cut_links: pairs of sender and receiver between which no heartbeat comes through.
+    """
+
+    def __init__(
+        self,
+        now: Callable[[], float] = lambda: 0.0,
+        random: Random | None = None,
+        entry_bytes_max: int = ENTRY_BYTES_MAX,
+    ) -> None:
+        self.now: Final = now
+        self.random: Final = Random(0) if random is None else random  # noqa: S311
+        self.entry_bytes_max: Final = entry_bytes_max
+        self.has_majority = True
+        self.delayed: list[DelayedAppend] = []
+        self.nodes = ("m1", "m2", "m3")
+        self.leader = "m1"
+        self.beat_loss = 0.0
+        self.beat_repeat = 0.0
+        self.beat_delay_s_max = 0.0
+        self.cut_links: set[tuple[str, str]] = set()
+        self._entries: deque[bytes] = deque()
+        self._first = 1
+        self._listeners: dict[str, MemoryHeartbeats] = {}
+        self._beats_sent = 0
+
+    @property
+    def bounds(self) -> Bounds:
+        """The bounds of the log."""
+        return Bounds(self._first, self._first + len(self._entries) - 1)
+
+    def entry(self, sequence: int) -> Entry | None:
+        """Return the entry at ``sequence``; None where there is none (any more)."""
+        if self._first <= sequence <= self.bounds.last:
+            return Entry(sequence, self._entries[sequence - self._first])
+        return None
+
+    def put(self, data: bytes, after: int) -> None:
+        """Append an entry behind ``after``.
+
+        Raises:
+            AppendRefused: the log does not end there.
+        """
+        last = self.bounds.last
+        if after != last:
+            raise AppendRefused(f"the log ends at {last}, not at {after}")
+        self._entries.append(data)
+
+    def land(self, append: DelayedAppend) -> bool:
+        """Let a delayed append arrive; return whether it is an entry now, or was refused."""
+        self.delayed.remove(append)
+        try:
+            self.put(append.data, append.after)
+        except AppendRefused:
+            return False
+        return True
+
+    def remove_before(self, before: int) -> None:
+        """Remove the entries before the sequence ``before``, which may be one behind the last."""
+        while self._first < before and self._entries:
+            self._entries.popleft()
+            self._first += 1
+
+    def join(self, listener: MemoryHeartbeats) -> None:
+        """Send this member the heartbeats from now on."""
+        self._listeners[listener.member] = listener
+
+    def leave(self, listener: MemoryHeartbeats) -> None:
+        """Send this member no more heartbeats."""
+        if self._listeners.get(listener.member) is listener:
+            del self._listeners[listener.member]
+
+    def spread(self, sender: str, beat: bytes) -> None:
+        """Send a heartbeat to all members, the sender among them."""
+        for member, listener in self._listeners.items():
+            if listener.is_cut or (sender, member) in self.cut_links:
+                continue
+            if member != sender and self.random.random() < self.beat_loss:
+                continue
+            copies = 2 if self.random.random() < self.beat_repeat else 1
+            for _ in range(copies):
+                self._beats_sent += 1
+                delay_s = self.random.random() * self.beat_delay_s_max
+                listener.under_way.append(_Beat(self.now() + delay_s, self._beats_sent, beat))
+
+
+@final
+class MemoryLog:
+    """One member's way to a log in memory; see ``ReplicatedLog`` for the calls.
+
+    Args:
+        cluster: the machines that keep the log.
+        member: name of the member whose way this is.
+
+    Attributes:
+        is_cut: True while this member reaches none of the machines.
+        faults: the fates of the next appends, one for each; they are answered when it is empty.
+        replica_end: the last sequence that the replica has from which this member reads; None for
+            one that has all.
+    """
+
+    def __init__(self, cluster: MemoryCluster, member: str = "a") -> None:
+        self._cluster = cluster
+        self._member = member
+        self._is_closed = False
+        self.entry_bytes_max = cluster.entry_bytes_max
+        self.is_cut = False
+        self.faults: deque[AppendFault] = deque()
+        self.replica_end: int | None = None
+
+    def open(self, timeout_s: float) -> None:
+        """Reach the leader; there is nothing to create."""
+        self._reach_leader(timeout_s)
+
+    def append(self, data: bytes, after: int, timeout_s: float) -> None:
+        """Append an entry, or have the next of ``faults``."""
+        if len(data) > self.entry_bytes_max:
+            raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
+        fault = self.faults.popleft() if self.faults else AppendFault.NONE
+        self._reach(timeout_s)
+        if fault is AppendFault.NOT_SENT:
+            raise LogUnavailable("no connection to the log")
+        if fault is AppendFault.LOST or not self._cluster.has_majority:
+            raise AppendUnknown("no answer of the log")
+        if fault is AppendFault.DELAYED:
+            self._cluster.delayed.append(DelayedAppend(self._member, data, after))
+            raise AppendUnknown("no answer of the log")
+        try:
+            self._cluster.put(data, after)
+        except AppendRefused:
+            if fault is AppendFault.ANSWER_LOST:
+                raise AppendUnknown("no answer of the log") from None
+            raise
+        if fault is AppendFault.ANSWER_LOST:
+            raise AppendUnknown("no answer of the log")
+
+    def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries that this member's replica has."""
+        self._reach(timeout_s)
+        bounds = self._cluster.bounds
+        last = bounds.last if self.replica_end is None else min(bounds.last, self.replica_end)
+        if first < bounds.first:
+            raise EntriesTrimmed(bounds.first)
+        found: list[Entry] = []
+        size_bytes = 0
+        for sequence in range(first, min(last, first + count_max - 1) + 1):
+            entry = self._cluster.entry(sequence)
+            assert entry is not None
+            size_bytes += len(entry.data)
+            if found and size_bytes > _READ_BYTES_MAX:
+                break
+            found.append(entry)
+        return found
+
+    def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
+        """Return the entry as the leader has it."""
+        self._reach_leader(timeout_s)
+        return self._cluster.entry(sequence)
+
+    def bounds(self, timeout_s: float) -> Bounds:
+        """Return the bounds as the leader has them."""
+        self._reach_leader(timeout_s)
+        return self._cluster.bounds
+
+    def trim(self, before: int, timeout_s: float) -> None:
+        """Remove the entries before ``before``."""
+        self._reach_leader(timeout_s)
+        self._cluster.remove_before(before)
+
+    def state(self, timeout_s: float) -> LogState:
+        """Return the state as an operator would see it."""
+        self._reach(timeout_s)
+        cluster = self._cluster
+        leader = cluster.leader if cluster.has_majority else ""
+        nodes = tuple(LogNode(name, name == leader, True, 0, 0.0) for name in cluster.nodes)
+        bounds = cluster.bounds
+        entries = (cluster.entry(at) for at in range(bounds.first, bounds.last + 1))
+        size_bytes = sum(len(entry.data) for entry in entries if entry is not None)
+        return LogState("memory", "", leader, nodes, bounds, size_bytes, cluster.has_majority)
+
+    def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
+        """Let the first of ``preferred`` lead that is a node, unless one of them does."""
+        self._reach_leader(timeout_s)
+        if self._cluster.leader not in preferred:
+            known = [name for name in preferred if name in self._cluster.nodes]
+            self._cluster.leader = known[0] if known else self._cluster.leader
+
+    def close(self) -> None:
+        """Refuse all further calls."""
+        self._is_closed = True
+
+    def _reach(self, timeout_s: float) -> None:
+        assert not self._is_closed, "the log was closed"
+        assert timeout_s > 0, "no time was given"
+        if self.is_cut:
+            raise LogUnavailable("no connection to the log")
+
+    def _reach_leader(self, timeout_s: float) -> None:
+        self._reach(timeout_s)
+        if not self._cluster.has_majority:
+            raise LogUnavailable("the log has no majority")
+
+
+@final
+class MemoryHeartbeats:
+    """One member's heartbeats; see ``Heartbeats`` for the calls.
+
+    Args:
+        cluster: the machines that carry them.
+        member: name of the member, different for each.
+
+    Attributes:
+        is_cut: True while nothing that is sent gets out, and nothing comes in.
+        under_way: heartbeats that were sent to this member and have not been received.
+    """
+
+    def __init__(self, cluster: MemoryCluster, member: str) -> None:
+        self._cluster = cluster
+        self.member: Final = member
+        self.is_cut = False
+        self.under_way: list[_Beat] = []
+        cluster.join(self)
+
+    def send(self, beat: bytes) -> None:
+        """Send to all members, this one among them."""
+        if not self.is_cut:
+            self._cluster.spread(self.member, beat)
+
+    def received(self, timeout_s: float) -> list[bytes]:
+        """Return what has arrived by now, in the order of arrival; it does not wait."""
+        del timeout_s
+        if self.is_cut:
+            return []
+        now = self._cluster.now()
+        arrived = sorted(beat for beat in self.under_way if beat.arrives_s <= now)
+        self.under_way = [beat for beat in self.under_way if beat.arrives_s > now]
+        return [beat.data for beat in arrived]
+
+    def close(self) -> None:
+        """Receive no more."""
+        self._cluster.leave(self)

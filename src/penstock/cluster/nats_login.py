@@ -1,0 +1,98 @@
+"""The login at a NATS server, from the file that the settings of the cluster name.
+
+Three kinds of file: the credentials file of a user (``.creds``: a signed description of the user
+and a key that signs the server's challenge, Ed25519), ``USER:PASSWORD``, or a token, in one line.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, final
+
+from penstock.errors import ConfigError
+
+_BLOCK: Final = r"-----BEGIN {0}-----\s*(\S+)\s*-+END {0}-+"
+_JWT: Final = re.compile(_BLOCK.format("NATS USER JWT"))
+_SEED: Final = re.compile(_BLOCK.format("USER NKEY SEED"))
+_SEED_BYTES: Final = 32
+_FILE_BYTES_MAX: Final = 64 * 1024
+
+
+@final
+class Login:
+    """The user as which a connection is made.
+
+    Args:
+        fields: for CONNECT, the same each time.
+        seed: the key that signs challenges; empty for none.
+    """
+
+    def __init__(self, fields: Mapping[str, str], seed: bytes = b"") -> None:
+        self._fields = dict(fields)
+        self._seed = seed
+
+    def fields(self, challenge: str) -> dict[str, str]:
+        """Return the fields of CONNECT for a server with this challenge (``nonce``)."""
+        if not self._seed:
+            return dict(self._fields)
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        signature = Ed25519PrivateKey.from_private_bytes(self._seed).sign(challenge.encode())
+        text = base64.urlsafe_b64encode(signature).decode().rstrip("=")
+        return self._fields | {"sig": text}
+
+
+NO_LOGIN: Final = Login({})
+
+
+def read_login(file: str) -> Login:
+    """Return the login that a file has; an empty name gives none.
+
+    Raises:
+        ConfigError: the file cannot be read or used.
+    """
+    if not file:
+        return NO_LOGIN
+    try:
+        with Path(file).open(encoding="utf-8") as opened:
+            text = opened.read(_FILE_BYTES_MAX)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cluster.credentials_file: {file} cannot be read: {error}") from error
+    jwt = _JWT.search(text)
+    if jwt is not None:
+        return _of_user(file, jwt.group(1), _SEED.search(text))
+    line = text.strip()
+    if not line or "\n" in line:
+        raise ConfigError(
+            f"cluster.credentials_file: {file} has no login: USER:PASSWORD or a token in one line,"
+            " or the credentials of a NATS user"
+        )
+    user, colon, password = line.partition(":")
+    return Login({"user": user, "pass": password} if colon else {"auth_token": line})
+
+
+def _of_user(file: str, jwt: str, found: re.Match[str] | None) -> Login:
+    if find_spec("cryptography") is None:
+        raise ConfigError(
+            f"cluster.credentials_file: {file} is the credentials file of a NATS user, which needs"
+            ' cryptography: pip install "penstock[cluster]"'
+        )
+    mistake = ConfigError(f"cluster.credentials_file: {file} has no key of a NATS user")
+    if found is None:
+        raise mistake
+    encoded = found.group(1)
+    try:
+        raw = base64.b32decode(encoded + "=" * (-len(encoded) % 8))
+    except ValueError as error:
+        raise mistake from error
+    # Two bytes say that it is the seed ("S") of a user ("U"); two at the end are their checksum.
+    if len(raw) != 2 + _SEED_BYTES + 2 or not encoded.startswith("SU"):
+        raise mistake
+    if binascii.crc_hqx(raw[:-2], 0) != int.from_bytes(raw[-2:], "little"):
+        raise ConfigError(f"cluster.credentials_file: the key in {file} is damaged")
+    return Login({"jwt": jwt}, raw[2:-2])

@@ -1,0 +1,183 @@
+"""The client protocol of NATS as bytes: what is sent, and a parser of what comes. Pure.
+
+Only what a client of JetStream needs (https://docs.nats.io/reference/reference-protocols/nats-protocol)::
+
+    client                          server
+       ◀─ INFO {…} ────────────────── first of all; again when the servers' addresses change
+       ─ CONNECT {…}, PING ─────────▶
+       ◀─ PONG, or -ERR '…' ───────── the login is accepted, or not
+       ─ SUB subject id ────────────▶
+       ─ HPUB subject reply … ──────▶
+       ◀─ MSG | HMSG subject id … ──── an answer, or a message of others
+       ◀─ PING ─ PONG ──────────────▶ in both directions
+
+A line ends with CR LF; a message's body has its length in the line before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple, final
+
+from penstock.errors import PenstockError
+
+PING: Final = b"PING\r\n"
+PONG: Final = b"PONG\r\n"
+
+_HEADER_LINE: Final = b"NATS/1.0"
+_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists addresses
+_BODY_BYTES_MAX: Final = 128 << 20
+
+
+class NatsProtocolError(PenstockError):
+    """A server sent something that is not the protocol of NATS."""
+
+
+class Message(NamedTuple):
+    """A message that was received.
+
+    Attributes:
+        subject: its subject.
+        header: its header block, from ``NATS/1.0`` on; empty without one.
+        data: its body.
+    """
+
+    subject: str
+    header: bytes
+    data: bytes
+
+    @property
+    def status(self) -> int:
+        """The status in the header's first line, as 404; 0 for a message without one."""
+        words = self.header.split(b"\r\n", 1)[0].split(None, 2)
+        return int(words[1]) if len(words) > 1 and words[1].isdigit() else 0
+
+    def header_value(self, name: bytes) -> bytes:
+        """Return the value of a header; empty where there is none of this name."""
+        at = self.header.find(b"\r\n" + name + b":")
+        if at < 0:
+            return b""
+        start = at + len(name) + 3
+        return self.header[start : self.header.index(b"\r\n", start)].strip()
+
+
+class Info(NamedTuple):
+    """A server's description of itself: the JSON of its INFO line."""
+
+    fields: Mapping[str, Any]
+
+
+class Failure(NamedTuple):
+    """A server's ``-ERR``, without its quotes."""
+
+    text: str
+
+
+class Ping(NamedTuple):
+    """The server asks for a PONG."""
+
+
+class Pong(NamedTuple):
+    """The server's answer to a PING."""
+
+
+Incoming = Message | Info | Failure | Ping | Pong
+
+
+@final
+class Parser:
+    """Makes protocol messages of the bytes that come."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    @property
+    def is_empty(self) -> bool:
+        """True where no byte waits for more."""
+        return not self._buffer
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes that came."""
+        self._buffer += data
+
+    def next(self) -> Incoming | None:
+        """Return the next message; None until more bytes came.
+
+        Raises:
+            NatsProtocolError: the bytes are none of NATS.
+        """
+        while True:
+            end = self._buffer.find(b"\r\n", 0, _LINE_BYTES_MAX)
+            if end < 0:
+                if len(self._buffer) >= _LINE_BYTES_MAX:
+                    raise NatsProtocolError("a line without an end: no server of NATS")
+                return None
+            line = bytes(self._buffer[:end])
+            word, _, rest = line.partition(b" ")
+            if word in (b"MSG", b"HMSG"):
+                return self._message(word == b"HMSG", rest.split(), end + 2)
+            del self._buffer[: end + 2]
+            if word != b"+OK":
+                return _without_body(word.upper(), rest)
+
+    def _message(self, has_header: bool, words: list[bytes], start: int) -> Message | None:
+        try:
+            size = int(words[-1])
+            header_size = int(words[-2]) if has_header else 0
+            subject = words[0].decode()
+        except (ValueError, IndexError) as error:
+            raise NatsProtocolError("a message without its size") from error
+        if not 0 <= header_size <= size <= _BODY_BYTES_MAX:
+            raise NatsProtocolError(f"a message of {size} bytes")
+        end = start + size
+        if len(self._buffer) < end + 2:
+            return None
+        header = bytes(self._buffer[start : start + header_size])
+        data = bytes(self._buffer[start + header_size : end])
+        del self._buffer[: end + 2]
+        return Message(subject, header, data)
+
+
+def connect(fields: Mapping[str, Any]) -> bytes:
+    """Return CONNECT with these fields, and a PING: its PONG says that the login is accepted."""
+    return b"CONNECT %b\r\n%b" % (json.dumps(fields).encode(), PING)
+
+
+def subscribe(subject: str, number: int) -> bytes:
+    """Return SUB: messages to ``subject``, which may have wildcards, come from now on."""
+    return b"SUB %b %d\r\n" % (subject.encode(), number)
+
+
+def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> bytes:
+    """Return a message.
+
+    Args:
+        subject: its subject.
+        data: its body.
+        reply: the subject of the answer.
+        header: lines ``Name: value`` that end with CR LF each.
+    """
+    words = f"{subject} {reply}" if reply else subject
+    if not header:
+        return b"PUB %b %d\r\n%b\r\n" % (words.encode(), len(data), data)
+    block = b"%b\r\n%b\r\n" % (_HEADER_LINE, header)
+    size = len(block) + len(data)
+    return b"HPUB %b %d %d\r\n%b%b\r\n" % (words.encode(), len(block), size, block, data)
+
+
+def _without_body(word: bytes, rest: bytes) -> Incoming:
+    if word == b"PING":
+        return Ping()
+    if word == b"PONG":
+        return Pong()
+    if word == b"-ERR":
+        return Failure(rest.decode(errors="replace").strip().strip("'"))
+    if word == b"INFO":
+        try:
+            fields = json.loads(rest)
+        except ValueError as error:
+            raise NatsProtocolError("INFO is no JSON") from error
+        if isinstance(fields, dict):
+            return Info(fields)
+    raise NatsProtocolError(f"{word[:20]!r} is no word of NATS")
