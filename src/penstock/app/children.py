@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import final
 
 from penstock.app.composing import check_admin, check_opentelemetry, check_stream_files, has_streams
@@ -26,18 +25,16 @@ logger = get_logger(__name__)
 class Children:
     """The processes beside one broker.
 
-    Args:
-        settings: returns the settings in use; a reload replaces them.
-
     Attributes:
+        settings: the settings in use; a reload replaces them.
         stream: the stream service; None without.
         admin: the admin process; None without.
         otlp: the OpenTelemetry process; None without.
         urls: their addresses for the line with ``ready``, each after a space.
     """
 
-    def __init__(self, settings: Callable[[], Settings]) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
         self.stream: ChildProcess | None = None
         self.admin: ChildProcess | None = None
         self.otlp: ChildProcess | None = None
@@ -56,10 +53,10 @@ class Children:
         Raises:
             ConfigError: a port is taken, a file cannot be read, packages are missing.
         """
-        if has_streams(self._settings()):
+        if has_streams(self.settings):
             await self._prepare_stream()
         await self._prepare_admin()
-        settings = self._settings()
+        settings = self.settings
         if settings.opentelemetry.endpoint:
             check_opentelemetry(settings.opentelemetry)
             self.otlp = otlp_process.otlp_process(
@@ -67,7 +64,7 @@ class Children:
             )
 
     async def _prepare_stream(self) -> None:
-        settings = self._settings()
+        settings = self.settings
         stream = settings.stream
         check_stream_files(stream)
         bind = stream.bind
@@ -84,14 +81,14 @@ class Children:
             )
 
     async def _prepare_admin(self) -> None:
-        settings = self._settings().admin
+        settings = self.settings.admin
         bind = settings.bind
         if not bind:
             return
         check_admin(settings)
         port = await reserve_port(admin_process.NAME, admin_process.OPTION, bind.host, bind.port)
         self.admin = admin_process.admin_process(
-            self._settings().durability.data_dir, port, self.admin_arguments()
+            self.settings.durability.data_dir, port, self.admin_arguments()
         )
         self.urls += f" admin {'https' if settings.certificate else 'http'}://{port}"
         if not (bind.is_loopback or settings.certificate):
@@ -123,16 +120,16 @@ class Children:
 
     def stream_arguments(self) -> Arguments:
         """Return what the stream service is told of settings that may change."""
-        options = (*self._settings().stream.files, *self._own_token())
+        options = (*self.settings.stream.files, *self._own_token())
         return stream_process.changing_arguments(self._publishing_json(), options)
 
     def admin_arguments(self) -> Arguments:
         """Return what the admin process is told of settings that may change."""
-        return admin_process.changing_arguments(self._settings().admin, self._events_arguments())
+        return admin_process.changing_arguments(self.settings.admin, self._events_arguments())
 
     def _events_arguments(self) -> Arguments:
         """Return the arguments that tell where events are read; none where none are written."""
-        settings = self._settings()
+        settings = self.settings
         if self.stream is None or not settings.events.enabled:
             return ()
         address = ("--events-at", self.stream.address)
@@ -140,7 +137,7 @@ class Children:
 
     def otlp_arguments(self) -> Arguments:
         """Return what the OpenTelemetry process is told of settings that may change."""
-        settings = self._settings()
+        settings = self.settings
         stream: list[str] = []
         if settings.sends_traces and self.stream is not None:
             host, _, port = self.stream.address.rpartition(":")
@@ -155,7 +152,7 @@ class Children:
     def _own_token(self) -> tuple[str, ...]:
         """Return the arguments that name the file of the broker's own token; none if no tokens are
         needed."""
-        settings = self._settings()
+        settings = self.settings
         if not settings.asks_for_token():
             return ()
         return "--token-file", str(stream_token_file(settings.durability.data_dir))
@@ -164,13 +161,13 @@ class Children:
         return json.dumps(
             [
                 {"name": stream.name, "topic_filters": list(stream.topic_filters)}
-                for stream in self._settings().streams
+                for stream in self.settings.streams
             ]
         )
 
     def _publishing_json(self) -> str:
         """Return the limits of rows to publish, as JSON; empty if none may be published."""
-        settings = self._settings()
+        settings = self.settings
         is_for_all = settings.lets_sinks_publish()
         if not (is_for_all or settings.stream.token_file):
             return ""

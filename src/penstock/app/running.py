@@ -1,9 +1,8 @@
-"""A broker from its start to its end.
+"""A broker from an open store to its end.
 
 ::
 
-    users, access list ─▶ open the store ─▶ engine ─▶ driver ─▶ stream service's port
-                       ─▶ listeners ─▶ stream service ─▶ control socket ─▶ "penstock ready"
+    engine ─▶ driver ─▶ listeners ─▶ stream service ─▶ control socket ─▶ "penstock ready"
 
     SIGHUP, `penstock reload`: all settings are read again (``reloading``)
     SIGTERM, SIGINT, a store that failed: all of it is closed, listeners first, the store last
@@ -13,17 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import signal
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from random import SystemRandom
-from types import FrameType
-from typing import Final, NoReturn, final
-
-import uvloop
+from typing import Final, NamedTuple, final
 
 from penstock.app.children import Children
 from penstock.app.composing import (
@@ -33,13 +28,12 @@ from penstock.app.composing import (
     has_streams,
     login_method,
 )
-from penstock.app.reloading import Parts, Reloading, Source, use_log
-from penstock.auth.files import Access, load_access
+from penstock.app.reloading import Parts, Reloading, Source
+from penstock.auth.files import Access
 from penstock.bridge.bridge import Bridge
-from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available
 from penstock.config.listener import MainListener, OtherListener
-from penstock.config.memory import excess, fitted, statement
+from penstock.config.memory import statement
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
@@ -48,7 +42,7 @@ from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.operating.admin_actions import ban_source
 from penstock.engine.server.server import Server
-from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
+from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
@@ -71,9 +65,6 @@ from penstock.services.status import StatusReports
 from penstock.services.sys_topics import SysTopics
 from penstock.services.watchdog import Watchdog
 from penstock.store.api import Store
-from penstock.store.identity import new_epoch
-from penstock.store.memory import MemoryStore
-from penstock.store.permissions import make_private, privately, warn_of_readable
 from penstock.store.rocks import RocksStore
 from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, get_logger
@@ -92,92 +83,61 @@ EXIT_OK: Final = 0
 EXIT_STORE_FAILED: Final = 1
 
 
-@privately()
-def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> int:
-    """Run a broker until SIGTERM or SIGINT; return the exit code.
+class BrokerParts(NamedTuple):
+    """The parts of a broker that are made of its settings before the store is opened.
 
-    Prints one line with ``ready`` and the addresses when connections are accepted.
-
-    Args:
-        asked: the settings.
-        read_again: reads them once more for a reload, from where they came; None: they stay.
-
-    Raises:
-        ConfigError: a port is taken, the data directory cannot be used.
-        StoreBroken: a file of the store is damaged or missing.
-        StoreFailed: the disk is full, or fails.
-        StoreDamaged: the store holds less than was acknowledged.
+    Attributes:
+        access: users and access list.
+        contexts: the TLS contexts of the bridges.
+        source: the source of the settings, for a reload.
+        manager: the service manager.
     """
-    signal.signal(signal.SIGTERM, _stop_while_starting)
-    memory = available()
-    settings = fitted(asked, memory)
-    use_log(settings)
-    refused = excess(settings)
-    if refused:
-        raise ConfigError(refused)
-    access = load_access(
-        settings.access.password_file,
-        settings.access.acl_file,
-        bool(settings.access.identity_from_certificate),
-    )
-    warn_of_readable(
-        ("password file", settings.access.password_file),
-        ("token file", settings.stream.token_file),
-        ("token file", settings.http_login.token_file),
-        ("key", settings.stream.key),
-        ("token file", settings.admin.token_file),
-        ("key", settings.admin.key),
-        ("headers file", settings.opentelemetry.headers_file),
-        ("key", settings.opentelemetry.key),
-        *(("key", remote.key) for remote in settings.bridge.remotes),
-        *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
-    )
-    for remote in settings.bridge.remotes:
-        check_packets(remote)
-    contexts = [context_of(remote) for remote in settings.bridge.remotes]
-    manager = ServiceManager(os.environ, os.getpid())
-    with manager.starting("opening the store"):
-        store = _open_store(settings)
-    try:
-        source = Source(asked, read_again or (lambda: asked), memory)
-        return uvloop.run(_Broker(settings, store, access, contexts, source, manager).run())
-    finally:
-        store.close()
 
-
-def _stop_while_starting(number: int, frame: FrameType | None) -> NoReturn:
-    """End a start, until the event loop runs and takes signals itself.
-
-    Process 1 of a container ignores a signal that it has no handler for.
-    """
-    del number, frame
-    raise SystemExit(EXIT_OK)
+    access: Access
+    contexts: list[ssl.SSLContext | None]
+    source: Source
+    manager: ServiceManager
 
 
 @final
-class _Broker:
+class RunningBroker:
+    """One broker, from a store that is open to its end.
+
+    Args:
+        settings: the settings in use.
+        store: the store; whoever opened it closes it.
+        parts: the rest of what it is made of.
+        children: the processes beside it, prepared and stopped by whoever made them.
+        serve_more: adds answers to its control socket; None: there are no more.
+
+    Attributes:
+        settings: those in use; a reload replaces them.
+        stop_signal: the name of the signal that ended it; empty without.
+    """
+
     def __init__(
         self,
         settings: Settings,
         store: Store,
-        access: Access,
-        contexts: list[ssl.SSLContext | None],
-        source: Source,
-        manager: ServiceManager,
+        parts: BrokerParts,
+        children: Children,
+        serve_more: Callable[[Control], None] | None = None,
     ) -> None:
-        self._settings = settings  # those in use; a reload replaces them
-        self._source = source
-        self._manager = manager
+        self._serve_more = serve_more
+        self.settings = settings
+        self.stop_signal = ""
+        self._source = parts.source
+        self._manager = parts.manager
         self._reloading: Reloading | None = None
-        self._contexts = contexts  # of the bridges
+        self._contexts = parts.contexts
         self._bridge_list: list[Bridge] = []
         self._store = store
-        self._access = access
+        self._access = parts.access
         self._login_method = login_method(settings)
         self._stopped = asyncio.Event()
         self._exit_code = EXIT_OK
         self._listeners: list[OpenListener] = []
-        self._children = Children(lambda: self._settings)
+        self._children = children
         self._control: Control | None = None
         self._metrics: MetricsReader | None = None
         self._authentication: Authentication | None = None
@@ -186,7 +146,13 @@ class _Broker:
         self._staged_rows: StagedRowsPublisher | None = None
 
     async def run(self) -> int:
-        settings = self._settings
+        """Run it until a signal, or until its store fails for good; return the exit code.
+
+        Raises:
+            ConfigError: a port is taken, or a file cannot be read.
+            StoreError: the stored state is damaged.
+        """
+        settings = self.settings
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal, number)
@@ -248,7 +214,6 @@ class _Broker:
                 self._metrics.stop()
             if self._control is not None:
                 await self._control.close()
-            await self._children.stop()
             if self._leases is not None:
                 await self._leases.save()
             if self._tables is not None:
@@ -264,7 +229,7 @@ class _Broker:
         Raises:
             StoreBroken: it is damaged.
         """
-        settings = self._settings
+        settings = self.settings
         self._leases = ReaderLeases(
             settings.durability.data_dir, server.epoch, self._store, settings.stream, driver.now
         )
@@ -279,27 +244,27 @@ class _Broker:
 
     def _login_secret(self) -> bytes:
         """Return the key that makes unknown user names look known, the same after each restart."""
-        durability = self._settings.durability
+        durability = self.settings.durability
         if durability.persistence == "memory":
             return secrets.token_bytes(SECRET_BYTES)
         return login_secret(durability.data_dir)
 
     def _ban(self, server: Server, driver: Driver, source: str, why: str) -> None:
         """Ban a source that guessed passwords too often."""
-        for_s = self._settings.access.ban_s
+        for_s = self.settings.access.ban_s
         ban_source(server, source, for_s, why, driver.now())
         logger.warning("banned %s for %d s: %s", source, for_s, Sentence(why))
 
     async def _trim_log(self, server: Server, driver: Driver, bounds: LogBounds) -> None:
         """Trim the log until cancelled."""
-        if self._settings.durability.persistence == "memory":
+        if self.settings.durability.persistence == "memory":
             await trim_memory_log(server, self._store)
             return
         await trim_log_periodically(server, self._store, bounds, driver.now, self._leases)
 
     def _reports(self, server: Server, driver: Driver) -> StatusReports:
         """Return the broker's reports about itself."""
-        status = self._settings.status
+        status = self.settings.status
         return StatusReports(
             driver,
             SysTopics(
@@ -324,11 +289,11 @@ class _Broker:
         while self._leases is not None and self._tables is not None:
             await self._leases.tick()
             await self._tables.tick()
-            await asyncio.sleep(min(READERS_S, self._settings.status.sys_interval_s or READERS_S))
+            await asyncio.sleep(min(READERS_S, self.settings.status.sys_interval_s or READERS_S))
 
     def _bridges(self, server: Server, driver: Driver) -> tuple[asyncio.Task[None], ...]:
         """Make the sessions of all bridges, and start the tasks that dial for them."""
-        settings = self._settings
+        settings = self.settings
         self._bridge_list = [
             Bridge(
                 remote,
@@ -346,8 +311,7 @@ class _Broker:
         self, driver: Driver, server: Server, reports: StatusReports, log_bounds: LogBounds
     ) -> None:
         """Open everything that others can reach, then print ``ready``."""
-        settings = self._settings
-        await self._children.prepare()
+        settings = self.settings
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
             self._staged_rows = StagedRowsPublisher(
@@ -407,6 +371,8 @@ class _Broker:
             )
             self._metrics.serve_on(self._control)
             logins.serve_on(self._control)
+            if self._serve_more is not None:
+                self._serve_more(self._control)
             await self._control.open()
         self._children.start_others()
         if build_kind() == "compiled":
@@ -443,7 +409,7 @@ class _Broker:
 
     async def _open_listeners(self, driver: Driver) -> None:
         """Open all listeners, each with the limits of its zone."""
-        settings = self._settings
+        settings = self.settings
         descriptors = prepared(settings)
         for listener in settings.listener.open_ones():
             accept = self._accept(driver, listener)
@@ -453,7 +419,7 @@ class _Broker:
 
     def _accept(self, driver: Driver, listener: MainListener | OtherListener) -> Accept:
         """Return the function that takes each connection of a listener."""
-        settings = self._settings
+        settings = self.settings
         return partial(
             driver.accept,
             limits=engine_limits(settings, listener),
@@ -462,10 +428,10 @@ class _Broker:
         )
 
     def _identity_of(self, wire: Wire) -> str | None:
-        return identity(self._settings.access.identity_from_certificate, wire.certificate)
+        return identity(self.settings.access.identity_from_certificate, wire.certificate)
 
     def _use(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = self._children.settings = settings
 
     def _on_hangup(self) -> None:
         if self._reloading is None:
@@ -476,21 +442,15 @@ class _Broker:
 
     def _on_signal(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)
+        self.stop_signal = number.name
+        self._stopped.set()
+
+    def end(self, why: str) -> None:
+        """End it, as a signal would."""
+        logger.info("stopping: %s", Sentence(why))
         self._stopped.set()
 
     def _on_store_failed(self, failure: StoreFailed) -> None:
         logger.error("stopping: %s", failure)
         self._exit_code = EXIT_STORE_FAILED
         self._stopped.set()
-
-
-def _open_store(settings: Settings) -> Store:
-    if settings.durability.persistence == "memory":
-        return MemoryStore(new_epoch())
-    try:
-        make_private(settings.durability.data_dir)
-        return RocksStore(settings.durability.data_dir, settings.streams)
-    except (StoreBroken, StoreDamaged, StoreFailed):
-        raise
-    except StoreError as error:
-        raise ConfigError(str(error)) from error

@@ -40,6 +40,7 @@ from penstock.cluster.database import (
 )
 from penstock.cluster.log import (
     Heartbeats,
+    LogState,
     LogUnavailable,
     ReplicatedLog,
 )
@@ -50,14 +51,14 @@ from penstock.cluster.view import LogDamaged, View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.config.cluster import Cluster
 from penstock.errors import StoreError
-from penstock.store.database import open_database_as
+from penstock.store.database import Database, open_database_as
 from penstock.store.watermark import Watermark
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
 from penstock.version import __version__
 
 logger = get_logger(__name__)
 
-BEATS_A_LEASE: Final = 6
+BEATS_A_LEASE: Final = 10
 """Heartbeats in the time of one lease."""
 
 SYNC_S: Final = 1.0
@@ -126,10 +127,12 @@ class Member:
         self._now_s = now_s
         self._view: View | None = None
         self._database: ClusterDatabase | None = None
+        self._last = Position()  # of the view that was open last
         self._synced = 0
         self._hands_over_to = ""
         self._standby = Standby(self.node, settings.lease_s, now_s())
         self._stopping = threading.Event()
+        self._unfollowing = threading.Event()
         self._leading = threading.Event()
         self._threads: list[threading.Thread] = []
         self._limiter = RepeatLimiter()
@@ -141,7 +144,7 @@ class Member:
     def position(self) -> Position:
         """Return how far its view has come."""
         view = self._view
-        return Position() if view is None else view.position
+        return self._last if view is None else view.position
 
     def beat(self) -> Beat:
         """Return what it tells the others of itself."""
@@ -169,6 +172,28 @@ class Member:
         """Return the last heartbeats of the others, by name."""
         return self.members.heard(self._now_s())
 
+    def now_s(self) -> float:
+        """Return the time of the clock by which others were heard, seconds."""
+        return self._now_s()
+
+    @property
+    def database(self) -> Database | None:
+        """Return the database of its view; None while it is not open."""
+        return self._database
+
+    def log_state(self) -> LogState:
+        """Ask for the state of the log; it blocks.
+
+        Raises:
+            LogUnavailable: no server answers.
+        """
+        log = self._connect.log("status")
+        try:
+            log.open(READ_S)
+            return log.state(READ_S)
+        finally:
+            log.close()
+
     # -- its life ----------------------------------------------------------------------
 
     def start(self) -> None:
@@ -181,6 +206,7 @@ class Member:
     def stop(self) -> None:
         """End all threads, and the view if it is still open here."""
         self._stopping.set()
+        self._unfollowing.set()
         for thread in self._threads:
             thread.join()
         self._threads.clear()
@@ -189,7 +215,7 @@ class Member:
     def follow(self) -> ViewOpening | None:
         """Follow the log as a standby until it is the primary; return how its store is opened.
 
-        It blocks. After ``stop`` it returns None.
+        It blocks. After ``stop_following`` it returns None.
 
         Raises:
             StoreError: the view cannot be opened or written, is ahead of the log, or a later
@@ -208,16 +234,16 @@ class Member:
             if not self._open_log(log):
                 return None
             self._wait_for_bounds(log, view)
-            self._standby.refused(self._now_s())
+            self._standby.begin(self._now_s())
             self.role = "standby"
-            while not self._stopping.is_set():
+            while not self._unfollowing.is_set():
                 if self._read(log, view):
                     continue
-                if self._standby.should_claim(self._now_s(), view.position.sequence, self._rank()):
+                if self._standby.should_claim(view.position.sequence, self._rank()):
                     opening = self._claim(database, view)
                     if opening is not None:
                         return opening
-                self._stopping.wait(POLL_S)
+                self._unfollowing.wait(POLL_S)
         except BaseException:
             self._close_view()
             raise
@@ -225,6 +251,10 @@ class Member:
             log.close()
         self._close_view()
         return None
+
+    def stop_following(self) -> None:
+        """Let ``follow`` return."""
+        self._unfollowing.set()
 
     def lead(self, fenced: Callable[[str], None]) -> None:
         """Watch over the primary until ``resign``.
@@ -241,6 +271,7 @@ class Member:
     def resign(self) -> None:
         """Be the primary no longer; the store is closed already."""
         self._leading.clear()
+        self._last = self.position
         self._view = None
         self._database = None
         if self.role == "primary":
@@ -254,12 +285,12 @@ class Member:
 
     def _open_log(self, log: ReplicatedLog) -> bool:
         """Open the log; return False if the member stops before."""
-        while not self._stopping.is_set():
+        while not self._unfollowing.is_set():
             try:
                 log.open(OPEN_S)
             except LogUnavailable as error:
                 self._warn("waits", "the cluster's log cannot be reached: %s", error)
-                self._stopping.wait(0.2)
+                self._unfollowing.wait(0.2)
             else:
                 self.note = ""
                 return True
@@ -267,18 +298,19 @@ class Member:
 
     def _wait_for_bounds(self, log: ReplicatedLog, view: View) -> None:
         """Compare the view with the log's end, when a leader tells it."""
-        while not self._stopping.is_set():
+        while not self._unfollowing.is_set():
             try:
                 refuse_view_ahead(view, log.bounds(READ_S).last)
             except LogUnavailable as error:
                 self._warn("waits", "the cluster's log has no leader: %s", error)
-                self._stopping.wait(0.2)
+                self._unfollowing.wait(0.2)
             else:
                 self.note = ""
                 return
 
     def _read(self, log: ReplicatedLog, view: View) -> bool:
         """Apply the entries that come next; return whether there were any."""
+        term = view.position.term
         try:
             entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, READ_S)
             if not entries:
@@ -289,10 +321,10 @@ class Member:
             self._read_from_leader(log, view, damage.sequence)
         except LogUnavailable as error:
             self._warn("unreadable", "the cluster's log cannot be read: %s", error)
-            self._stopping.wait(POLL_S)
+            self._unfollowing.wait(POLL_S)
             return False
         self.note = ""
-        self._standby.read(self._now_s())
+        self._standby.read(self._now_s(), view.position.term > term)
         self._show(view)
         return True
 
@@ -334,7 +366,7 @@ class Member:
             writer.claim(view.position, encode_claim(claim))
         except (Fenced, StoreError) as error:
             log.close()
-            self._standby.refused(self._now_s())
+            self._standby.begin(self._now_s())
             logger.info("claimed nothing: %s", Sentence(str(error)))
             return None
         logger.info("this member is the primary, in term %d", writer.term)
@@ -369,8 +401,10 @@ class Member:
                 for data in heartbeats.received(max(0.001, next_s - self._now_s())):
                     beat = decode_beat(data)
                     now_s = self._now_s()
-                    if beat is not None and self.members.hear(beat, now_s):
-                        self._standby.heard(beat, now_s)
+                    if beat is None:
+                        continue
+                    self._standby.heard(beat, now_s)
+                    if self.members.hear(beat, now_s):
                         self._compare_terms(beat)
         finally:
             heartbeats.close()

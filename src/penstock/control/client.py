@@ -22,6 +22,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from penstock.control.admin_requests import AdminRequest
+from penstock.control.cluster_requests import ClusterRequest
 from penstock.control.explanation import MessageRequest
 from penstock.control.landed_requests import LandedRequest
 from penstock.control.login_requests import LoginRequest
@@ -94,6 +95,7 @@ Request = (
     | MessageRequest
     | RankingRequest
     | LoginRequest
+    | ClusterRequest
 )
 """Everything that may be asked."""
 
@@ -105,11 +107,13 @@ class Answer(msgspec.Struct, omit_defaults=True):
         done: the answer.
         error: why it could not be done.
         mistake: whether the request is wrong, and would be wrong the next time.
+        standby: whether the request is for the primary of the cluster, which this is not.
     """
 
     done: msgspec.Raw = msgspec.Raw()
     error: str | None = None
     mistake: bool = False
+    standby: bool = False
 
 
 class Refused(StoreError):

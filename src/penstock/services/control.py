@@ -42,10 +42,16 @@ class Control:
     """Answers requests on the control socket in ``data_dir``.
 
     A handler may take its time; a request for something else does not wait for it.
+
+    Args:
+        data_dir: the data directory.
+        refusal: returns what is said to requests without a handler, where this is the standby of a
+            cluster; None: it is none.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, refusal: Callable[[], str] | None = None) -> None:
         self._data_dir = data_dir
+        self._refusal = refusal
         self._handlers: dict[type[msgspec.Struct], Handler[Any]] = {}
         self._server: asyncio.Server | None = None
         self._receiving: set[asyncio.Task[None]] = set()  # their requests have not arrived yet
@@ -109,6 +115,8 @@ class Control:
             return Answer(error=text, mistake=True)
         handler = self._handlers.get(type(request))
         if handler is None:
+            if self._refusal is not None:
+                return Answer(error=self._refusal(), standby=True)
             return Answer(error="the broker cannot do this as it was started")
         try:
             done = await handler(request)

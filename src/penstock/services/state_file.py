@@ -4,6 +4,9 @@ file.
 It is replaced whole: a reader finds the content that was written last, or the one before. Records
 have offsets, which mean nothing in another log: records of another epoch are dropped.
 
+In a cluster the content is a value in the store, which goes through the replicated log as all that
+is durable does, so that the next primary has it.
+
 A file that is damaged refuses a start, as the store's own do: without its records a broker would
 break what it promised by them, without a word.
 """
@@ -14,11 +17,13 @@ import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar, final
+from typing import Generic, Protocol, TypeVar, final
 
 import msgspec
 
 from penstock.errors import StoreBroken, StoreError, StoreFailed
+from penstock.store.api import Store
+from penstock.store.rocks import RocksStore
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger
 
@@ -32,19 +37,97 @@ class _Content(msgspec.Struct, Generic[Record]):
     records: list[Record]
 
 
+class Medium(Protocol):
+    """Keeps the content of a state file; its text names it for an error."""
+
+    def read(self) -> bytes | None:
+        """Return the content; None where there is none.
+
+        Raises:
+            StoreError: it cannot be read.
+        """
+
+    def write(self, content: bytes) -> None:
+        """Replace the content; return when that is durable. It blocks.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+
+
+@final
+class FileMedium:
+    """A file; it is made when it is first written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __str__(self) -> str:
+        return str(self._path)
+
+    def read(self) -> bytes | None:
+        """Return the content; None where there is no file."""
+        try:
+            return self._path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
+
+    def write(self, content: bytes) -> None:
+        """Replace the file, synced."""
+        unfinished = self._path.with_name(self._path.name + ".new")
+        try:
+            with unfinished.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(self._path)
+            sync_directory(self._path.parent)
+        except OSError as error:
+            raise StoreFailed(f"{self._path} cannot be written: {error.strerror}") from error
+
+
+@final
+class StoreMedium:
+    """A value in the store of a member of a cluster."""
+
+    def __init__(self, store: RocksStore, name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def __str__(self) -> str:
+        return f"{self._name} in the store"
+
+    def read(self) -> bytes | None:
+        """Return the value; None where there is none."""
+        return self._store.read_state(self._name)
+
+    def write(self, content: bytes) -> None:
+        """Replace the value; return when the cluster's log has it."""
+        self._store.write_state(self._name, content)
+
+
+def medium_of(data_dir: Path, name: str, store: Store) -> Medium:
+    """Return what keeps the state file ``name`` of the broker with ``store``."""
+    if isinstance(store, RocksStore) and store.acknowledged_when == "quorum":
+        return StoreMedium(store, name)
+    return FileMedium(data_dir / name)
+
+
 @final
 class StateFile(Generic[Record]):
     """One state file.
 
     Args:
-        path: its path; the file is made when it is first written.
+        medium: keeps its content.
         kind: the type of its records.
         epoch: the epoch of the log.
         without: the consequence of its loss, as the rest of a sentence.
     """
 
-    def __init__(self, path: Path, kind: type[Record], epoch: str, without: str) -> None:
-        self._path = path
+    def __init__(self, medium: Medium, kind: type[Record], epoch: str, without: str) -> None:
+        self._medium = medium
         self._kind = kind
         self._epoch = epoch
         self._without = without
@@ -59,25 +142,24 @@ class StateFile(Generic[Record]):
             StoreBroken: it is damaged.
             StoreError: it cannot be read.
         """
+        content = self._medium.read()
+        if content is None:
+            return []
         try:
             found = msgspec.json.decode(
-                self._path.read_bytes(),
+                content,
                 type=_Content[self._kind],  # type: ignore[name-defined]
             )
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"{self._path} cannot be read: {error.strerror}") from error
         except msgspec.MsgspecError as error:
             raise StoreBroken(
-                f"{self._path} is damaged ({error}): {self._without}; put a copy of it in its"
+                f"{self._medium} is damaged ({error}): {self._without}; put a copy of it in its"
                 " place, or remove it to start without"
             ) from error
         if found.epoch != self._epoch:
             if found.records:
                 logger.warning(
                     "%s is of the log's epoch %s, which is %s now: its %d entries are forgotten",
-                    self._path,
+                    self._medium,
                     found.epoch,
                     self._epoch,
                     len(found.records),
@@ -96,16 +178,7 @@ class StateFile(Generic[Record]):
             content = msgspec.json.encode(_Content(self._epoch, records()))
             self.has_changed = False
             try:
-                await loop.run_in_executor(None, self._replace, content)
-            except OSError as error:
+                await loop.run_in_executor(None, self._medium.write, content)
+            except StoreError:
                 self.has_changed = True
-                raise StoreFailed(f"{self._path} cannot be written: {error.strerror}") from error
-
-    def _replace(self, content: bytes) -> None:
-        unfinished = self._path.with_name(self._path.name + ".new")
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self._path)
-        sync_directory(self._path.parent)
+                raise

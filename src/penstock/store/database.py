@@ -12,6 +12,8 @@ meta          format, epoch, lineage,        (``store.identity``)
               log_bytes_appended (by commit), log_bytes_removed (by trim_log);
               "producer/" user 0 name        latest message of a producer (``store.records``)
               "archive/" number              what is known of an archive (``store.archive``)
+              "state/" name                  state of a service, in a cluster
+              "cluster/position"             place in the log (``cluster.view``), in a cluster
 log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription

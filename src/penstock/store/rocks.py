@@ -85,6 +85,7 @@ from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
+_STATE: Final = b"state/"  # prefix of the keys of services' state, in a cluster
 _NO_OFFSET: Final = 2**64 - 1
 _TRIM_CHUNKS_MAX: Final = 10_000  # looked at in one call of ``trim_log``
 
@@ -388,7 +389,26 @@ class RocksStore:
             key = number + encode_key(segment.first)
             batch.put(key, records.encode_segment(segment), handles["queue"])
 
+    def write_state(self, name: str, content: bytes) -> None:
+        """Replace the state of a service; return when it is durable. Safe from any thread.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+        with self._usage.shared():
+            if not self._is_writable:
+                raise StoreFailed("the store is open for reading only")
+            batch = self._database.new_batch()
+            batch.put(_STATE + name.encode(), content, self._handles["meta"])
+            self._database.write(batch)
+
     # -- reading -----------------------------------------------------------------------
+
+    def read_state(self, name: str) -> bytes | None:
+        """Return what ``write_state`` wrote last for ``name``; None before."""
+        with self._usage.shared():
+            content: bytes | None = self._families["meta"].get(_STATE + name.encode())
+            return content
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Return messages by offset; see ``Store.read``."""

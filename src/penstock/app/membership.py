@@ -1,0 +1,143 @@
+"""A member of a cluster: a standby until it is the primary, then a broker, and a standby again.
+
+::
+
+      start ─▶ standby: listeners refer, the view follows the log ── claims ─▶ broker on the view
+                  ▲                                                                  │
+                  ╰──────────────── fenced, or handed over ──────────────────────────╯
+      SIGTERM, SIGINT: the end, in both roles
+
+The processes beside it, which readers and operators use, run through all of that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import Final, final
+
+from penstock.app.children import Children
+from penstock.app.running import EXIT_OK, EXIT_STORE_FAILED, BrokerParts, RunningBroker
+from penstock.cluster.connecting import connect_to
+from penstock.cluster.database import ViewOpening
+from penstock.cluster.member import Member
+from penstock.cluster.writer import Fenced
+from penstock.config.settings import Settings
+from penstock.services.standby import ClusterAnswers, StandbyControl
+from penstock.store.rocks import RocksStore
+from penstock.telemetry.logs import Sentence, get_logger
+
+logger = get_logger(__name__)
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+@final
+class RunningMember:
+    """Runs one member.
+
+    Args:
+        settings: the settings, with a cluster.
+        parts: the parts of the brokers that it will be.
+    """
+
+    def __init__(self, settings: Settings, parts: BrokerParts) -> None:
+        self._settings = settings
+        self._parts = parts
+        self._children = Children(settings)
+        cluster = settings.cluster
+        self._member = Member(
+            cluster,
+            settings.durability.data_dir,
+            str(cluster.advertise or settings.listener.bind),
+            str(cluster.stream_advertise or settings.stream.bind),
+            connect_to(cluster),
+        )
+        self._stopped = False
+
+    async def run(self) -> int:
+        """Run it until a signal, or until its store fails for good; return the exit code.
+
+        Raises:
+            ConfigError: a port is taken, or a file cannot be read.
+            StoreError: the view cannot be opened, or is ahead of the log.
+        """
+        self._member.start()
+        try:
+            await self._children.prepare()
+            self._children.start_stream()
+            while True:
+                opening = await self._stand_by()
+                if opening is None:
+                    return EXIT_OK
+                code = await self._lead(opening)
+                if code is not None:
+                    return code
+        finally:
+            await asyncio.get_running_loop().run_in_executor(None, self._member.stop)
+            await self._children.stop()
+
+    async def _stand_by(self) -> ViewOpening | None:
+        """Follow the log until this member is the primary; None if it is to stop."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._stop, number)
+        loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
+        control = StandbyControl(self._settings.durability.data_dir, self._member)
+        following = loop.run_in_executor(None, self._member.follow)
+        try:
+            await control.open()
+            self._children.start_others()
+            self._parts.manager.ready("standby: following the cluster's log")
+            print(f"penstock standby{self._children.urls}", flush=True)
+            return await following
+        finally:
+            if not following.done():
+                self._member.stop_following()
+                with contextlib.suppress(Exception):
+                    await following
+            await control.close()
+
+    async def _lead(self, opening: ViewOpening) -> int | None:
+        """Serve as the primary; return the exit code, or None to be a standby again."""
+        settings = self._settings
+        loop = asyncio.get_running_loop()
+        member = self._member
+        try:
+            store = RocksStore(settings.durability.data_dir, settings.streams, opening)
+        except Fenced as error:
+            logger.warning("a standby again: %s", Sentence(str(error)))
+            opening.close()
+            member.resign()
+            return None
+        answers = ClusterAnswers(member)
+        broker = RunningBroker(settings, store, self._parts, self._children, answers.serve_on)
+
+        def fenced(why: str) -> None:
+            loop.call_soon_threadsafe(broker.end, why)
+
+        member.lead(fenced)
+        try:
+            code = await broker.run()
+        finally:
+            self._settings = broker.settings
+            store.close()
+            opening.close()
+            member.resign()
+        if broker.stop_signal:
+            return code
+        writer = member.writer
+        if writer is not None and writer.fenced_by:
+            logger.warning("a standby again: %s", Sentence(writer.fenced_by))
+            return None
+        return code or EXIT_STORE_FAILED
+
+    def _stop(self, number: signal.Signals) -> None:
+        logger.info("stopping: %s", number.name)
+        self._stopped = True
+        self._member.stop_following()
+
+
+def _ignore_hangup() -> None:
+    logger.info("SIGHUP: a standby reads its settings when it becomes the primary")

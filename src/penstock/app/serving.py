@@ -1,0 +1,123 @@
+"""Serves: settings are checked, the store is opened, and a broker runs, alone or in a cluster.
+
+::
+
+    users, access list ─▶ open the store ─▶ broker (``running``)
+                       ╰▶ member of a cluster (``membership``): standby ⇄ broker
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+import uvloop
+
+from penstock.app.children import Children
+from penstock.app.membership import RunningMember
+from penstock.app.reloading import Source, use_log
+from penstock.app.running import BrokerParts, RunningBroker
+from penstock.auth.files import load_access
+from penstock.bridge.plan import check_packets, context_of
+from penstock.config.available_memory import available
+from penstock.config.memory import excess, fitted
+from penstock.config.settings import Settings
+from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
+from penstock.services.service_manager import ServiceManager
+from penstock.store.api import Store
+from penstock.store.identity import new_epoch
+from penstock.store.memory import MemoryStore
+from penstock.store.permissions import make_private, privately, warn_of_readable
+from penstock.store.rocks import RocksStore
+
+
+@privately()
+def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> int:
+    """Run a broker until SIGTERM or SIGINT; return the exit code.
+
+    Prints one line with ``ready`` and the addresses when connections are accepted.
+
+    Args:
+        asked: the settings.
+        read_again: reads them once more for a reload, from where they came; None: they stay.
+
+    Raises:
+        ConfigError: a port is taken, the data directory cannot be used.
+        StoreBroken: a file of the store is damaged or missing.
+        StoreFailed: the disk is full, or fails.
+        StoreDamaged: the store holds less than was acknowledged.
+    """
+    signal.signal(signal.SIGTERM, _stop_while_starting)
+    memory = available()
+    settings = fitted(asked, memory)
+    use_log(settings)
+    refused = excess(settings)
+    if refused:
+        raise ConfigError(refused)
+    access = load_access(
+        settings.access.password_file,
+        settings.access.acl_file,
+        bool(settings.access.identity_from_certificate),
+    )
+    warn_of_readable(
+        ("password file", settings.access.password_file),
+        ("token file", settings.stream.token_file),
+        ("token file", settings.http_login.token_file),
+        ("key", settings.stream.key),
+        ("token file", settings.admin.token_file),
+        ("key", settings.admin.key),
+        ("headers file", settings.opentelemetry.headers_file),
+        ("key", settings.opentelemetry.key),
+        *(("key", remote.key) for remote in settings.bridge.remotes),
+        *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
+    )
+    for remote in settings.bridge.remotes:
+        check_packets(remote)
+    contexts = [context_of(remote) for remote in settings.bridge.remotes]
+    manager = ServiceManager(os.environ, os.getpid())
+    source = Source(asked, read_again or (lambda: asked), memory)
+    parts = BrokerParts(access, contexts, source, manager)
+    if settings.cluster.enabled:
+        settings.durability.data_dir.mkdir(parents=True, exist_ok=True)
+        make_private(settings.durability.data_dir)
+        return uvloop.run(RunningMember(settings, parts).run())
+    with manager.starting("opening the store"):
+        store = _open_store(settings)
+    try:
+        return uvloop.run(_serve_alone(settings, store, parts))
+    finally:
+        store.close()
+
+
+async def _serve_alone(settings: Settings, store: Store, parts: BrokerParts) -> int:
+    """Run a broker that is no member of a cluster; return the exit code."""
+    children = Children(settings)
+    try:
+        await children.prepare()
+        return await RunningBroker(settings, store, parts, children).run()
+    finally:
+        await children.stop()
+
+
+def _stop_while_starting(number: int, frame: FrameType | None) -> NoReturn:
+    """End a start, until the event loop runs and takes signals itself.
+
+    Process 1 of a container ignores a signal that it has no handler for.
+    """
+    del number, frame
+    raise SystemExit(0)
+
+
+def _open_store(settings: Settings) -> Store:
+    if settings.durability.persistence == "memory":
+        return MemoryStore(new_epoch())
+    try:
+        make_private(settings.durability.data_dir)
+        return RocksStore(settings.durability.data_dir, settings.streams)
+    except (StoreBroken, StoreDamaged, StoreFailed):
+        raise
+    except StoreError as error:
+        raise ConfigError(str(error)) from error

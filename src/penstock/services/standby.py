@@ -1,0 +1,172 @@
+"""What a member of a cluster answers on its control socket: as a standby, and as the primary.
+
+A standby answers what concerns the cluster, and writes backups of its view, from which others are
+seeded. All else it refuses, and names the primary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final, final
+
+from penstock.cluster.beats import Beat
+from penstock.cluster.log import LogState, LogUnavailable
+from penstock.cluster.member import Member
+from penstock.control.client import Backup
+from penstock.control.cluster_requests import (
+    AskCluster,
+    ClusterState,
+    MemberState,
+    ServerState,
+)
+from penstock.errors import StoreError, StoreFailed
+from penstock.services.control import Control
+from penstock.store.backup import back_up
+from penstock.store.manifest import Manifest
+
+LAG_MAX: Final = 10_000
+"""Entries that a view may be behind before an operator is told."""
+
+SILENT_S: Final = 5.0
+"""Time in seconds after which an operator is told that a member was not heard."""
+
+
+@final
+class ClusterAnswers:
+    """Answers requests about the cluster.
+
+    Args:
+        member: the member that is asked.
+    """
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def serve_on(self, control: Control) -> None:
+        """Answer them on ``control``."""
+        control.on(AskCluster, self.state)
+
+    async def state(self, request: AskCluster) -> ClusterState:
+        """Return the state of the cluster, as this member sees it."""
+        del request
+        loop = asyncio.get_running_loop()
+        log = await loop.run_in_executor(None, self._log_state)
+        member = self._member
+        members = [_described(member.beat(), 0.0)]
+        now_s = member.now_s()
+        members += [_described(heard.beat, now_s - heard.at_s) for heard in member.heard().values()]
+        members.sort(key=lambda one: one.node)
+        servers = [] if log is None else [ServerState(*node) for node in log.nodes]
+        return ClusterState(
+            member.settings.name,
+            member.node,
+            members,
+            "" if log is None else log.kind,
+            "" if log is None else log.version,
+            "" if log is None else log.leader,
+            log is not None and log.has_quorum,
+            servers,
+            0 if log is None else log.bounds.first,
+            0 if log is None else log.bounds.last,
+            0 if log is None else log.size_bytes,
+            problems(members, log),
+        )
+
+    def _log_state(self) -> LogState | None:
+        try:
+            return self._member.log_state()
+        except LogUnavailable:
+            return None
+
+
+def _described(beat: Beat, heard_s: float) -> MemberState:
+    return MemberState(
+        beat.node,
+        beat.role,
+        beat.term,
+        beat.applied,
+        beat.synced,
+        round(heard_s, 3),
+        beat.address,
+        beat.stream_address,
+        beat.version,
+        beat.note,
+    )
+
+
+def problems(members: list[MemberState], log: LogState | None) -> list[str]:
+    """Return what an operator should look at, a sentence each; none if all is well."""
+    found = [f"{one.node}: {one.note}" for one in members if one.note]
+    if log is None:
+        found.append("no server of the cluster's log answers")
+    else:
+        if not log.has_quorum:
+            found.append("the cluster's log has no majority: nothing can be acknowledged")
+        found += [
+            f"the server {node.name} of the cluster's log is {node.lag} entries behind"
+            for node in log.nodes
+            if not node.is_current
+        ]
+        found += [
+            f"the view of {one.node} is {log.bounds.last - one.applied} entries behind the log"
+            for one in members
+            if log.bounds.last - one.applied > LAG_MAX
+        ]
+    primaries = [one.node for one in members if one.role == "primary" and one.heard_s < SILENT_S]
+    if not primaries:
+        found.append("no member is the primary now")
+    found += [
+        f"{one.node} was not heard for {one.heard_s:.0f} s"
+        for one in members
+        if one.heard_s > SILENT_S
+    ]
+    versions = {one.version for one in members}
+    if len(versions) > 1:
+        found.append(f"members run different versions of Penstock: {', '.join(sorted(versions))}")
+    return found
+
+
+@final
+class StandbyControl:
+    """The control socket of a standby.
+
+    Args:
+        data_dir: its data directory.
+        member: the member.
+    """
+
+    def __init__(self, data_dir: Path, member: Member) -> None:
+        self._member = member
+        self._control = Control(data_dir, self._refusal)
+        self._control.on(Backup, self._back_up)
+        ClusterAnswers(member).serve_on(self._control)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Listen."""
+        await self._control.open()
+
+    async def close(self) -> None:
+        """Stop listening, and wait for requests under way."""
+        await self._control.close()
+
+    def _refusal(self) -> str:
+        primary = self._member.primary()
+        if primary is None:
+            return "this member of the cluster is a standby, and no member is the primary now"
+        return (
+            f"this member of the cluster is a standby: ask the primary, {primary.node}, which has"
+            f" clients at {primary.address}"
+        )
+
+    async def _back_up(self, request: Backup) -> Manifest:
+        destination = Path(request.destination)
+        if not destination.is_absolute():
+            raise StoreError(f"the path {request.destination} is not absolute")
+        database = self._member.database
+        if database is None:
+            raise StoreFailed("the view is not open: try again soon")
+        loop = asyncio.get_running_loop()
+        async with self._one_at_a_time:
+            return await loop.run_in_executor(None, back_up, database, destination)

@@ -1,0 +1,55 @@
+"""A cluster: three members on three NATS servers; the primary is lost, and comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.protocol.kinds import V5
+from tests.support.deadline import wait_for
+from tests.support.members import Members, contents
+from tests.support.nats_cluster import NatsCluster
+from tests.support.raw_client import RawClient
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    """Three servers that keep the log."""
+    servers = NatsCluster(tmp_path_factory.mktemp("nats"))
+    try:
+        servers.start()
+        yield servers
+    finally:
+        servers.close()
+
+
+def test_a_lost_primary_costs_no_message_and_no_session(nats: NatsCluster, tmp_path: Path) -> None:
+    members = Members(tmp_path, nats.urls, {"cluster.name": "lost"})
+    try:
+        first = members.start()
+        subscriber = RawClient(first.address, V5)
+        subscriber.connect("reader", clean_start=True, expiry_s=3600)
+        subscriber.subscribe("t/#")
+        subscriber.drop()
+        publisher = RawClient(first.address, V5)
+        publisher.connect("writer", clean_start=True)
+        for number in range(20):
+            publisher.publish("t/1", b"%d" % number, qos=1 + number % 2)
+        first.kill()
+        second = members.wait_for_primary(other_than=first)
+        first.start()
+        again = RawClient(second.address, V5)
+        answer = again.connect("reader", clean_start=False, expiry_s=3600)
+        assert answer.session_present
+        assert again.take_payloads(20) == [b"%d" % number for number in range(20)]
+        again.drop()
+        members.wait_until_level()
+        wait_for("the first as a standby", lambda: first.role() == "standby")
+        for member in members.all.values():
+            assert member.stop() == 0
+        views = [contents(member.data_dir) for member in members.all.values()]
+        assert views[0] == views[1] == views[2]
+    finally:
+        members.close()

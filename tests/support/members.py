@@ -1,0 +1,248 @@
+"""Members of a cluster for a test: real brokers on one log, each killed, paused and started again.
+
+::
+
+      Members(dir, urls) ── start ─▶ one primary, others standbys ── kill, pause ─▶ another primary
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, final
+
+from penstock.control.client import ask
+from penstock.control.cluster_requests import AskCluster, ClusterState
+from penstock.errors import PenstockError
+from penstock.store.database import open_for_reading
+from penstock.transport.reserved_port import ReservedPort
+from tests.support import left_behind
+from tests.support.broker import SERVE, Address, address_of, environment, processes_of
+from tests.support.deadline import DEADLINE_S, wait_for
+
+NAMES: Final = ("a", "b", "c")
+_READY: Final = "penstock ready "
+_STANDBY: Final = "penstock standby"
+
+
+@final
+class MemberBroker:
+    """One member, over all its starts; its ports stay the same.
+
+    Args:
+        name: name of the member.
+        directory: an empty directory for its data and its output.
+        settings: "group.name" to value, beside those that make it a member.
+        command: what is started, before its options.
+        host: the address on which it listens.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        directory: Path,
+        settings: Mapping[str, object],
+        command: Sequence[str] = SERVE,
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.name = name
+        self.data_dir = directory / "data"
+        self._output = directory / "output.log"
+        self._command = tuple(command)
+        self._held = [ReservedPort(host), ReservedPort(host)]
+        self.address: Address = (host, self._held[0].port)
+        self.stream_address: Address = (host, self._held[1].port)
+        self._environment = environment({"cluster.node": name, **settings})
+        self._process: subprocess.Popen[bytes] | None = None
+        self._groups: list[int] = []
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The process of the present start."""
+        assert self._process is not None, "the member was not started"
+        return self._process
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it; it is a standby, or the primary, some time later."""
+        command = [
+            *self._command,
+            *("--bind", f"{self.address[0]}:{self.address[1]}"),
+            *("--stream-bind", f"{self.stream_address[0]}:{self.stream_address[1]}"),
+            *("--data-dir", str(self.data_dir)),
+        ]
+        with self._output.open("ab") as output:
+            output.write(b"--- start\n")
+            output.flush()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                start_new_session=True,
+            )
+        self._groups.append(self._process.pid)
+        left_behind.watch(self._process.pid)
+
+    def log(self) -> str:
+        """What it wrote, over all starts."""
+        return self._output.read_text(errors="replace") if self._output.exists() else ""
+
+    def role(self) -> str:
+        """What it said last: "primary", "standby", or nothing since its start."""
+        for line in reversed(self.log().splitlines()):
+            if line.startswith(_READY):
+                return "primary"
+            if line.startswith(_STANDBY):
+                return "standby"
+            if line == "--- start":
+                break
+        return ""
+
+    def urls(self) -> list[str]:
+        """The addresses in the line with which it said that it is ready, or a standby."""
+        lines = [line for line in self.log().splitlines() if line.startswith((_READY, _STANDBY))]
+        return [word for word in lines[-1].split() if "://" in word] if lines else []
+
+    def admin_address(self) -> Address:
+        """Where its admin process listens."""
+        return address_of(next(url for url in self.urls() if url.startswith("http")))
+
+    def state(self) -> ClusterState:
+        """The cluster as it sees it."""
+        return ask(self.data_dir, AskCluster(), ClusterState)
+
+    def kill(self) -> None:
+        """End it as a crash would, with all its processes."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(DEADLINE_S)
+
+    def pause(self) -> None:
+        """Stop all its processes for a while."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def stop(self) -> int:
+        """Ask it to end; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(DEADLINE_S)
+
+    def close(self) -> None:
+        """End all that is left, and look for defects in what it wrote."""
+        for held in self._held:
+            held.close()
+        for group in self._groups:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGCONT)
+                os.killpg(group, signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait(DEADLINE_S)
+            wait_for("all processes of the member to end", lambda: not processes_of(self._groups))
+        for group in self._groups:
+            left_behind.forget(group)
+        print(f"--- output of member {self.name}\n{self.log()[-20_000:]}")
+        assert "Traceback" not in self.log(), f"member {self.name} logged a traceback"
+
+
+@final
+class Members:
+    """The members of one cluster.
+
+    Args:
+        directory: an empty directory.
+        urls: the servers of the log.
+        settings: "group.name" to value for all of them.
+        names: their names.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        urls: Sequence[str],
+        settings: Mapping[str, object] | None = None,
+        names: Sequence[str] = NAMES,
+    ) -> None:
+        chosen: dict[str, object] = {
+            "cluster.log": json.dumps(list(urls)),
+            "listener.allow_anonymous": "true",
+            "log.level": "debug",
+        }
+        chosen.update(settings or {})
+        self.all: dict[str, MemberBroker] = {}
+        for name in names:
+            home = directory / name
+            home.mkdir(parents=True)
+            self.all[name] = MemberBroker(name, home, chosen)
+
+    def __getitem__(self, name: str) -> MemberBroker:
+        """The member of this name."""
+        return self.all[name]
+
+    def start(self) -> MemberBroker:
+        """Start all of them and wait for the primary; it is returned."""
+        for member in self.all.values():
+            member.start()
+        return self.wait_for_primary()
+
+    def primary(self) -> MemberBroker | None:
+        """The member that serves as the primary; None while there is none."""
+        for member in self.all.values():
+            if member.is_running and member.role() == "primary":
+                return member
+        return None
+
+    def wait_for_primary(self, other_than: MemberBroker | None = None) -> MemberBroker:
+        """Wait until a member serves as the primary; it is returned."""
+
+        def found() -> MemberBroker | None:
+            primary = self.primary()
+            return None if primary is other_than else primary
+
+        return wait_for("a primary", found)
+
+    def wait_until_level(self) -> None:
+        """Wait until the views of all members that run have all that the log has."""
+
+        def is_level() -> bool:
+            running = [member for member in self.all.values() if member.is_running]
+            try:
+                states = [member.state() for member in running]
+            except PenstockError:
+                return False
+            applied = {
+                one.applied for state in states for one in state.members if one.node == state.node
+            }
+            return len(applied) == 1 and applied == {states[0].last}
+
+        wait_for("level views", is_level)
+
+    def close(self) -> None:
+        """End all of them."""
+        for member in self.all.values():
+            member.close()
+
+
+def contents(data_dir: Path) -> dict[tuple[str, bytes], bytes]:
+    """Every key and value of the view of a member that does not run."""
+    database = open_for_reading(data_dir)
+    try:
+        return {
+            (family, key): value
+            for family in database.families
+            for key, value in database.items(family)
+        }
+    finally:
+        database.close()
