@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cluster.jetstream import JetStreamLog
+from penstock.config.cluster import Cluster
 from penstock.protocol.kinds import V5
-from tests.support.deadline import wait_for
-from tests.support.members import Members, contents
+from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.members import Members, level_contents
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
@@ -37,6 +39,7 @@ def test_a_lost_primary_costs_no_message_and_no_session(nats: NatsCluster, tmp_p
         publisher.connect("writer", clean_start=True)
         for number in range(20):
             publisher.publish("t/1", b"%d" % number, qos=1 + number % 2)
+        publisher.drop()
         first.kill()
         second = members.wait_for_primary(other_than=first)
         first.start()
@@ -49,7 +52,12 @@ def test_a_lost_primary_costs_no_message_and_no_session(nats: NatsCluster, tmp_p
         wait_for("the first as a standby", lambda: first.role() == "standby")
         for member in members.all.values():
             assert member.stop() == 0
-        views = [contents(member.data_dir) for member in members.all.values()]
+        log = JetStreamLog(Cluster(log=nats.urls, name="lost"), "test")
+        try:
+            log.open(DEADLINE_S)
+            views = [level_contents(member.data_dir, log) for member in members.all.values()]
+        finally:
+            log.close()
         assert views[0] == views[1] == views[2]
     finally:
         members.close()

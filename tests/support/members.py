@@ -16,10 +16,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
+from penstock.cluster.database import catch_up
+from penstock.cluster.log import ReplicatedLog
+from penstock.cluster.view import View
 from penstock.control.client import ask
 from penstock.control.cluster_requests import AskCluster, ClusterState
 from penstock.errors import PenstockError
-from penstock.store.database import open_for_reading
+from penstock.store.database import open_database
 from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.broker import SERVE, Address, address_of, environment, processes_of
@@ -235,10 +238,11 @@ class Members:
             member.close()
 
 
-def contents(data_dir: Path) -> dict[tuple[str, bytes], bytes]:
-    """Every key and value of the view of a member that does not run."""
-    database = open_for_reading(data_dir)
+def level_contents(data_dir: Path, log: ReplicatedLog) -> dict[tuple[str, bytes], bytes]:
+    """Every key and value of the view of a member that does not run, with all that ``log`` has."""
+    database = open_database(data_dir)
     try:
+        catch_up(View(database), log)
         return {
             (family, key): value
             for family in database.families

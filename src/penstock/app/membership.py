@@ -70,7 +70,7 @@ class RunningMember:
             while True:
                 opening = await self._stand_by()
                 if opening is None:
-                    return EXIT_OK
+                    return EXIT_STORE_FAILED if self._member.failure else EXIT_OK
                 code = await self._lead(opening)
                 if code is not None:
                     return code
@@ -127,6 +127,8 @@ class RunningMember:
             member.resign()
         if broker.stop_signal:
             return code
+        if member.failure:
+            return EXIT_STORE_FAILED
         writer = member.writer
         if writer is not None and writer.fenced_by:
             logger.warning("a standby again: %s", Sentence(writer.fenced_by))

@@ -15,7 +15,7 @@ import contextlib
 import secrets
 import signal
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import SystemRandom
 from typing import Final, NamedTuple, final

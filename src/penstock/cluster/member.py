@@ -101,6 +101,7 @@ class Member:
         members: the others, as their heartbeats tell.
         writer: the writer of the last term that it claimed; None before.
         note: its present problem, in one sentence; empty without one.
+        failure: the defect for which it cannot go on; empty without one.
     """
 
     def __init__(
@@ -120,6 +121,7 @@ class Member:
         self.members = Members(self.node)
         self.writer: LogWriter | None = None
         self.note = ""
+        self.failure = ""
         self._address = address
         self._stream_address = stream_address
         self._connect = connect
@@ -199,9 +201,7 @@ class Member:
     def start(self) -> None:
         """Start to send and take heartbeats, and to sync the view."""
         for name, work in (("beating", self._keep_beating), ("syncing", self._keep_syncing)):
-            thread = threading.Thread(target=work, name=f"cluster {name}", daemon=True)
-            thread.start()
-            self._threads.append(thread)
+            self._start(name, work)
 
     def stop(self) -> None:
         """End all threads, and the view if it is still open here."""
@@ -264,9 +264,7 @@ class Member:
         """
         self._fenced = fenced
         self._leading.set()
-        thread = threading.Thread(target=self._keep_watching, name="cluster watching", daemon=True)
-        thread.start()
-        self._threads.append(thread)
+        self._start("watching", self._keep_watching)
 
     def resign(self) -> None:
         """Be the primary no longer; the store is closed already."""
@@ -280,6 +278,22 @@ class Member:
     def hand_over_to(self, node: str) -> None:
         """Let ``node`` claim next, without waiting for the lease; nothing is written any more."""
         self._hands_over_to = node
+
+    def _start(self, name: str, work: Callable[[], None]) -> None:
+        """Start a thread; one that fails ends the member's role, for nobody would miss it else."""
+
+        def run() -> None:
+            try:
+                work()
+            except Exception as error:
+                logger.exception("the cluster's thread %s failed", name)
+                self.failure = f"the cluster's thread {name} failed: {error!r}"
+                self.stop_following()
+                self._fence(self.failure)
+
+        thread = threading.Thread(target=run, name=f"cluster {name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
 
     # -- following ---------------------------------------------------------------------
 
@@ -483,5 +497,5 @@ class Member:
             fenced(why)
 
     def _warn(self, kind: str, text: str, *arguments: object) -> None:
-        self.note = Sentence(text % arguments)
+        self.note = text % arguments
         warn_limited(logger, self._limiter, self._now_s(), kind, text, *arguments)
