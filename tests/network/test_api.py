@@ -16,7 +16,7 @@ pytest.importorskip("prometheus_client", reason="the extra admin is not installe
 
 from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
-from penstock.admin.rates import AT_ONCE
+from penstock.admin.rate_limiter import AT_ONCE
 from penstock.auth.admin_tokens import ADMIN, OPERATOR, ROLES, VIEWER
 from penstock.control.admin_requests import AdminRequest
 from penstock.protocol import reasons

@@ -21,7 +21,7 @@ pytest.importorskip("prometheus_client", reason="the extra admin is not installe
 
 from penstock.admin.impatience import CONNECTIONS_MAX
 from penstock.admin.operations import PREFIX
-from penstock.admin.rates import LOGINS_AT_ONCE
+from penstock.admin.rate_limiter import LOGINS_AT_ONCE
 from penstock.admin.web import ANSWERS_MAX
 from penstock.auth.files import read_passwords, write_passwords
 from penstock.auth.scram import keys_for, line_of
@@ -76,10 +76,10 @@ def test_the_cookie_is_for_our_page_alone(shared: Broker) -> None:
     assert "SameSite=strict" in cookie
     assert visit.ask(f"{PREFIX}/sessions").status == 200
     assert visit.ask(f"{PREFIX}/sessions", **{"Sec-Fetch-Site": "cross-site"}).status == 403
-    assert visit.ask(f"{PREFIX}/sessions/kick", KICK, **{"X-Penstock-Act": ""}).status == 403
+    assert visit.ask(f"{PREFIX}/sessions/kick", KICK, **{"X-CSRF-Token": ""}).status == 403
     assert visit.ask(f"{PREFIX}/sessions/kick", KICK).status == 200
     assert visit.ask(f"{PREFIX}/reload", {}).status == 403, "an operator is no admin"
-    assert visit.ask("/page/logout", {}, **{"X-Penstock-Act": "x"}).status == 403
+    assert visit.ask("/page/logout", {}, **{"X-CSRF-Token": "x"}).status == 403
     assert visit.ask("/page/logout", {}).status == 204
     assert visit.ask(f"{PREFIX}/sessions").status == 401
 

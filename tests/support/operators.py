@@ -44,12 +44,12 @@ class Visit:
             broker, "/page/login", "POST", told, **{"Content-Type": "application/json"}
         )
         self.cookie = self.answer.headers.get("set-cookie", "").partition(";")[0]
-        self.act_secret = self.answer.json.get("act", "")
+        self.csrf_token = self.answer.json.get("csrf_token", "")
 
     def ask(self, path: str, told: object = None, **headers: str) -> Answer:
         """A GET, or with something to tell an act with the second secret."""
         headers = {"Cookie": self.cookie} | headers
         if told is None:
             return get(self._broker, path, **headers)
-        defaults = {"Content-Type": "application/json", "X-Penstock-Act": self.act_secret}
+        defaults = {"Content-Type": "application/json", "X-CSRF-Token": self.csrf_token}
         return get(self._broker, path, "POST", json.dumps(told).encode(), **(defaults | headers))

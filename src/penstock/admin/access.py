@@ -7,15 +7,15 @@ with tokens or users   for everyone; reasons need one         for those who show
 without (loopback)     for everyone who reaches it            metrics as well, the others not
 =====================  =====================================  ==============================
 
-A request shows who asks in one of three ways::
+A request is authenticated in one of three ways::
 
       Authorization: Bearer TOKEN ───────────────────────────────────────▶ the token's role
       Authorization: Basic USER:PASSWORD ─▶ known for a while, or the broker ─▶ the user's role
       a cookie of the page ─▶ its session ─╮
-      a token that no page of others can read, if it acts ─┴─▶ the user's role
+      a CSRF token, if it changes something ─┴─▶ the user's role
 
-Where none is asked for, the request must name this machine as its host. Else a page in a browser
-here could have its own name resolved to the loopback address, and read the answers.
+Where neither tokens nor users are set, the request must name this machine as its host. Else a page
+in a browser here could have its own name resolved to the loopback address, and read the answers.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from typing import Final, NamedTuple, final
 from starlette.requests import Request
 
 from penstock.admin.logins import ASKED_TOO_OFTEN, Logins, Refusal, address_of
-from penstock.admin.rates import Rates
+from penstock.admin.rate_limiter import RateLimiter
 from penstock.admin.sessions import Session, key_of
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
 from penstock.errors import PenstockError
 
 COOKIE: Final = "penstock_session"
 SECURE_COOKIE: Final = "__Host-penstock_session"
-ACT_HEADER: Final = "x-penstock-act"
-"""The header with which an act of the page shows that it is the page's."""
+CSRF_HEADER: Final = "x-csrf-token"
+"""The header in which a request of the page that changes something has the session's CSRF token."""
 
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _OURS: Final = frozenset({"", "same-origin", "none"})
@@ -44,11 +44,11 @@ _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="penstock"'}
 
 
 class Admitted(NamedTuple):
-    """Somebody who may ask.
+    """The token or user that a request was authenticated with.
 
     Attributes:
         grant: its name and role.
-        by: the name of the one that acts, for the log and the event.
+        by: its name, address and way in, for the log and the event: "alice at 10.0.0.7 (API)".
     """
 
     grant: AdminGrant
@@ -57,11 +57,11 @@ class Admitted(NamedTuple):
 
 @final
 class Gate:
-    """Decides about requests.
+    """Authenticates requests, and refuses those of pages of other sites.
 
     Args:
         tokens: the accepted tokens; None: there are none.
-        logins: lets users in; None: there are none.
+        logins: the sessions of users and tokens; None: neither tokens nor users are set.
         host: the address that is listened on, as a URL has it.
     """
 
@@ -71,19 +71,23 @@ class Gate:
         self._names = _LOOPBACK_NAMES | {host.lower()}
 
     @property
-    def asks(self) -> bool:
-        """Return whether it asks for tokens or passwords."""
+    def requires_credentials(self) -> bool:
+        """Return whether requests must have a token, a password or a session."""
         return self._logins is not None
 
-    def names_us(self, host: str) -> bool:
-        """Return whether a ``Host`` header may be answered."""
-        if self.asks:
-            return True  # who has a token means us
+    def accepts_host(self, host: str) -> bool:
+        """Return whether a request with this ``Host`` header may be answered."""
+        if self.requires_credentials:
+            return True  # a page under another name has none to send
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         return name.lower() in self._names
 
     def recognises(self, request: Request) -> bool:
-        """Return whether a request shows what is asked for, without asking the broker."""
+        """Return whether a request may see why a health check fails; the broker is not asked.
+
+        It may with a valid token, with the cookie of a session that was confirmed within
+        ``CONFIRM_S``, and where no credentials are required.
+        """
         if self._logins is None:
             return True
         scheme, shown = _authorization(request)
@@ -93,14 +97,14 @@ class Gate:
         return found is not None and self._logins.is_confirmed(found)
 
     async def admit(
-        self, request: Request, rates: Rates | None = None, *, acts: bool
+        self, request: Request, limiter: RateLimiter | None = None, *, acts: bool
     ) -> Admitted | Refusal:
-        """Return who asks, or why that is not known.
+        """Authenticate a request; return its token or user, or why it is refused.
 
         Args:
             request: the request.
-            rates: counts the requests of each token or user, before the broker is asked about one;
-                None: they are not counted.
+            limiter: counts the requests of each token or user, before the broker is asked about
+                one; None: they are not counted.
             acts: whether it changes something: then the broker is asked about a user each time.
         """
         logins = self._logins
@@ -112,24 +116,30 @@ class Gate:
             if scheme == "bearer":
                 grant = self._token_grant(shown)
                 if grant is not None:
-                    if rates is not None and not rates.may(grant.name):
+                    if limiter is not None and not limiter.allow(grant.name):
                         return ASKED_TOO_OFTEN
                     return Admitted(grant, f"{grant.name} at {address} (API)")
             elif scheme == "basic":
                 pair = _name_and_password(shown)
                 if pair is not None:
-                    found = await logins.by_password(*pair, address, rates, acts=acts)
+                    found = await logins.by_password(*pair, address, limiter, acts=acts)
                     if isinstance(found, Refusal):
                         return found
                     return Admitted(found.grant, f"{found.grant.name} at {address} (API)")
             else:
-                return await self._by_cookie(request, logins, address, rates, acts=acts)
+                return await self._by_cookie(request, logins, address, limiter, acts=acts)
         except PenstockError as error:
             return Refusal(503, str(error))
         return Refusal(401, "the token or the user name and password are wrong", _CHALLENGE)
 
     async def _by_cookie(
-        self, request: Request, logins: Logins, address: str, rates: Rates | None, *, acts: bool
+        self,
+        request: Request,
+        logins: Logins,
+        address: str,
+        limiter: RateLimiter | None,
+        *,
+        acts: bool,
     ) -> Admitted | Refusal:
         key = cookie_key(request)
         session = logins.find(key, address)
@@ -137,9 +147,9 @@ class Gate:
             return Refusal(401, "this asks for a token or a login", _CHALLENGE)
         if not is_ours(request):
             return Refusal(403, "a page of another site asks")
-        if acts and not shows_act_secret(request, session):
-            return Refusal(403, f"an act of the page needs its {ACT_HEADER} header")
-        if rates is not None and not rates.may(session.grant.name):
+        if acts and not has_csrf_token(request, session):
+            return Refusal(403, f"an act of the page needs its {CSRF_HEADER} header")
+        if limiter is not None and not limiter.allow(session.grant.name):
             return ASKED_TOO_OFTEN
         if not await logins.confirm(key, session, acts=acts):
             return Refusal(401, "the session ended: the user may not be here any more", _CHALLENGE)
@@ -154,10 +164,10 @@ def is_ours(request: Request) -> bool:
     return request.headers.get("sec-fetch-site", "") in _OURS
 
 
-def shows_act_secret(request: Request, session: Session) -> bool:
-    """Return whether a request has the second secret of its session."""
-    shown = request.headers.get(ACT_HEADER, "").encode("utf-8", "surrogatepass")
-    return hmac.compare_digest(shown, session.act_secret.encode())
+def has_csrf_token(request: Request, session: Session) -> bool:
+    """Return whether a request has the CSRF token of its session."""
+    shown = request.headers.get(CSRF_HEADER, "").encode("utf-8", "surrogatepass")
+    return hmac.compare_digest(shown, session.csrf_token.encode())
 
 
 def cookie_name(request: Request) -> str:
@@ -171,13 +181,13 @@ def cookie_key(request: Request) -> bytes:
 
 
 def _authorization(request: Request) -> tuple[str, str]:
-    """Return the scheme of the ``Authorization`` header, in lower case, and what it shows."""
+    """Return the scheme of the ``Authorization`` header, in lower case, and its credentials."""
     scheme, _, shown = request.headers.get("authorization", "").partition(" ")
     return scheme.lower(), shown.strip()
 
 
 def _name_and_password(shown: str) -> tuple[str, str] | None:
-    """Return what a Basic header has (RFC 7617); None where it has not."""
+    """Return user name and password of a Basic header (RFC 7617); None where it is malformed."""
     try:
         text = base64.b64decode(shown, validate=True).decode()
     except (ValueError, binascii.Error):

@@ -24,7 +24,7 @@ from penstock.admin.logins import Refusal
 from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.parameters import Mistake, from_json, from_query
-from penstock.admin.rates import Rates
+from penstock.admin.rate_limiter import RateLimiter
 from penstock.auth.admin_tokens import VIEWER
 from penstock.control.client import Refused
 from penstock.control.metric_requests import ReadHealth, ReadMetrics
@@ -40,11 +40,11 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRoute]:
     """Return the routes of all operations, and of the document about them."""
-    rates = Rates()
+    limiter = RateLimiter()
     described = msgspec.json.encode(document())
 
     async def openapi(request: Request) -> Response:
-        admitted = await admitted_as(gate, rates, request, VIEWER, acts=False)
+        admitted = await admitted_as(gate, limiter, request, VIEWER, acts=False)
         if isinstance(admitted, Refusal):
             return refusal(*admitted)
         return Response(described, media_type="application/json")
@@ -52,7 +52,7 @@ def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRout
     routes: list[BaseRoute] = [
         Route(
             PREFIX + each.path,
-            _handler(each, broker, events, gate, rates),
+            _handler(each, broker, events, gate, limiter),
             methods=[each.method],
             name=each.name,
         )
@@ -62,10 +62,10 @@ def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRout
 
 
 def _handler(
-    operation: Operation, broker: Broker, events: EventReader, gate: Gate, rates: Rates
+    operation: Operation, broker: Broker, events: EventReader, gate: Gate, limiter: RateLimiter
 ) -> Handler:
     async def handle(request: Request) -> Response:
-        admitted = await admitted_as(gate, rates, request, operation.role, acts=operation.acts)
+        admitted = await admitted_as(gate, limiter, request, operation.role, acts=operation.acts)
         if isinstance(admitted, Refusal):
             return refusal(*admitted)
         try:
@@ -75,7 +75,7 @@ def _handler(
                 answer = await broker.act(asked, operation.answer)  # type: ignore[arg-type]
             else:
                 asked = from_query(operation.request, request.query_params.multi_items())
-                answer = await _looked(broker, events, asked, operation)
+                answer = await _queried(broker, events, asked, operation)
         except Mistake as mistake:
             return refusal(mistake.status, str(mistake))
         except Refused as refused:
@@ -93,29 +93,34 @@ def _handler(
     return handle
 
 
-async def _looked(
+async def _queried(
     broker: Broker, events: EventReader, asked: msgspec.Struct, operation: Operation
 ) -> Any:
-    """Return the answer to a request that changes nothing, from whoever has it."""
+    """Return the answer to a request that changes nothing: from the events or the broker."""
     if isinstance(asked, ListEvents):
         return await events.listed(asked)
     if isinstance(asked, ReadHealth):
         return (await broker.health()).answer
     if isinstance(asked, ReadMetrics):
         return (await broker.metrics()).answer
-    return await broker.look(asked, operation.answer)  # type: ignore[arg-type]
+    return await broker.query(asked, operation.answer)  # type: ignore[arg-type]
 
 
 def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Response:
-    """Return the answer that something was not done."""
+    """Return the response to a request that is refused, or that failed."""
     return JSONResponse({"error": why}, status, headers)
 
 
 async def admitted_as(
-    gate: Gate, rates: Rates, request: Request, role: str, *, acts: bool
+    gate: Gate, limiter: RateLimiter, request: Request, role: str, *, acts: bool
 ) -> Admitted | Refusal:
-    """Return who asks, if it may do what ``role`` may, and not too often."""
-    admitted = await gate.admit(request, rates, acts=acts)
+    """Authenticate a request; refuse one whose token or user may not act as ``role``, or asks too
+    often.
+
+    Returns:
+        The token or user, or why the request is refused.
+    """
+    admitted = await gate.admit(request, limiter, acts=acts)
     if isinstance(admitted, Refusal):
         return admitted
     grant = admitted.grant

@@ -51,8 +51,9 @@ Each act is a line in the broker's log and an [event](audit.md) `administered`, 
 token or user and the address it came from: `alice at 10.0.0.7 (API) disconnected 1 clients`. Tokens
 are compared by their hashes: a right one and a wrong one take the same time
 (`python -m benchmarks.admin_tokens`). One token or user may ask 20 times a second, after 40 times
-at once. An act must say that it is `application/json`, and with the cookie of the page it must show
-a second secret (`X-Penstock-Act`), so that no other page in a browser can act for somebody.
+at once. An act must say that it is `application/json`, and with the cookie of the page it must have
+the CSRF token of its session (`X-CSRF-Token`), so that no other page in a browser can act for
+somebody.
 
 A password is checked by the broker, as that of a client, with the same delays and bans
 ([security.md](security.md#wrong-passwords)), and once more after five minutes; before each act the

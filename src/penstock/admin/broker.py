@@ -7,7 +7,7 @@ for its turn in a lane (``lanes``): a list that takes long holds up no act, and 
 =========  =====================================================================
 lane       requests
 =========  =====================================================================
-looks      lists, and whatever else changes nothing
+queries    lists, and whatever else changes nothing
 acts       what changes something, and whether somebody may still do it
 logins     passwords: the broker takes its time for a wrong one
 rankings   the highest sessions by a measure, which takes longer than other lists
@@ -29,7 +29,7 @@ from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
 from penstock.control.ranking_requests import RankSessions
 
-LOOKS_MAX: Final = 2
+QUERIES_MAX: Final = 2
 ACTS_MAX: Final = 4
 LOGINS_MAX: Final = 4
 """Requests of each lane that the broker has at a time."""
@@ -65,7 +65,7 @@ class Broker:
 
     Args:
         data_dir: the broker's data directory.
-        answer_s_max: how long it may take to say how it is, seconds.
+        answer_s_max: how long a health request may take, seconds.
     """
 
     def __init__(self, data_dir: Path, answer_s_max: float) -> None:
@@ -76,13 +76,13 @@ class Broker:
         self._metrics: _Question[Metrics] = _Question(
             lambda: with_disk(ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX), data_dir)
         )
-        self._looks = Lane("lists", LOOKS_MAX)
+        self._queries = Lane("lists", QUERIES_MAX)
         self._acts = Lane("acts", ACTS_MAX, ACTS_WAITING_MAX)
         self._logins = Lane("logins", LOGINS_MAX)
         self._rankings = Lane("rankings", 1)
 
     async def health(self) -> Answered[Health]:
-        """Return how the broker is.
+        """Return the health of the broker: its store, its commits, draining and its end.
 
         Raises:
             PenstockError: it does not answer in time; one sentence.
@@ -93,26 +93,26 @@ class Broker:
         """Return its metrics and those of its disk; errors as of ``health``."""
         return await self._metrics.answer()
 
-    async def look(self, request: Request, answer: type[T]) -> T:
+    async def query(self, request: Request, answer: type[T]) -> T:
         """Have the broker answer a request of the API with a value of type ``answer``.
 
         Raises:
             Refused: it says why not.
             PenstockError: it does not answer in time, is not there, or too many ask.
         """
-        lane = self._rankings if isinstance(request, RankSessions) else self._looks
+        lane = self._rankings if isinstance(request, RankSessions) else self._queries
         return await lane.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
 
     async def act(self, request: Request, answer: type[T]) -> T:
-        """Have the broker carry out a request that changes something; see ``look``."""
+        """Have the broker carry out a request that changes something; see ``query``."""
         return await self._acts.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
 
     async def log_in(self, request: LogIn) -> Login:
-        """Have the broker check a password; errors as of ``look``."""
+        """Have the broker check a password; errors as of ``query``."""
         return await self._logins.run(lambda: ask(self.data_dir, request, Login, LOGIN_S_MAX))
 
     async def confirm(self, request: ConfirmLogin) -> str:
-        """Return the role of an operator that logged in; empty for none. Errors as of ``look``."""
+        """Return the role of an operator that logged in; empty for none. Errors as of ``query``."""
         return await self._acts.run(lambda: ask(self.data_dir, request, str, LOGIN_S_MAX))
 
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, final
 from starlette.requests import Request
 
 from penstock.admin.broker import Broker
-from penstock.admin.rates import LOGINS_AT_ONCE, LOGINS_PER_S, Rates
+from penstock.admin.rate_limiter import LOGINS_AT_ONCE, LOGINS_PER_S, RateLimiter
 from penstock.admin.sessions import SECRET_BYTES, Session, Sessions, key_of, new_secret
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
 from penstock.control.login_requests import (
@@ -82,7 +82,7 @@ class Logins:
         self._page = Sessions(PAGE_IDLE_S, PAGE_AGE_S)
         self._by_password = Sessions(PASSWORD_IDLE_S, PASSWORD_AGE_S)
         self._key = secrets.token_bytes(SECRET_BYTES)  # of the hashes of passwords
-        self._rates = Rates(LOGINS_PER_S, LOGINS_AT_ONCE)
+        self._limiter = RateLimiter(LOGINS_PER_S, LOGINS_AT_ONCE)
 
     async def log_in(self, user: str, password: str, address: str) -> tuple[str, Session] | Refusal:
         """Begin a session of the page; return the secret for its cookie, and it.
@@ -90,7 +90,7 @@ class Logins:
         Raises:
             PenstockError: the broker does not answer.
         """
-        if not self._rates.may(_source(address)):
+        if not self._limiter.allow(_source(address)):
             return _TOO_MANY
         secret = new_secret()
         grant = None if user or self._tokens is None else self._tokens.grant(password)
@@ -102,7 +102,7 @@ class Logins:
         return secret, self._opened(self._page, key_of(secret), found, address)
 
     async def by_password(
-        self, user: str, password: str, address: str, rates: Rates | None, *, acts: bool
+        self, user: str, password: str, address: str, limiter: RateLimiter | None, *, acts: bool
     ) -> Session | Refusal:
         """Return the session of a user that shows its password with each request.
 
@@ -110,7 +110,7 @@ class Logins:
             user: the user name.
             password: the password.
             address: the address of whoever asks.
-            rates: counts the requests of its user, before the broker is asked; None: they are not
+            limiter: counts the requests of its user, before the broker is asked; None: they are not
                 counted.
             acts: whether the request changes something.
 
@@ -120,12 +120,12 @@ class Logins:
         key = self._hash(user, password, address)
         session = self._by_password.find(key, address)
         if session is not None:
-            if rates is not None and not rates.may(session.grant.name):
+            if limiter is not None and not limiter.allow(session.grant.name):
                 return ASKED_TOO_OFTEN
             if await self._is_confirmed(session, acts=acts):
                 return session
         self._by_password.end(key)
-        if not self._rates.may(_source(address)):
+        if not self._limiter.allow(_source(address)):
             return _TOO_MANY
         found = await self._ask(user, password, address, "API")
         if isinstance(found, Refusal):
@@ -157,10 +157,12 @@ class Logins:
 
     async def _is_confirmed(self, session: Session, *, acts: bool) -> bool:
         asked_s = self._page.now_s()
-        if session.stamp is None or (not acts and session.is_confirmed(asked_s)):
+        if session.password_fingerprint is None or (not acts and session.is_confirmed(asked_s)):
             return True
         name = session.grant.name
-        role = await self._broker.confirm(ConfirmLogin(name, session.stamp, session.address))
+        role = await self._broker.confirm(
+            ConfirmLogin(name, session.password_fingerprint, session.address)
+        )
         if role:
             session.grant = AdminGrant(name, role)
             session.confirmed_s = asked_s
@@ -174,7 +176,7 @@ class Logins:
 
     def _opened(self, sessions: Sessions, key: bytes, found: Login, address: str) -> Session:
         grant = AdminGrant(found.user, found.role)
-        return sessions.open(key, grant, address, found.stamp, found.lasts_s)
+        return sessions.open(key, grant, address, found.password_fingerprint, found.lasts_s)
 
     def _hash(self, user: str, password: str, address: str) -> bytes:
         digest = hashlib.blake2b(key=self._key)

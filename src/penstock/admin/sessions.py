@@ -34,25 +34,31 @@ class Session:
     Args:
         grant: its name and role; the broker may change the role.
         address: the address it came from; elsewhere the session is not known.
-        stamp: a text that the broker knows it by; None: a token, of which it knows nothing.
+        password_fingerprint: differs once the user has another password line; None for a session
+            of a token, which the broker does not know.
         now_s: when it began.
         ends_s: when it ends, however much it is used.
     """
 
     def __init__(
-        self, grant: AdminGrant, address: str, stamp: str | None, now_s: float, ends_s: float
+        self,
+        grant: AdminGrant,
+        address: str,
+        password_fingerprint: str | None,
+        now_s: float,
+        ends_s: float,
     ) -> None:
         self.grant = grant
         self.address = address
-        self.stamp = stamp
-        self.act_secret = secrets.token_urlsafe(SECRET_BYTES)  # what an act must show as well
+        self.password_fingerprint = password_fingerprint
+        self.csrf_token = secrets.token_urlsafe(SECRET_BYTES)  # of acts
         self.used_s = now_s
         self.confirmed_s = now_s
         self.ends_s = ends_s
 
     def is_confirmed(self, now_s: float) -> bool:
         """Return whether the broker need not be asked now."""
-        return self.stamp is None or now_s - self.confirmed_s < CONFIRM_S
+        return self.password_fingerprint is None or now_s - self.confirmed_s < CONFIRM_S
 
 
 @final
@@ -77,12 +83,17 @@ class Sessions:
         return len(self._open)
 
     def open(
-        self, key: bytes, grant: AdminGrant, address: str, stamp: str | None, lasts_s: float = 0.0
+        self,
+        key: bytes,
+        grant: AdminGrant,
+        address: str,
+        password_fingerprint: str | None,
+        lasts_s: float = 0.0,
     ) -> Session:
         """Begin a session, which makes room for itself; ``lasts_s``: its longest age, 0 as ever."""
         now_s = self._clock()
         age_s = min(self._age_s, lasts_s) if lasts_s > 0 else self._age_s
-        session = Session(grant, address, stamp, now_s, now_s + age_s)
+        session = Session(grant, address, password_fingerprint, now_s, now_s + age_s)
         self._open.pop(key, None)
         of_user = [other for other, one in self._open.items() if one.grant.name == grant.name]
         if len(of_user) >= OF_ONE_USER_MAX:

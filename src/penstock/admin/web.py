@@ -82,7 +82,7 @@ def web_app(
         return _checked(await ready(broker, disk_free_bytes_min), gate.recognises(request))
 
     async def metrics(request: Request) -> Response:
-        if gate.asks:
+        if gate.requires_credentials:
             admitted = await gate.admit(request, acts=False)
             if isinstance(admitted, Refusal):
                 return refusal(*admitted)
@@ -110,13 +110,17 @@ Next = Callable[[Request], Awaitable[Response]]
 
 
 def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
-    """Return what stands before all routes: the host, the number of requests, the headers."""
+    """Return the middleware before all routes.
+
+    It refuses another machine's ``Host`` and more than ``ANSWERS_MAX`` requests at once, and adds
+    ``HEADERS`` to each response.
+    """
     answering = 0
 
     async def guard(request: Request, call_next: Next) -> Response:
         nonlocal answering
         is_check = request.scope["path"] in _CHECKS  # what it says, whatever the Host header says
-        if not gate.names_us(request.headers.get("host", "")):
+        if not gate.accepts_host(request.headers.get("host", "")):
             response = refusal(
                 421, "the Host header names another machine; ask for localhost, or 127.0.0.1"
             )

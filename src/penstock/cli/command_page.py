@@ -1,6 +1,7 @@
 """The reference of all commands, docs/commands.md, made from their declarations.
 
-scripts/man_pages.py makes manual pages of the same text: what it looks like here, that file reads.
+scripts/man_pages.py parses the text that is made here, and makes manual pages of it: a change of
+the form here needs one there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The requests of the admin process about operators that log in by name and password.
 
 The broker checks the password, as it checks those of clients: in the same threads, with the same
-delays and bans. What comes of a login is a role, and a stamp by which the broker knows later
-whether it would let the same operator in again.
+delays and bans. A login results in a role, and in a fingerprint of the password line, by which the
+broker knows later whether it would let the same operator in again.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Login(msgspec.Struct, frozen=True):
         refused: why not, one of the reasons above; empty: the operator is let in.
         user: the user name.
         role: the role in admin.users.
-        stamp: a text for ``ConfirmLogin``.
+        password_fingerprint: a text for ``ConfirmLogin``, another one once the password changed.
         lasts_s: how long it may last, seconds; 0 = without limit.
     """
 
     refused: str = ""
     user: str = ""
     role: str = ""
-    stamp: str = ""
+    password_fingerprint: str = ""
     lasts_s: float = 0.0
 
 
@@ -67,7 +67,7 @@ class ConfirmLogin(
     would not be let in again: removed, banned, without a role or with another password."""
 
     user: Text
-    stamp: Short
+    password_fingerprint: Short
     address: Short
 
 

@@ -11,7 +11,7 @@ import msgspec
 class ReadHealth(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="health", tag_field="do"
 ):
-    """Say how the broker is; ``done`` is ``Health``."""
+    """Read the health of the broker; ``done`` is ``Health``."""
 
 
 class Health(msgspec.Struct, frozen=True):

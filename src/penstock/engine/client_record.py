@@ -222,10 +222,10 @@ class RunSeries:
         return run
 
     def _make_room(self, now_us: i64) -> None:
-        """Make one run of neighbours, until a quarter of the places is free.
+        """Merge neighbouring runs until a quarter of ``runs_max`` is free.
 
-        Those become one that last no longer together than a part of their age; the part is as small
-        as it may be, and is tried finer the next time.
+        Two neighbours are merged where both together last no longer than a fraction of their age.
+        The fraction is doubled until enough are merged; the next call begins with a smaller one.
         """
         coarseness = self._coarseness
         while len(self._closed) > self._runs_max * 3 // 4:

@@ -216,7 +216,7 @@ class AllCounters:
         return self._pair(listener, self._groups.name_for(listener, client_id, username))
 
     def by_pair(self) -> list[Counters]:
-        """Return those of all pairs of listener and group there have been."""
+        """Return the counters of all pairs of listener and group that were counted so far."""
         return list(self._pairs.values())
 
     def total(self) -> Counters:

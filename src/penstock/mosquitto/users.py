@@ -80,7 +80,7 @@ class AccessSettings:
         self._let_in(listeners)
 
     def _allow_nothing_that_a_plugin_forbade(self, listeners: Listeners) -> None:
-        """Write an access list that grants nothing where a plugin may have been the only one."""
+        """Write an access list that grants nothing where only a plugin may have decided access."""
         lines = self._configuration.general + listeners.others
         plugins = [line for line in lines if may_decide(line)]
         if self.rules is not None or not plugins:
@@ -145,7 +145,11 @@ class AccessSettings:
         )
 
     def _let_in(self, listeners: Listeners) -> None:
-        """Set ``allow_anonymous`` of each listener, and see to it that who was refused still is."""
+        """Set ``allow_anonymous`` of each listener.
+
+        Where Mosquitto let no anonymous client in and had no users, add a password file without
+        any: without one a name proves nothing here, and everybody would be anonymous.
+        """
         is_closed = not listeners.opened  # all of them are left out: nobody had come in
         for section, table in listeners.opened:
             is_anonymous, why = self._is_anonymous(section)

@@ -142,7 +142,7 @@ class MessageTraces:
 
     @property
     def open_spans(self) -> int:
-        """Return what ``spans_max`` bounds."""
+        """Return the number of spans in memory, each trace without any counted as one."""
         return self._spans
 
     def add(self, kind: str, event: Mapping[str, Any]) -> Iterator[Span]:
@@ -166,11 +166,11 @@ class MessageTraces:
             yield from self._cut(next(iter(self._open)))
 
     def expire(self, now_us: int) -> Iterator[Span]:
-        """Yield what has been open for too long."""
+        """Yield the spans of the traces that have been open for longer than ``trace_us_max``."""
         yield from self._expire(now_us)
 
     def close(self) -> Iterator[Span]:
-        """Yield everything that is open, as it is."""
+        """Close all traces; yield their spans as they are, complete or not."""
         while self._open:
             yield from self._cut(next(iter(self._open)))
 

@@ -271,7 +271,7 @@ def _wait_for_end_of_input(exporting: Exporting) -> None:
 
 
 def _resource(options: argparse.Namespace) -> Resource:
-    """Return what sends: this broker, on this machine."""
+    """Return the OpenTelemetry resource: this broker, on this machine."""
     return Resource(
         {
             "service.name": options.service_name,

@@ -5,7 +5,7 @@
     ├─ header, topic, packet identifier, properties ─┼───────────── payload ─────────────┤ next
       front: looked at when the packet is whole        grows with each read, never copied
 
-Why so. To join the reads and to cut the payload out of them took 0.1 s each for 100 MB, in one
+To join the reads and to cut the payload out of them took 0.1 s each for 100 MB, in one
 piece, and no other client was served meanwhile. Here each read is copied once, when it comes.
 ``BytesIO`` hands out the bytes that it holds without copying them.
 """

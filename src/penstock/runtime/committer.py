@@ -16,7 +16,7 @@ A commit that fails is kept and written once more, unchanged, until it succeeds:
          ▼
       done(commit, failure)                 fail closed: the broker ends
 
-Why so. When a commit fails, the engine's memory is ahead of the disk: offsets are given,
+When a commit fails, the engine's memory is ahead of the disk: offsets are given,
 windows have moved, packet identifiers are noted, and the open batch builds on all of it.
 Taking that back would mean an undo for every kind of state, in the part of the program
 that must be right and is hardly ever run. Keeping it needs none: acknowledgements that wait

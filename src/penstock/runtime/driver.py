@@ -312,7 +312,7 @@ class Driver(PeerOwner):
         self._write_ready()
         if self._commit_done is None and not self._failed:
             if (
-                self._context.is_pressing
+                self._context.needs_commit
                 or self._open_batch_durable is not None
                 or self._end_reason
             ):

@@ -33,9 +33,10 @@ def admin_process(data_dir: Path, port: ReservedPort, arguments: Sequence[str]) 
 
 
 def versions_of(settings: Admin) -> tuple[tuple[int, int, int] | None, ...]:
-    """Return what changes with the files that the process reads when it starts; None for no file.
+    """Return inode, time and size of each file that the process reads at its start.
 
-    While they stay as they are, a reload need not end the sessions of operators.
+    None stands for a file that is not set or cannot be read. While the versions are equal, a reload
+    need not restart the process, which would end the sessions of operators.
     """
     versions: list[tuple[int, int, int] | None] = []
     for file in (settings.certificate, settings.key, settings.token_file):

@@ -158,10 +158,11 @@ class Authentication(Authenticate):
             link.closed = True
             del self._outsiders[link]
 
-    def stamp(self, username: str) -> str:
-        """Return a text that is another one when the user has another password line, or none.
+    def password_fingerprint(self, username: str) -> str:
+        """Return a keyed hash of the user's password line; it changes whenever the line does.
 
-        Empty for a user that the password file does not name, where others may be let in.
+        For a user whom the password file does not name: empty where a method may let it in, else
+        "unknown".
         """
         users = self._access.users
         line = None if users is None else users.line(username)

@@ -86,7 +86,7 @@ class MetricsReader:
         self._survey.stop()
 
     async def health(self, request: ReadHealth) -> Health:
-        """Return how the broker is."""
+        """Return the state of the store, the commit under way, draining and the end."""
         del request
         server = self._server
         return Health(

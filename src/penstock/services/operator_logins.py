@@ -90,13 +90,15 @@ class OperatorLogins:
             logger.info("user '%s' at %s has no role in admin.users", user, request.address)
             return Login(NO_ROLE, user)
         self._note(user, role, request)
-        return Login("", user, role, self._authentication.stamp(user), verdict.lasts_s)
+        return Login(
+            "", user, role, self._authentication.password_fingerprint(user), verdict.lasts_s
+        )
 
     async def confirm(self, request: ConfirmLogin) -> str:
         """Return the role that an operator has now; empty for none."""
         if self._is_banned(request.user, request.address):
             return ""
-        if self._authentication.stamp(request.user) != request.stamp:
+        if self._authentication.password_fingerprint(request.user) != request.password_fingerprint:
             return ""
         return self.roles.get(request.user, "")
 

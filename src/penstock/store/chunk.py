@@ -1,17 +1,16 @@
 """The chunk: the log's unit of writing, one Arrow record batch for one group commit.
 
-What it is. A chunk holds the messages of one commit, column by column, in the order of their
-offsets. It is stored as one RocksDB value, a large one in parts (``store.parts``): an Arrow IPC
-message *without* its schema. The key beside it is the offset of the first row; row ``i`` has the
-offset ``base + i``.
+A chunk holds the messages of one commit, column by column, in the order of their offsets. It is
+stored as one RocksDB value, a large one in parts (``store.parts``): an Arrow IPC message *without*
+its schema. The key beside it is the offset of the first row; row ``i`` has the offset ``base + i``.
 
-Why so. Readers of the log want columns (Flight, Spark, Parquet), and building the batch once, when
-it is written, costs 0.3 µs a message; a row format would cost every reader more than that. The
-schema is left out because it is the same for every chunk and would outweigh a small one; it may
-only change together with the store's format number.
+Readers of the log want columns (Flight, Spark, Parquet), and building the batch once, when it is
+written, costs 0.3 µs a message; a row format would cost every reader more than that. The schema is
+left out because it is the same for every chunk and would outweigh a small one; it may only change
+together with the store's format number.
 
-Limits. A column of text or bytes holds at most 2 GiB (32-bit Arrow offsets); the committer's limit
-on the bytes of one commit keeps a chunk far below.
+A column of text or bytes holds at most 2 GiB (32-bit Arrow offsets); the committer's limit on the
+bytes of one commit keeps a chunk far below.
 """
 
 from __future__ import annotations

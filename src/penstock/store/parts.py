@@ -7,20 +7,20 @@
                "l" 17 run 1 ─▶ ▒▒▒▒▒▒▒▒
                "l" 17 run 2 ─▶ ▒▒▒
 
-Why so. rocksdict holds the interpreter's lock while RocksDB takes a batch, and while that waits for
-room in memory: for a value of 100 MB all threads waited 0.4 s and more. The parts are written one
+rocksdict holds the interpreter's lock while RocksDB takes a batch, and while that waits for room in
+memory: for a value of 100 MB all threads waited 0.4 s and more. Therefore the parts are written one
 by one, and others run in between (``Database.write_parts``).
 
-Whole or not there. Parts are written before the batch with their head, and RocksDB's write-ahead
-log is read in order after a crash: when the head is there, so are its parts. Parts without a head
-are left by a crash or a failed write; they are never read, and are removed at the next start
-(``Database.remove_parts``, ``store.large_retained``). A *run* tells them from those of the next
-attempt to write under the same key: no part is ever written anew with other bytes, which a reader
-beside the broker (``store.secondary``) might mix up.
+A value is in the store as a whole or not at all. Parts are written before the batch with their
+head, and RocksDB's write-ahead log is read in order after a crash: when the head is there, so are
+its parts. Parts without a head are left by a crash or a failed write; they are never read, and are
+removed at the next start (``Database.remove_parts``, ``store.large_retained``). A *run* tells them
+from those of the next attempt to write under the same key: no part is ever written anew with other
+bytes, which a reader beside the broker (``store.secondary``) might mix up.
 
-Format. A head begins with a byte with which no other value does that may be large (a chunk begins
-with FF, a record with a MessagePack array, a piece of an archive with the highest byte of an
-offset). The column family of parts is made for a store's first large value, which is noted in
+A head begins with a byte with which no other value begins that may be large (a chunk begins with
+FF, a record with a MessagePack array, a piece of an archive with the highest byte of an offset).
+The column family of parts is made for a store's first large value, which is noted in
 ``meta`` (``PARTS_KEY``). Before format 3 that made it a store of format 2, for the first versions
 of Penstock knew no parts.
 """
@@ -113,17 +113,17 @@ def new_run() -> bytes:
 
 
 def size_of(pieces: Pieces) -> int:
-    """Return how many bytes they have together."""
+    """Return the number of bytes of all pieces together."""
     return sum(map(len, pieces))
 
 
 def owner_key(family: str, key: bytes) -> bytes:
-    """Return how the keys of the parts of a value begin; they sort as the keys of values do."""
+    """Return the prefix of the keys of a value's parts; prefixes sort as the values' keys do."""
     return _TAGS[family] + key
 
 
 def part_range(family: str, key: bytes, run: bytes) -> tuple[bytes, bytes]:
-    """Return where the parts of one value begin, and a key behind them."""
+    """Return the key range of one value's parts: an inclusive begin and an exclusive end."""
     prefix = owner_key(family, key) + run
     return prefix, prefix + _BEHIND
 

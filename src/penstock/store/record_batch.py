@@ -5,7 +5,7 @@
       FFFFFFFF  size  metadata ················  body
                       rows, nodes, buffers, …    buffer ▒ buffer ▒ …     ▒ up to 8 bytes
 
-Why so. PyArrow needs 80 µs to wrap the buffers of a chunk into arrays, those into a batch, and to
+PyArrow needs 80 µs to wrap the buffers of a chunk into arrays, those into a batch, and to
 write that, however few rows it has; a commit of one message takes 450 µs, sync included. All that
 differs between two batches of one schema are numbers at fixed places of the metadata, a FlatBuffer:
 here PyArrow writes one batch, and in every other those numbers are replaced. This file goes when

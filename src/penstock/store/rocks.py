@@ -1,19 +1,19 @@
 """The file store: RocksDB, one atomic synced write for each commit.
 
-What is kept under which key: ``store.database``. Which log it is, and the refusal of one that
-lost something: ``store.identity``.
+``store.database`` lists the column families and their keys; ``store.identity`` says which log a
+directory has, and refuses one that lost something.
 
-When a write fails, RocksDB writes no more until it is opened anew. That happens here, in the
-process that goes on serving, and reads wait for it or go on beside it::
+When a write fails, RocksDB writes no more until it is opened anew. ``RocksStore`` opens it anew, in
+the process that goes on serving, and reads wait for it or go on beside it::
 
       writing ── a write fails ─▶ failing, still readable ── probe well ─▶ opened anew ─▶ writing
                                     ▲                                         │ not whole
                                     ╰── opened for reading ◀── cannot be opened  ▼
                                                                         StoreDamaged: the end
 
-What the failed write left behind is there or not after that; RocksDB's log ends with a record that
-is whole. Writing the same batch once more is right in both cases: it holds the same keys and
-values, and the size of the log is counted in memory, not from what is found. Anything else than
+After that the failed batch is in the store as a whole or not at all, for RocksDB's log ends with a
+complete record. Writing the same batch once more is right in both cases: it holds the same keys and
+values, and the size of the log is counted in memory, not read from the store. Anything else than
 "all that was acknowledged, and at most the one batch that was not" is refused: between the closing
 and the opening another process may have had the store.
 """

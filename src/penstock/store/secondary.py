@@ -3,30 +3,30 @@
 `LogFollower` opens the broker's RocksDB as a *secondary*: it reads the same files,
 takes no lock, and the broker never waits for it. `catch_up` lets it see later writes.
 
-What is visible. A secondary reads bytes the broker has written but not yet synced; a power cut
-would take them back. So nothing at or above the *committed watermark* is ever shown
-(`store.watermark`), the exclusive end of what is known to be on disk, moved by the broker after
-each synced commit::
+A secondary also reads bytes the broker has written but not yet synced; a power cut would take them
+back. So nothing at or above the *committed watermark* is ever shown (`store.watermark`): it is the
+exclusive end of the messages that are known to be on disk, and the broker moves it after each
+synced commit::
 
     0 ... earliest ─────────────── chunks ───────────────▶ end │ written, not yet synced
           (retention deletes whole chunks in front)            └ committed watermark
 
-Where the log begins. After retention a secondary may go on showing chunks that are deleted: it
-keeps what it read from the write-ahead log and does not let a deletion that has meanwhile reached a
-table file hide it. So the broker says beside the watermark where the log begins, and nothing below
-is shown. A follower that still meets a gap opens the log anew, which mends its view.
+After retention a secondary may go on showing chunks that are deleted: it keeps what it read from
+the write-ahead log, and does not let a deletion that has meanwhile reached a table file hide it.
+Therefore the broker writes the begin of the log beside the watermark, and nothing below is shown. A
+follower that still meets a gap opens the log anew, which mends its view.
 
-Archives. A stream that is kept longer than the log (`store.archive`) begins where its archive
-begins, and is read there first. What moves from the log to the archive meanwhile is in either, or
-in both; where a secondary with an old view of one and a new view of the other finds it in none,
-the files are opened anew and looked at once more.
+A stream that is kept longer than the log (`store.archive`) begins where its archive begins, and is
+read there first. A message that moves from the log to the archive meanwhile is in either, or in
+both; where a secondary with an old view of one and a new view of the other finds it in none, the
+files are opened anew and looked at once more.
 
-Holes. What a repair has given up (`store.repair`) is written down beside the log. Such offsets are
-told as lost, and never passed over.
+The offsets that a repair has given up (`store.repair`) are written down beside the log. A reader is
+told that they are lost, and never passes over them.
 
-After a power cut. What a secondary would read for ever (`store.recyclable`) the broker mends when
-it starts; until then the log is not opened. Later there is nothing of the kind: what is read of a
-write that is under way is its beginning.
+After a power cut a write-ahead log may have records that a secondary would read for ever
+(`store.recyclable`). The broker mends them when it starts; until then the log is not opened. Later
+there are none: a secondary reads the beginning of a write that is under way.
 
 States::
 
@@ -35,7 +35,7 @@ States::
 The file is read anew each time rather than mapped: a broker that replaces it, or a data directory
 that appears later, needs no special case, and one read costs 10 µs.
 
-Threads. Iterators and `catch_up` may run in parallel; opening and catching up hold a lock.
+Threads may use iterators and `catch_up` in parallel; opening and catching up hold a lock.
 """
 
 from __future__ import annotations

@@ -148,7 +148,8 @@ class View:
 
 
 def walk_family(database: Rdict, name: str) -> Iterator[tuple[bytes, bytes] | Gap]:
-    """``walk`` of a column family, which ``database`` need not have."""
+    """Yield the records and gaps of a column family (``walk``); nothing where there is no such
+    family."""
     try:
         family = database.get_column_family(name)
     except Exception:  # rocksdict raises bare Exception where there is none

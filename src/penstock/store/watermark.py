@@ -11,13 +11,13 @@ The file is `<data_dir>/committed`, 48 bytes, little-endian; the broker maps it:
 `end` is the offset after the last synced message, `begin` the first that retention left,
 `commits` the number of commits there ever were, those without messages too.
 
-Who reads it. The stream service shows nothing at or above `end`: a secondary of the database also
-sees writes that are not synced yet, and those a power cut may take back. And the next start of the
-broker: RocksDB recovers its write-ahead log up to the first record it cannot read, and what follows
-a damaged record is gone without a word. The watermark knows better, and the start is refused
-instead of giving the same offsets to other messages.
+The stream service and the next start of the broker read it. The stream service shows nothing at or
+above `end`: a secondary of the database also sees writes that are not synced yet, and those a power
+cut may take back. At a start, RocksDB recovers its write-ahead log up to the first record it cannot
+read, and drops all records behind a damaged one without a word. Where less is there than the
+watermark says, the start is refused, instead of giving the same offsets to other messages.
 
-Why there is no false alarm. The file is made whole (written, synced, renamed) when the store is
+It raises no false alarm. The file is made whole (written, synced, renamed) when the store is
 opened, and from then on a number moves in it after the sync of what it counts, in one store of 8
 aligned bytes. It is never ahead of the disk, at whatever moment the system stops and in whatever
 order it wrote its pages: after a power cut the file may only be older. It is synced with each run

@@ -67,10 +67,11 @@ def bytes_needed(arrived: bytes) -> int:
 
 
 def _wants_finite_field(hello: bytes) -> bool:
-    """Return whether OpenSSL would agree to such a key: it is the first in the ClientHello of those
-    that OpenSSL knows, or there is no curve among the groups that the client supports.
+    """Return whether OpenSSL would agree on a key over a finite field.
 
-    Python has no way to tell OpenSSL to leave them out. What is malformed is left to OpenSSL.
+    It would where such a key is the first of those it knows among the client's key shares, or where
+    the client supports such groups and no curve. Python cannot tell OpenSSL to refuse them. A
+    malformed ClientHello is left to OpenSSL.
     """
     position = 34  # version, random
     position += 1 + _number(hello, position, 1)  # session id

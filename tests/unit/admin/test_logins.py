@@ -14,7 +14,7 @@ from starlette.requests import Request
 from penstock.admin.access import Admitted, Gate
 from penstock.admin.broker import Broker
 from penstock.admin.logins import Logins, Refusal, address_of
-from penstock.admin.rates import LOGINS_AT_ONCE, Rates
+from penstock.admin.rate_limiter import LOGINS_AT_ONCE, RateLimiter
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.services.control import Control
 
@@ -84,7 +84,7 @@ async def test_two_addresses_with_one_password_do_not_end_each_other(
 
 async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, logins: Logins) -> None:
     gate = Gate(None, logins, "127.0.0.1")
-    rates = Rates(per_s=0.0, at_once=2.0)
+    limiter = RateLimiter(per_s=0.0, at_once=2.0)
     opened = await logins.log_in("victor", "password", "10.0.0.7")
     assert not isinstance(opened, Refusal)
     secret, session = opened
@@ -92,15 +92,15 @@ async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, login
         ((b"authorization", BASIC),),
         (
             (b"cookie", b"penstock_session=" + secret.encode()),
-            (b"x-penstock-act", session.act_secret.encode()),
+            (b"x-csrf-token", session.csrf_token.encode()),
         ),
     )
     for headers in shown:
         request = request_from("10.0.0.7", *headers)
         assert isinstance(await gate.admit(request, acts=True), Admitted)
         asked = word.confirmed
-        answers = [await gate.admit(request, rates, acts=True) for _ in range(4)]
+        answers = [await gate.admit(request, limiter, acts=True) for _ in range(4)]
         refused = [one for one in answers if isinstance(one, Refusal)]
         assert {one.status for one in refused} == {429}
         assert word.confirmed - asked == 4 - len(refused)
-    assert not rates.may("victor")
+    assert not limiter.allow("victor")

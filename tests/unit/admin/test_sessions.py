@@ -1,6 +1,6 @@
 """Sessions of operators: they are bounded in number and in time, and are not kept in the clear."""
 
-from penstock.admin.rates import NAMES_MAX, Rates
+from penstock.admin.rate_limiter import NAMES_MAX, RateLimiter
 from penstock.admin.sessions import (
     CONFIRM_S,
     OF_ONE_USER_MAX,
@@ -77,7 +77,7 @@ def test_the_broker_is_asked_again_after_a_while() -> None:
 
 
 def test_names_that_are_counted_are_bounded() -> None:
-    rates = Rates(clock=lambda: 0.0)
+    limiter = RateLimiter(clock=lambda: 0.0)
     for number in range(NAMES_MAX + 10):
-        rates.may(str(number))
-    assert len(rates._left) == NAMES_MAX
+        limiter.allow(str(number))
+    assert len(limiter._left) == NAMES_MAX

@@ -264,7 +264,7 @@ class Bench:
             context.turn.unfinished
             or context.turn.ready
             or context.batch.changed
-            or context.is_pressing
+            or context.needs_commit
         )
 
     def turns(self) -> None:

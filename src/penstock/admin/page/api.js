@@ -1,13 +1,13 @@
-// Requests to the API: one at a time, with the session's cookie, and for acts its second secret.
+// Requests to the API: one at a time, with the session's cookie, and for acts its CSRF token.
 
-let actSecret = '';
+let csrfToken = '';
 let line = Promise.resolve();
 
 export class Failure extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-export function useSecret(secret) { actSecret = secret || ''; }
+export function useCsrfToken(token) { csrfToken = token || ''; }
 
 export function get(path, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value !== '' && value != null);
@@ -28,7 +28,7 @@ function inTurn(work) {
 
 async function request(method, path, told) {
   const headers = {};
-  if (method === 'POST') { headers['Content-Type'] = 'application/json'; headers['X-Penstock-Act'] = actSecret; }
+  if (method === 'POST') { headers['Content-Type'] = 'application/json'; headers['X-CSRF-Token'] = csrfToken; }
   let answer;
   try {
     answer = await fetch(path, { method, headers, body: told === undefined ? undefined : JSON.stringify(told),

@@ -1,6 +1,6 @@
 // Who is logged in, which view is shown, and when it is asked for again.
 
-import { Failure, get, post, useSecret } from './api.js';
+import { Failure, get, post, useCsrfToken } from './api.js';
 import { button, field, make, values } from './dom.js';
 import { overview } from './overview.js';
 import { clients, client } from './clients.js';
@@ -25,7 +25,7 @@ async function begin() {
 
 function took(found) {
   user = found.user ? found : null;
-  useSecret(found.act);
+  useCsrfToken(found.csrf_token);
   const who = document.getElementById('who'), views = document.getElementById('views');
   if (!user) { who.replaceChildren(); views.replaceChildren(); return login(found.logins !== false); }
   who.replaceChildren(make('span', {}, `${user.user} (${user.role})`), button('Log out', logout));

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from penstock.admin.access import cookie_key, cookie_name, is_ours, shows_act_secret
+from penstock.admin.access import cookie_key, cookie_name, has_csrf_token, is_ours
 from penstock.admin.api import json_body, refusal
 from penstock.admin.logins import PAGE_AGE_S, Logins, Refusal, address_of
 from penstock.admin.parameters import Mistake, from_json
@@ -77,7 +77,7 @@ def page_routes(logins: Logins | None) -> list[BaseRoute]:
         key = cookie_key(request)
         session = None if logins is None else logins.find(key, address_of(request))
         if logins is not None and session is not None:
-            if not is_ours(request) or not shows_act_secret(request, session):
+            if not is_ours(request) or not has_csrf_token(request, session):
                 return refusal(403, "this is not the page's own request")
             logins.end(key)
         answer = Response(status_code=204)
@@ -95,7 +95,7 @@ def page_routes(logins: Logins | None) -> list[BaseRoute]:
 
 
 async def _logged_in(logins: Logins, request: Request) -> Response:
-    """Answer a form with a session, or with why there is none."""
+    """Answer the form of a login with a session and its cookie, or with a refusal."""
     try:
         form = from_json(_Form, await json_body(request))
         found = await logins.log_in(form.user, form.password, address_of(request))
@@ -119,7 +119,7 @@ async def _logged_in(logins: Logins, request: Request) -> Response:
 
 
 def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers with a file of the page."""
+    """Return the handler that answers with a file of the page."""
     text = (files("penstock.admin.page") / name).read_text(encoding="utf-8")
     content = text.replace("{{version}}", __version__).encode()
 
@@ -133,4 +133,4 @@ def _file(name: str, kind: str) -> Callable[[Request], Awaitable[Response]]:
 
 def _session(session: Session) -> JSONResponse:
     grant = session.grant
-    return JSONResponse({"user": grant.name, "role": grant.role, "act": session.act_secret})
+    return JSONResponse({"user": grant.name, "role": grant.role, "csrf_token": session.csrf_token})

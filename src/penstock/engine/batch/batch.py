@@ -131,7 +131,7 @@ class Batch:
         self._clock = record
 
     @property
-    def is_pressing(self) -> bool:
+    def needs_commit(self) -> bool:
         """Return whether the batch has more than the progress of sessions (``changed``).
 
         Progress alone need not be committed at once: a crash before that only makes sessions send

@@ -107,9 +107,12 @@ class EngineContext:
             self.reached.append(limit_usage)
 
     @property
-    def is_pressing(self) -> bool:
-        """Return whether a client waits for the open batch to be committed."""
-        return self.turn.waits_for_batch or self.batch.is_pressing
+    def needs_commit(self) -> bool:
+        """Return whether the open batch must be committed soon.
+
+        Packets or users wait until it is sealed, or it has more than the progress of sessions.
+        """
+        return self.turn.waits_for_batch or self.batch.needs_commit
 
     def seal(self) -> Commit:
         """Seal the open batch and begin the next; return its commit."""

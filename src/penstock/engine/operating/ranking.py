@@ -170,7 +170,7 @@ def _lasts_s(holdup: tuple[str, float]) -> float:
 
 
 def update_rates(link: Link, now: Now) -> None:
-    """Take the totals of a connection, and its rates from the look before, if there was one."""
+    """Begin to measure the rates of a connection, or bring them up to date (``ByteRates``)."""
     rates = link.rates
     if rates is None:
         link.rates = ByteRates(link.bytes_received, link.bytes_sent, now.monotonic_s)

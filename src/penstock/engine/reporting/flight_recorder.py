@@ -105,7 +105,7 @@ class FlightRecorder:
             record.note_reason(DROPPED, reason, offset, topic)
 
     def connect_refused(self, client_id: str, why: str) -> None:
-        """Note that the CONNECT of somebody who calls himself ``client_id`` was refused."""
+        """Note that a CONNECT with this client identifier was refused, and why."""
         if not client_id or len(client_id) > NAME_MAX:
             return
         refusals = self._refusals.pop(client_id, None)
@@ -117,6 +117,6 @@ class FlightRecorder:
         refusals.note_text(-1, shortened(why))
 
     def refusals_of(self, client_id: str) -> list[Run]:
-        """Return the refused CONNECTs of whoever called himself so, the oldest first."""
+        """Return the refused CONNECTs with this client identifier, the oldest first."""
         refusals = self._refusals.get(client_id)
         return [] if refusals is None else refusals.runs()

@@ -80,7 +80,10 @@ class StoredLane:
         return begin, min(self.next_sequence, self.head + _SENDABLE_MAX)
 
     def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
-        """Let more deliveries be sent once this batch is durable; return how far.
+        """Set which queued deliveries may be sent once this batch is durable; return how far.
+
+        While the client is connected and acknowledges, these are more with each batch; none may be
+        sent ahead of their commit while it is not connected.
 
         Args:
             batch: the number of the batch.

@@ -35,7 +35,13 @@ class ByteRates:
         self._marked_s = now_s
 
     def update(self, received: int, sent: int, now_s: float) -> None:
-        """Take the totals as they are now, and with them the rates if enough time has passed."""
+        """Compute the rates since the mark and set a new mark; do nothing before ``RATE_S_MIN``.
+
+        Args:
+            received: total of bytes received until now.
+            sent: total of bytes sent until now.
+            now_s: the moment, monotonic seconds.
+        """
         passed_s = now_s - self._marked_s
         if passed_s < RATE_S_MIN:
             return

@@ -1,4 +1,4 @@
-"""Limits on how often something is done: so many a second, after as many at once."""
+"""Limits on requests and logins: a token bucket for each user, token or address."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ NAMES_MAX: Final = 10_000
 
 
 @final
-class Rates:
-    """Counts by name.
+class RateLimiter:
+    """A token bucket for each name.
 
     Args:
-        per_s: how many a second.
-        at_once: how many at once.
+        per_s: tokens that a bucket gets a second.
+        at_once: tokens of a full bucket; each begins full.
         clock: tells the time, seconds.
     """
 
@@ -41,15 +41,15 @@ class Rates:
         self._per_s = per_s
         self._at_once = at_once
         self._clock = clock
-        self._left: dict[str, tuple[float, float]] = {}  # how many, and when that was
+        self._left: dict[str, tuple[float, float]] = {}  # tokens, and when there were as many
 
-    def may(self, name: str) -> bool:
-        """Return whether one more is allowed now; count it."""
+    def allow(self, name: str) -> bool:
+        """Take a token of a name's bucket; return whether there was one."""
         now_s = self._clock()
         left, then_s = self._left.pop(name, (self._at_once, now_s))
         left = min(self._at_once, left + (now_s - then_s) * self._per_s)
-        may = left >= 1.0
+        is_allowed = left >= 1.0
         if len(self._left) >= NAMES_MAX:
             del self._left[next(iter(self._left))]
-        self._left[name] = (left - 1.0 if may else left), now_s
-        return may
+        self._left[name] = (left - 1.0 if is_allowed else left), now_s
+        return is_allowed
