@@ -2,7 +2,7 @@
 
 Ten thousand clients are connected, and a load runs at a fixed rate. Runs take turns: the broker is
 left alone; its metrics are scraped every second; all clients are listed over the control socket;
-somebody asks why a client gets nothing; `penstock top` looks; all of it. The table compares the
+somebody asks why a client gets nothing; `penstock top` polls; all of it. The table compares the
 broker's own CPU time a copy, and the end-to-end latency of the load.
 
 Admin process, operators and load generator share the machine with the broker, so on few cores the
@@ -32,8 +32,8 @@ from rich.table import Table
 
 from benchmarks.broker import Broker, penstock_in
 from benchmarks.machine import machine
-from penstock.cli.top.looking import Wanted, look
-from penstock.cli.top.port import ControlSocket
+from penstock.cli.top.broker_api import ControlSocket
+from penstock.cli.top.poller import PollRequest, poll
 from penstock.cli.version import version_text
 from penstock.control.admin_requests import LIMIT_MAX, ListSessions, Page
 from penstock.control.client import ask
@@ -109,21 +109,21 @@ def acts_on(broker: Broker, data_dir: Path) -> dict[str, Callable[[], object]]:
     def ask_why() -> None:
         ask(data_dir, Explain("idle-77", "idle/77"), Explanation)
 
-    def look_on() -> None:
-        look(ControlSocket(data_dir, "a benchmark"), Wanted("rate"))
+    def poll_broker() -> None:
+        poll(ControlSocket(data_dir, "a benchmark"), PollRequest("rate"))
 
     def all_of_it() -> None:
         scrape()
         list_all()
         ask_why()
-        look_on()
+        poll_broker()
 
     return {
         "left alone": lambda: None,
         "scraped": scrape,
         "all clients listed": list_all,
         "asked why": ask_why,
-        "penstock top": look_on,
+        "penstock top": poll_broker,
         "all of it": all_of_it,
     }
 

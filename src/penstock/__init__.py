@@ -18,13 +18,13 @@ if TYPE_CHECKING and not COMPILING:
     from penstock.client import (
         BlockingClient,
         Client,
-        Landed,
         Message,
         Messages,
         Options,
         Publication,
         Receipt,
         Status,
+        TableLocation,
     )
     from penstock.protocol.packets import Subscription, Will
     from penstock.protocol.properties import Properties
@@ -34,7 +34,6 @@ if TYPE_CHECKING and not COMPILING:
 __all__ = [
     "BlockingClient",
     "Client",
-    "Landed",
     "Message",
     "Messages",
     "Options",
@@ -43,6 +42,7 @@ __all__ = [
     "Receipt",
     "Status",
     "Subscription",
+    "TableLocation",
     "TlsFiles",
     "Will",
     "__version__",
@@ -51,7 +51,7 @@ __all__ = [
 _MODULES: Final = {
     "BlockingClient": "penstock.client",
     "Client": "penstock.client",
-    "Landed": "penstock.client",
+    "TableLocation": "penstock.client",
     "Message": "penstock.client",
     "Messages": "penstock.client",
     "Options": "penstock.client",

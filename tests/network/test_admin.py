@@ -17,7 +17,7 @@ import trustme
 
 from penstock.control.admin_requests import Drain, DrainState, EndDrain
 from penstock.control.client import ask
-from penstock.control.landed_requests import Landed, Through
+from penstock.control.landed_requests import ReceiptPosition, ReportProgress
 from penstock.control.metric_families import FAMILIES
 from penstock.control.metric_page import exposed_names, process_names
 from penstock.control.reader_requests import Granted, Lease
@@ -92,7 +92,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             if name == "penstock_log_epoch_info"
         )
         ask(broker.data_dir, Lease("etl", "messages", (), epoch, 0, 60.0, about="a test"), Granted)
-        ask(broker.data_dir, Landed("readings", "messages", (), epoch, 0, 0), Through)
+        ask(
+            broker.data_dir,
+            ReportProgress("readings", "messages", (), epoch, 0, 0),
+            ReceiptPosition,
+        )
         yield broker
 
 

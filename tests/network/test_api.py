@@ -125,10 +125,12 @@ def test_sessions_are_listed_in_pages_shown_and_kicked_by_name(
     assert [line["filter"] for line in shown["filters"]] == ["plant/+"]
     assert ask(broker, "/session?client_id=nobody", token=many(2)).status == 404
 
-    which = {"client": "press-7"}
-    counted = ask(broker, "/sessions/kick", {"which": which, "only_count": True}, many(2))
+    session_filter = {"client": "press-7"}
+    counted = ask(broker, "/sessions/kick", {"filter": session_filter, "only_count": True}, many(2))
     assert counted.json == {"count": 1}
-    done = ask(broker, "/sessions/kick", {"which": which, "why": "moved"}, TOKENS[OPERATOR])
+    done = ask(
+        broker, "/sessions/kick", {"filter": session_filter, "why": "moved"}, TOKENS[OPERATOR]
+    )
     assert (done.status, done.json) == (200, {"count": 1})
     farewell = press.expect_disconnect(reasons.ADMINISTRATIVE_ACTION)
     assert farewell.properties is not None
@@ -141,7 +143,7 @@ def test_sessions_are_listed_in_pages_shown_and_kicked_by_name(
             "entries"
         ],
     )
-    removed = ask(broker, "/sessions/remove", {"which": which}, many(3))
+    removed = ask(broker, "/sessions/remove", {"filter": session_filter}, many(3))
     assert removed.json == {"count": 1}
     assert ask(broker, "/session?client_id=press-7", token=many(3)).status == 404
 
@@ -216,11 +218,11 @@ def test_settings_are_read_again(broker: Broker) -> None:
         ("/session", None, 400, "missing required field `client_id`"),
         ("/readers?owner=x", None, 400, "no field owner"),
         ("/retained?topic_filter=a%23", None, 400, "is no topic filter"),
-        ("/sessions/kick", {}, 400, "missing required field `which`"),
-        ("/sessions/kick", {"which": {}, "by": "me"}, 400, "no field by"),
+        ("/sessions/kick", {}, 400, "missing required field `filter`"),
+        ("/sessions/kick", {"filter": {}, "by": "me"}, 400, "no field by"),
         ("/sessions/kick", b"{", 400, "no JSON"),
         ("/sessions/kick", b"[]", 400, "must be a JSON object"),
-        ("/sessions/kick", b'{"which": {"older_than_s": 1e400}}', 400, "out of range"),
+        ("/sessions/kick", b'{"filter": {"older_than_s": 1e400}}', 400, "out of range"),
         ("/bans/make", {"kind": "client", "value": "a", "for_s": -1}, 400, ">= 0"),
         ("/bans/make", {"kind": "colour", "value": "red"}, 400, ""),
         ("/bans/make", b"[" * 100_000, 400, "no JSON"),

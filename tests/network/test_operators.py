@@ -31,7 +31,7 @@ from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
 from tests.support.operators import Visit, basic, with_operators
 
-KICK = {"which": {"client_id": "nobody"}}
+KICK = {"filter": {"client_id": "nobody"}}
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 
 from penstock.auth.files import write_passwords
 from penstock.auth.tokens import OWN_FILE
-from penstock.control.landed_requests import OFFSETS_MAX, Landed, TableState
+from penstock.control.landed_requests import OFFSETS_MAX, ReportProgress, TableState
 from penstock.errors import ConfigError, EpochMismatch
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Puback, Publish
@@ -84,7 +84,7 @@ def landed(stream: StreamClient, table: str, end: int | None = None, **more: obj
     given: dict[str, object] = {"topics": (), "epoch": log.epoch, "since": 0} | more
     told = -1
     while told < end:
-        told = stream.landed(Landed(table, "messages", end=end, **given))  # type: ignore[arg-type]
+        told = stream.report_progress(ReportProgress(table, "messages", end=end, **given))  # type: ignore[arg-type]
     return told
 
 
@@ -233,8 +233,8 @@ def test_everybody_is_told_at_least_once_when_the_broker_is_killed_in_between(
     kills = 0
     told = 0
     while told < log.latest:
-        asked = Landed("t", "messages", (), log.epoch, 0, min(log.latest, told + 700))
-        told = stream.landed(asked)
+        asked = ReportProgress("t", "messages", (), log.epoch, 0, min(log.latest, told + 700))
+        told = stream.report_progress(asked)
         counts[correlation(receiver.take())] += 1
         if kills < 2:
             kills += 1
@@ -314,7 +314,7 @@ def test_what_cannot_be_is_one_sentence(stream: StreamClient) -> None:
     def tell(
         table: str, stream_name: str = "messages", epoch: str = log.epoch, end: int = 0
     ) -> None:
-        stream.landed(Landed(table, stream_name, (), epoch, 0, end))
+        stream.report_progress(ReportProgress(table, stream_name, (), epoch, 0, end))
 
     with pytest.raises(
         EpochMismatch, match=r"^the offsets belong to epoch old, and the log is now"

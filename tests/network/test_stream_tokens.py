@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.auth.tokens import OWN_FILE
-from penstock.control.landed_requests import Landed
+from penstock.control.landed_requests import ReportProgress
 from penstock.control.reader_requests import Lease
 from penstock.errors import ConfigError, PenstockError
 from penstock.stream.client import StreamClient
@@ -81,7 +81,9 @@ def test_a_role_that_is_not_there_is_refused(broker: Broker) -> None:
             reader.readers,
             reader.tables,
             lambda: reader.forget("t"),
-            lambda: reader.landed(Landed("t", "messages", ("plant/#",), log.epoch, 0, 0)),
+            lambda: reader.report_progress(
+                ReportProgress("t", "messages", ("plant/#",), log.epoch, 0, 0)
+            ),
             lambda: reader.stage(PutRequest("s", 0, "r", 0), rows),
             lambda: reader.publish(SetRequest("s", 0, "r")),
             lambda: reader.abandon(SetRequest("s", 0, "r")),
@@ -114,10 +116,12 @@ def test_nobody_lands_for_another_or_beyond_its_filters(broker: Broker) -> None:
     with client(broker, PLANT) as plant, client(broker, OTHER) as other:
         epoch = plant.offsets("messages").epoch
         with pytest.raises(ConfigError, match="the token does not reach all of"):
-            plant.landed(Landed("t", "messages", (), epoch, 0, 0))
-        assert plant.landed(Landed("t", "messages", ("plant/+",), epoch, 0, 0)) == 0
+            plant.report_progress(ReportProgress("t", "messages", (), epoch, 0, 0))
+        assert (
+            plant.report_progress(ReportProgress("t", "messages", ("plant/+",), epoch, 0, 0)) == 0
+        )
         with pytest.raises(ConfigError, match="registered with another token"):
-            other.landed(Landed("t", "messages", ("plant/+",), epoch, 0, 0))
+            other.report_progress(ReportProgress("t", "messages", ("plant/+",), epoch, 0, 0))
         with pytest.raises(ConfigError, match="registered with another token"):
             other.forget("t")
         assert other.tables() == []

@@ -15,8 +15,8 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from penstock.cli.main import app
-from penstock.cli.top.looking import Wanted
-from penstock.cli.top.port import AdminApi, BrokerPort, ControlSocket
+from penstock.cli.top.broker_api import AdminApi, BrokerApi, ControlSocket
+from penstock.cli.top.poller import PollRequest
 from penstock.cli.top.screens.app import TopApp
 from penstock.cli.top.screens.client import ClientScreen
 from penstock.control.metric_requests import Metrics, ReadMetrics
@@ -46,7 +46,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture(params=["control socket", "API"])
-def port(broker: Broker, request: pytest.FixtureRequest) -> BrokerPort:
+def api(broker: Broker, request: pytest.FixtureRequest) -> BrokerApi:
     if request.param == "API":
         get(broker, "/healthz")  # once it serves
         return AdminApi(broker.admin_url, TOKEN)
@@ -63,45 +63,45 @@ def hold_up(broker: Broker, clients: Clients, client_id: str, topic: str) -> Non
 
 
 def test_what_holds_a_client_up_is_ranked_first_and_shown_place_by_place(
-    broker: Broker, clients: Clients, name: str, port: BrokerPort
+    broker: Broker, clients: Clients, name: str, api: BrokerApi
 ) -> None:
     hold_up(broker, clients, f"{name}-slow", name)
-    ranking = port.ask(RankSessions("held_up"), Ranking, DEADLINE_S)
+    ranking = api.ask(RankSessions("limited"), Ranking, DEADLINE_S)
     assert ranking.selected == 2
     first = ranking.entries[0]
-    assert (first.client_id, first.held_up_by[0].by) == (f"{name}-slow", "window")
+    assert (first.client_id, first.limited_by[0].limit) == (f"{name}-slow", "window")
     assert (first.window, first.window_size, first.queue) == (1, 1, 2)
-    flow = port.ask(ShowFlow(f"{name}-slow"), FlowDetails, DEADLINE_S)
+    flow = api.ask(ShowFlow(f"{name}-slow"), FlowDetails, DEADLINE_S)
     assert (flow.places, flow.places_by_state["a"]) == ("a", 1)
     assert flow.queue_by_priority == {"0": 2}
     assert flow.filters == [name]
-    missing: object = port.ask(ShowFlow("nobody"), FlowDetails | None, DEADLINE_S)  # type: ignore[arg-type]
+    missing: object = api.ask(ShowFlow("nobody"), FlowDetails | None, DEADLINE_S)  # type: ignore[arg-type]
     assert missing is None
-    assert port.ask(ReadMetrics(), Metrics, DEADLINE_S).samples["disk_free_bytes"]
+    assert api.ask(ReadMetrics(), Metrics, DEADLINE_S).samples["disk_free_bytes"]
 
 
 def test_bytes_of_a_client_have_a_rate_from_the_second_look_on(
     broker: Broker, clients: Clients, name: str
 ) -> None:
-    port = ControlSocket(broker.data_dir, "ops")
+    api = ControlSocket(broker.data_dir, "ops")
     busy = clients.join(broker, name)
     clients.join(broker, f"{name}-idle")
 
     def rates() -> dict[str, float]:
-        found = port.ask(RankSessions("rate"), Ranking, DEADLINE_S).entries
+        found = api.ask(RankSessions("rate"), Ranking, DEADLINE_S).entries
         return {one.client_id: one.received_bytes_per_s for one in found}
 
     assert rates()[name] == 0.0
     busy.publish(name, bytes(10_000))
     wait_for("a rate", lambda: rates()[name] > 0)
-    (first, *_) = port.ask(RankSessions("rate"), Ranking, DEADLINE_S).entries
+    (first, *_) = api.ask(RankSessions("rate"), Ranking, DEADLINE_S).entries
     assert first.client_id == name
     assert first.received_bytes > 10_000
 
 
-def test_refusals_are_sentences(broker: Broker, port: BrokerPort) -> None:
+def test_refusals_are_sentences(broker: Broker, api: BrokerApi) -> None:
     with pytest.raises(PenstockError, match="a ranking has 1 to 1000 entries, not 0"):
-        port.ask(RankSessions(limit=0), Ranking, DEADLINE_S)
+        api.ask(RankSessions(limit=0), Ranking, DEADLINE_S)
     get(broker, "/healthz")
     with pytest.raises(PenstockError, match="the token or the user name and password are wrong"):
         AdminApi(broker.admin_url, "wrong").ask(RankSessions(), Ranking, DEADLINE_S)
@@ -119,7 +119,7 @@ def test_plain_lines_and_objects_are_for_pipes(broker: Broker, clients: Clients,
     assert "connected of" in lines[2]
     assert lines[3].startswith("in ")
     assert "msg/s" in lines[3]
-    assert lines[8].split()[:3] == ["client", "held", "up"]
+    assert lines[8].split()[:3] == ["client", "limited", "by▼"]
     assert f"{name}[red]\\u001b[2J\\u202eevil" in lines[9]
     assert "window full" in lines[9]
     told = CliRunner().invoke(app, ["top", "--json", "-n", "2", "--by", "queue", *where])
@@ -132,7 +132,7 @@ def test_plain_lines_and_objects_are_for_pipes(broker: Broker, clients: Clients,
 def test_without_a_broker_or_a_terminal_it_says_what_to_do(tmp_path: Path) -> None:
     for words, sentence in (
         (["--batch", "--data-dir", str(tmp_path / "none")], "there is no such directory"),
-        (["--by", "size"], "--by must be one of held_up, rate"),
+        (["--by", "size"], "--by must be one of limited, rate"),
         (["--url", "http://127.0.0.1:1"], "the API needs a token"),
         (["--data-dir", str(tmp_path)], "the screen needs a terminal"),
     ):
@@ -161,7 +161,7 @@ async def test_the_screen_shows_clients_and_one_of_them_and_kicks_it(
 ) -> None:
     hold_up(broker, clients, f"{name}{EVIL}", name)
     other = clients.join(broker, f"{name}-other")
-    screen = TopApp(ControlSocket(broker.data_dir, "ops"), Wanted(), 0.2)
+    screen = TopApp(ControlSocket(broker.data_dir, "ops"), PollRequest(), 0.2)
     async with screen.run_test(size=(80, 24), notifications=True) as pilot:
         await until(pilot, "the table", lambda: "window full" in shown(screen))
         text = shown(screen)
@@ -198,7 +198,7 @@ async def test_the_screen_shows_clients_and_one_of_them_and_kicks_it(
 
 async def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path) -> None:
     with running_broker(tmp_path) as away:
-        screen = TopApp(ControlSocket(away.data_dir, "ops"), Wanted(), 0.2)
+        screen = TopApp(ControlSocket(away.data_dir, "ops"), PollRequest(), 0.2)
         async with screen.run_test(size=(80, 24)) as pilot:
             head = screen.query_one("#head", Static)
             await until(pilot, "the head", lambda: "store works" in str(head.render()))
@@ -212,14 +212,14 @@ async def test_a_broker_that_goes_away_is_told_and_found_again(tmp_path: Path) -
 def test_an_acknowledgement_ends_what_held_a_client_up(
     broker: Broker, clients: Clients, name: str
 ) -> None:
-    port = ControlSocket(broker.data_dir, "ops")
+    api = ControlSocket(broker.data_dir, "ops")
     hold_up(broker, clients, name, f"{name}t")
     slow = clients._opened[0]
     for _ in range(3):
         slow.send(Puback(slow.take().packet_id))
 
     def is_free() -> bool:
-        found = port.ask(ShowFlow(name), FlowDetails, DEADLINE_S)
-        return not found.held_up_by and found.limits[0].times == 1 and found.queue == 0
+        found = api.ask(ShowFlow(name), FlowDetails, DEADLINE_S)
+        return not found.limited_by and found.limits[0].times == 1 and found.queue == 0
 
     wait_for("it to be free", is_free)

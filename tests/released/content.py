@@ -21,7 +21,7 @@ from typing import Final
 from argon2 import PasswordHasher
 
 from penstock.auth.files import write_passwords
-from penstock.control.landed_requests import Landed
+from penstock.control.landed_requests import ReportProgress
 from penstock.control.reader_requests import Lease
 from penstock.protocol.kinds import V311
 from penstock.protocol.packets import Connack, Connect, Publish, Pubrec, Pubrel, Will
@@ -241,7 +241,9 @@ def _readers(broker: Broker) -> None:
         log = streams.offsets("messages")
         at = log.latest - 4
         streams.lease(Lease("etl", "messages", ("press/#",), log.epoch, at, 3600.0, about="a job"))
-        streams.landed(Landed("readings", "messages", (), log.epoch, log.earliest, at))
+        streams.report_progress(
+            ReportProgress("readings", "messages", (), log.epoch, log.earliest, at)
+        )
 
 
 def _will(broker: Broker, clients: Clients) -> None:

@@ -23,12 +23,12 @@ api=http://127.0.0.1:8080/api/v1
 token=$(sed 's/.*:\\([^ ]*\\) .*/\\1/' tokens)
 curl -H "Authorization: Bearer $token" "$api/sessions?client=press-*"
 curl -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \\
-     -d '{"which": {"client": "press-7"}, "why": "maintenance"}' "$api/sessions/kick"
+     -d '{"filter": {"client": "press-7"}, "why": "maintenance"}' "$api/sessions/kick"
 ```
 
 What changes nothing is a GET with parameters in the query; what acts is a POST with a JSON object.
 The conditions on sessions (`client`, `user`, `address`, `connected`, `older_than_s`; patterns as in
-a shell) are parameters of a GET, and the object `which` of a POST, where `{}` means all. Acts on
+a shell) are parameters of a GET, and the object `filter` of a POST, where `{}` means all. Acts on
 many have `only_count`: it changes nothing, and the answer is how many it would concern. Lists come
 in pages: `cursor` of an answer goes into the next request, and is empty at the end.
 

@@ -13,7 +13,7 @@ import msgspec
 from penstock.admin.access import COOKIE
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.parameters import HIDDEN
-from penstock.control.admin_requests import Which
+from penstock.control.admin_requests import SessionFilter
 from penstock.version import __version__
 
 _REFERENCE: Final = "#/components/schemas/{name}"
@@ -35,7 +35,9 @@ REFUSALS: Final = {
 def document() -> dict[str, Any]:
     """Return the document."""
     types = [kind for each in OPERATIONS for kind in (each.request, each.shown)]
-    schemas, components = msgspec.json.schema_components([*types, Which], ref_template=_REFERENCE)
+    schemas, components = msgspec.json.schema_components(
+        [*types, SessionFilter], ref_template=_REFERENCE
+    )
     for component in components.values():
         _hide(component)
     paths: dict[str, Any] = {}
@@ -119,8 +121,8 @@ def _refusal(text: str) -> dict[str, Any]:
 
 def _parameters(component: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
     properties = dict(component["properties"])
-    if properties.pop("which", None) is not None:
-        properties = components["Which"]["properties"] | properties
+    if properties.pop("filter", None) is not None:
+        properties = components["SessionFilter"]["properties"] | properties
     required = set(component["required"])
     return [
         {"name": name, "in": "query", "required": name in required, "schema": _of_query(schema)}

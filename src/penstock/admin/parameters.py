@@ -1,6 +1,6 @@
 """Requests of the control socket, made of a query or of a JSON object.
 
-The conditions on sessions, which are an object of their own in the request (``Which``), stand
+The conditions on sessions, an object of their own in the request (``SessionFilter``), stand
 beside the other parameters in a query. Fields that the admin process fills in itself are refused in
 both.
 """
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.control.admin_requests import Which
+from penstock.control.admin_requests import SessionFilter
 
 HIDDEN: Final = frozenset({"by", "owner", "offsets"})
 """Fields that are not asked for over HTTP: who asks, which the admin process knows, and offsets."""
@@ -43,11 +43,13 @@ def from_query(kind: type[Asked], query: Iterable[tuple[str, str]]) -> Asked:
         if name in given:
             raise Mistake(f"the parameter {name} is given twice")
         given[name] = value
-    if "which" in kind.__struct_fields__:
-        conditions = {name: given.pop(name) for name in Which.__struct_fields__ if name in given}
-        if "which" in given:
+    if "filter" in kind.__struct_fields__:
+        conditions = {
+            name: given.pop(name) for name in SessionFilter.__struct_fields__ if name in given
+        }
+        if "filter" in given:
             raise Mistake("the conditions are parameters of their own, such as client=press-*")
-        given["which"] = conditions
+        given["filter"] = conditions
     _refuse_ours(given)
     return _converted(given, kind, strict=False)
 

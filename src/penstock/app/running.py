@@ -37,7 +37,7 @@ from penstock.config.memory import statement
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
-from penstock.control.landed_requests import ForgetTable, Landed, ListTables
+from penstock.control.landed_requests import ForgetTable, ListTables, ReportProgress
 from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.operating.admin_actions import ban_source
@@ -356,7 +356,7 @@ class RunningBroker:
                 self._control.on(Release, self._leases.release)
                 self._control.on(ListReaders, self._leases.readers)
             if self._tables is not None:
-                self._control.on(Landed, self._tables.landed)
+                self._control.on(ReportProgress, self._tables.landed)
                 self._control.on(ListTables, self._tables.tables)
                 self._control.on(ForgetTable, self._tables.forget)
             if self._staged_rows is not None:

@@ -79,13 +79,13 @@ def client_ids(context: typer.Context, incomplete: str) -> list[str]:
         return []
     given = context.params
     config, data_dir = given.get("config"), given.get("data_dir")
-    which = selection_of(f"{incomplete}*", None, None, None, None)
+    session_filter = selection_of(f"{incomplete}*", None, None, None, None)
     try:
         settings = load_settings(
             Path(config) if config else None,
             {"durability.data_dir": Path(data_dir) if data_dir else None},
         )
-        request = ListSessions(which, "", limit=SUGGESTIONS_MAX)
+        request = ListSessions(session_filter, "", limit=SUGGESTIONS_MAX)
         page: Page = ask(settings.durability.data_dir, request, Page, ANSWER_S_MAX)
     except (PenstockError, OSError):
         return []

@@ -22,7 +22,7 @@ from penstock.cli import screen
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.control.admin_requests import ListBans, ListRetained, ListSessions, Which
+    from penstock.control.admin_requests import ListBans, ListRetained, ListSessions, SessionFilter
     from penstock.control.client import Request
 
 JsonObject = dict[str, Any]
@@ -144,12 +144,12 @@ def selection_of(
     address: str | None,
     older_than: str | None,
     connected: bool | None,
-) -> Which:
+) -> SessionFilter:
     """Return the selection that the options describe."""
-    from penstock.control.admin_requests import Which
+    from penstock.control.admin_requests import SessionFilter
 
     older_than_s = age_s("--older-than", older_than)
-    return Which(client, user, address, connected, older_than_s)
+    return SessionFilter(client, user, address, connected, older_than_s)
 
 
 def exact_pattern(text: str) -> str:

@@ -23,17 +23,17 @@ from penstock.client.inbox import Messages
 from penstock.client.message import Message
 from penstock.client.options import Authentication, Options, Status
 from penstock.client.publication import Publication
-from penstock.client.receipts import Landed, Receipt
+from penstock.client.receipts import Receipt, TableLocation
 
 __all__ = [
     "Authentication",
     "BlockingClient",
     "Client",
-    "Landed",
     "Message",
     "Messages",
     "Options",
     "Publication",
     "Receipt",
     "Status",
+    "TableLocation",
 ]

@@ -21,7 +21,7 @@ from penstock.client.client import Client
 from penstock.client.inbox import Messages
 from penstock.client.message import Message, Processing, is_refusal
 from penstock.client.options import Settings, Status
-from penstock.client.receipts import Landed, Receipt
+from penstock.client.receipts import Receipt, TableLocation
 from penstock.errors import ClientError, LocalProtocolError, NotConnected
 from penstock.protocol.packets import Connack, Subscription
 from penstock.protocol.properties import Properties
@@ -218,7 +218,7 @@ class BlockingClient:
         publishing = self._client.publish(topic, payload, qos, retain, properties, receipt)
         return self._call(publishing, timeout_s)
 
-    def landed(self, receipt: Receipt, timeout_s: float | None = None) -> Landed:
+    def landed(self, receipt: Receipt, timeout_s: float | None = None) -> TableLocation:
         """Wait until a message that was published with this receipt is in its table.
 
         Raises:
@@ -335,7 +335,7 @@ async def _cancel_others() -> None:
     await asyncio.gather(*others, return_exceptions=True)
 
 
-async def _landed(receipt: Receipt) -> Landed:
+async def _landed(receipt: Receipt) -> TableLocation:
     return await receipt
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-      Receipt ── publish(…, receipt=) ─▶ asked for ── PUBLISH from the broker ─▶ Landed
+      Receipt ── publish(…, receipt=) ─▶ asked for ── PUBLISH from the broker ─▶ TableLocation
                                              ╰─────── the client is closed ────▶ NotConnected
 
 An acknowledgement comes at once and says that the message is on disk; the receipt comes when the
@@ -24,8 +24,8 @@ from penstock.protocol.properties import Properties
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
-    """The place of a message in a table.
+class TableLocation:
+    """The table that has a message, and the key of its row there.
 
     Attributes:
         table: name of the table.
@@ -57,7 +57,7 @@ class Receipt:
         """True if the answer has come, or never will."""
         return self._response is not None and self._response.done()
 
-    def __await__(self) -> Generator[Any, None, Landed]:
+    def __await__(self) -> Generator[Any, None, TableLocation]:
         """Wait until the message is in the table, for as long as that takes.
 
         Cancelling the wait, as ``asyncio.timeout`` does, does not cancel the receipt: it may be
@@ -71,7 +71,7 @@ class Receipt:
             raise ClientError("a receipt is asked for with publish(…, receipt=…)")
         message = yield from asyncio.shield(self._response).__await__()
         user_properties = dict((message.properties or Properties()).user_properties or ())
-        return Landed(
+        return TableLocation(
             user_properties[RECEIPT],
             user_properties[EPOCH],
             int(user_properties[OFFSET]),

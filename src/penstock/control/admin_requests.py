@@ -25,8 +25,11 @@ Cursor = Annotated[str, msgspec.Meta(max_length=32)]
 By = Annotated[str, msgspec.Meta(max_length=200)]
 
 
-class Which(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A filter of sessions; see ``engine.operating.selection.SessionSelection``."""
+class SessionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The conditions on the sessions that a request is about; each unset one selects all sessions.
+
+    ``engine.operating.selection.SessionSelection`` says what each means.
+    """
 
     client: str | None = None
     user: str | None = None
@@ -41,7 +44,7 @@ class ListSessions(
 ):
     """List sessions; ``done`` is a ``Page``."""
 
-    which: Which = Which()
+    filter: SessionFilter = SessionFilter()
     cursor: Cursor = ""
     limit: Limit = 100
 
@@ -58,14 +61,14 @@ class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", 
     """End connections (0x98); ``done`` is ``Count``.
 
     Attributes:
-        which: selection of the sessions.
+        filter: selects the sessions whose clients are disconnected.
         why: a sentence for the clients, the reason string of their DISCONNECT.
         ban_s: refuse these client identifiers for so many seconds; 0: until the broker ends; None:
             they may connect again at once.
         only_count: change nothing.
     """
 
-    which: Which
+    filter: SessionFilter
     why: str = ""
     ban_s: Seconds | None = None
     only_count: bool = False
@@ -77,10 +80,10 @@ class RemoveSessions(
 ):
     """End sessions; ``done`` is ``Count``, once it is on disk.
 
-    Those with a connection only where ``which.connected`` is true.
+    Sessions with a connection are ended only where ``filter.connected`` is true.
     """
 
-    which: Which
+    filter: SessionFilter
     only_count: bool = False
     by: By = ""
 

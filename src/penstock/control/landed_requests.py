@@ -30,8 +30,10 @@ OFFSETS_MAX: Final = 500
 NAME_LENGTH_MAX: Final = 200
 
 
-class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="landed", tag_field="do"):
-    """Report that a table has its messages up to ``end``; ``done`` is ``Through``.
+class ReportProgress(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="landed", tag_field="do"
+):
+    """Report that a table has its messages up to ``end``; ``done`` is ``ReceiptPosition``.
 
     Without ``until`` the answer is the offset at which the first range begins. Each later report
     has a range, in their order, and the messages in it whose publishers asked for a receipt.
@@ -61,7 +63,7 @@ class Landed(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lande
     owner: str = ""
 
 
-class Through(msgspec.Struct, frozen=True):
+class ReceiptPosition(msgspec.Struct, frozen=True):
     """The position of a table: receipts were published for its messages before ``offset``."""
 
     offset: int
@@ -111,7 +113,7 @@ class TableState(msgspec.Struct, frozen=True):
     refused: int
 
 
-LandedRequest = Landed | ListTables | ForgetTable
+LandedRequest = ReportProgress | ListTables | ForgetTable
 
 
 def asks_for_receipt(properties: Properties, table: str) -> bool:

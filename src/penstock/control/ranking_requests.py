@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from penstock.control.admin_requests import Limit, Which
+from penstock.control.admin_requests import Limit, SessionFilter
 
-Measure = Literal["held_up", "rate", "queue", "window", "unsent", "dropped"]
-"""How long a client is held up, bytes a second, messages queued, messages in flight, bytes that it
-has not read, messages dropped."""
+Measure = Literal["limited", "rate", "queue", "window", "unsent", "dropped"]
+"""How long a client has been at a limit, bytes a second, messages queued, messages in flight, bytes
+that it has not read, messages dropped."""
 
 
 class RankSessions(
@@ -22,20 +22,21 @@ class RankSessions(
 ):
     """Return the sessions that are highest by a measure; ``done`` is a ``Ranking``."""
 
-    measure: Measure = "held_up"
-    which: Which = Which()
+    measure: Measure = "limited"
+    filter: SessionFilter = SessionFilter()
     limit: Limit = 50
 
 
-class Holdup(msgspec.Struct, frozen=True):
-    """One reason why a client is held up.
+class ReachedLimit(msgspec.Struct, frozen=True):
+    """A limit that a client is at now.
 
     Attributes:
-        by: ``window``, ``write_buffer``, ``queue``, ``inbound``, ``rate_limit`` or ``full_queues``.
+        limit: ``window``, ``write_buffer``, ``queue``, ``inbound``, ``rate_limit`` or
+            ``full_queues``.
         lasts_s: for how long already, seconds; 0 of the last two, whose beginning is not known.
     """
 
-    by: str
+    limit: str
     lasts_s: float
 
 
@@ -64,14 +65,14 @@ class RankedSession(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes_per_s: float
     sent_bytes_per_s: float
     unsent_bytes: int
-    held_up_by: list[Holdup]
+    limited_by: list[ReachedLimit]
 
 
 class Ranking(msgspec.Struct, frozen=True):
     """The highest sessions.
 
     Attributes:
-        entries: they, the highest first.
+        entries: the sessions, the highest first.
         selected: the number of sessions that were ranked.
         took_s: how long that took, seconds, with the time of others in between.
     """

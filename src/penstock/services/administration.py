@@ -31,10 +31,10 @@ from penstock.control.admin_requests import (
     MakeBan,
     Page,
     RemoveSessions,
+    SessionFilter,
     ShowDrain,
     ShowRetained,
     ShowSession,
-    Which,
 )
 from penstock.control.explanation import OFFSETS_MAX, Explain, FindReceivers
 from penstock.control.recorded import ShowRecorded
@@ -119,7 +119,7 @@ class Administration:
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
-        walk = SessionWalk(self._server, selection_of(request.which), int(request.cursor or 0))
+        walk = SessionWalk(self._server, selection_of(request.filter), int(request.cursor or 0))
         entries: list[JsonObject] = []
 
         def step() -> bool:
@@ -194,13 +194,13 @@ class Administration:
                 )
             return kick(self._server, session, request.why, now, request.by)
 
-        count = await self._for_each(request.which, act)
+        count = await self._for_each(request.filter, act)
         if not request.only_count:
             logger.info(
                 "%s disconnected %d clients (%s)",
                 _who(request.by),
                 count,
-                _selection_text(request.which),
+                _selection_text(request.filter),
             )
         return Count(count)
 
@@ -208,9 +208,9 @@ class Administration:
         """End the selected sessions; return how many."""
         if not request.only_count:
             self._refuse_without_store()
-        connected_too = request.which.connected is True
+        connected_too = request.filter.connected is True
         count = await self._for_each(
-            request.which,
+            request.filter,
             lambda session: (
                 (connected_too or session.link is None)
                 and (request.only_count or remove(self._server, session, self._now(), request.by))
@@ -222,16 +222,16 @@ class Administration:
                 "%s removed %d sessions (%s)",
                 _who(request.by),
                 count,
-                _selection_text(request.which),
+                _selection_text(request.filter),
             )
         return Count(count)
 
-    async def _for_each(self, which: Which, act: Callable[[Session], bool]) -> int:
+    async def _for_each(self, session_filter: SessionFilter, act: Callable[[Session], bool]) -> int:
         """Call ``act`` once for each selected session; return for how many it was true.
 
         Sessions that are made meanwhile are not selected.
         """
-        walk = SessionWalk(self._server, selection_of(which))
+        walk = SessionWalk(self._server, selection_of(session_filter))
         waiting: list[Session] = []
         count = 0
 
@@ -445,30 +445,30 @@ def _who(by: str) -> Sentence:
     return Sentence(short(by) if by else "an operator")
 
 
-def selection_of(which: Which) -> SessionSelection:
+def selection_of(session_filter: SessionFilter) -> SessionSelection:
     """Return the selection that a request asks for; raise ConfigError if it cannot be used."""
     try:
         return SessionSelection(
-            which.client,
-            which.user,
-            which.address,
-            which.connected,
-            which.older_than_s,
-            which.client_id,
+            session_filter.client,
+            session_filter.user,
+            session_filter.address,
+            session_filter.connected,
+            session_filter.older_than_s,
+            session_filter.client_id,
         )
     except ValueError as error:
         raise ConfigError(f"the selection cannot be used: {error}") from None
 
 
-def _selection_text(which: Which) -> Sentence:
+def _selection_text(session_filter: SessionFilter) -> Sentence:
     """Return a selection as a log line shows it."""
-    client = which.client if which.client_id is None else which.client_id
-    named = (("client", client), ("user", which.user), ("address", which.address))
+    client = session_filter.client if session_filter.client_id is None else session_filter.client_id
+    named = (("client", client), ("user", session_filter.user), ("address", session_filter.address))
     words = [f"{name} {short(value)!r}" for name, value in named if value is not None]
-    if which.connected is not None:
-        words.append("connected" if which.connected else "away")
-    if which.older_than_s:
-        words.append(f"for longer than {which.older_than_s:g} s")
+    if session_filter.connected is not None:
+        words.append("connected" if session_filter.connected else "away")
+    if session_filter.older_than_s:
+        words.append(f"for longer than {session_filter.older_than_s:g} s")
     return Sentence(", ".join(words) or "all")
 
 

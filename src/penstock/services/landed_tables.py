@@ -34,10 +34,10 @@ import msgspec
 from penstock.config.stream import Stream
 from penstock.control.landed_requests import (
     ForgetTable,
-    Landed,
     ListTables,
+    ReceiptPosition,
+    ReportProgress,
     TableState,
-    Through,
     check_table,
 )
 from penstock.control.metric_families import MetricSample
@@ -60,7 +60,7 @@ _WITHOUT: Final = (
 )
 
 
-class LandedTable(msgspec.Struct):
+class TableRecord(msgspec.Struct):
     """The stored state of a table; attributes as in ``TableState``."""
 
     table: str
@@ -104,12 +104,12 @@ class LandedTables:
         self._store = store
         self._receipts = receipts
         self.tables_max = settings.tables_max
-        self._file = StateFile(medium_of(data_dir, FILE_NAME, store), LandedTable, epoch, _WITHOUT)
+        self._file = StateFile(medium_of(data_dir, FILE_NAME, store), TableRecord, epoch, _WITHOUT)
         self._known = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
         self._one_at_a_time = asyncio.Lock()
 
-    async def landed(self, request: Landed) -> Through:
+    async def landed(self, request: ReportProgress) -> ReceiptPosition:
         """Record a report, publish the receipts of its range, and return the table's position.
 
         Raises:
@@ -119,7 +119,7 @@ class LandedTables:
         async with self._one_at_a_time:
             table = await self._find_or_add(request)
             if request.until is None or request.begin != table.offset:
-                return Through(table.offset)
+                return ReceiptPosition(table.offset)
             assert table.offset <= request.until, (
                 "an offset moves over the range that was looked at"
             )
@@ -133,9 +133,9 @@ class LandedTables:
                 await self._file.write(self._records)
             else:
                 self._file.has_changed = True
-            return Through(table.offset)
+            return ReceiptPosition(table.offset)
 
-    def _check(self, request: Landed) -> None:
+    def _check(self, request: ReportProgress) -> None:
         check_table(request.table)
         end = self._store.log_extent().end
         if request.epoch != self._epoch:
@@ -154,7 +154,7 @@ class LandedTables:
         ):
             raise ConfigError(f"the range {request.begin} to {until} is not of the table")
 
-    async def _find_or_add(self, request: Landed) -> LandedTable:
+    async def _find_or_add(self, request: ReportProgress) -> TableRecord:
         """Return the table of a report; add one that is unknown, and move one that began anew."""
         table = self._known.get(request.table)
         if table is not None:
@@ -166,7 +166,7 @@ class LandedTables:
             )
         if table is None or (table.stream, table.topics) != (request.stream, request.topics):
             owner = request.owner if table is None else table.owner
-            table = LandedTable(
+            table = TableRecord(
                 request.table, request.stream, request.topics, request.since, owner=owner
             )
             self._known[request.table] = table
@@ -242,7 +242,7 @@ class LandedTables:
             yield "table_receipts", labels, state.receipts
             yield "table_receipts_refused", labels, state.refused
 
-    def _records(self) -> list[LandedTable]:
+    def _records(self) -> list[TableRecord]:
         return list(self._known.values())
 
     async def _measure(self) -> None:
@@ -253,7 +253,7 @@ class LandedTables:
         except StoreError as error:
             logger.error("the lag of tables could not be measured: %s", error)
 
-    def _state(self, table: LandedTable) -> TableState:
+    def _state(self, table: TableRecord) -> TableState:
         log = self._store.log_extent()
         lag = self._lags.get(table.offset)
         return TableState(

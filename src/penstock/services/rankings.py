@@ -68,7 +68,7 @@ class Rankings:
         if not 1 <= request.limit <= LIMIT_MAX:
             raise ConfigError(f"a ranking has 1 to {LIMIT_MAX} entries, not {request.limit}")
         measure = MEASURES.index(request.measure)
-        selection = selection_of(request.which)
+        selection = selection_of(request.filter)
         if self._waiting >= WAITING_MAX:
             raise StoreError(f"{WAITING_MAX} others wait for a ranking of sessions; ask again")
         began_s = time.monotonic()

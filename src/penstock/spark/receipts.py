@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.control.landed_requests import Landed
+from penstock.control.landed_requests import ReportProgress
 from penstock.errors import PenstockError
 from penstock.spark.initial_offsets import read_pinned_offset
 from penstock.stream.client import StreamClient
@@ -56,8 +56,8 @@ class Receipts:
         began = read_pinned_offset(self._checkpoint)
         since = end if began is None or began.epoch != self._epoch else min(began.offset, end)
         try:
-            self._reported_end = self._client.landed(
-                Landed(self._table, self._stream, self._topics, self._epoch, since, end)
+            self._reported_end = self._client.report_progress(
+                ReportProgress(self._table, self._stream, self._topics, self._epoch, since, end)
             )
             self._last_error = ""
         except PenstockError as error:

@@ -29,7 +29,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from penstock.control.landed_requests import Landed, TableState, Through
+from penstock.control.landed_requests import ReceiptPosition, ReportProgress, TableState
 from penstock.control.reader_requests import Granted, Lease, ReaderState
 from penstock.errors import (
     ConfigError,
@@ -233,16 +233,16 @@ class StreamClient:
         """Return every registered reader, and how far it is behind."""
         return msgspec.convert(self._retry(lambda: self._call("readers", {})), list[ReaderState])
 
-    def landed(self, landed: Landed) -> int:
-        """Report up to where a table has its messages; return up to where publishers have been
-        told.
+    def report_progress(self, report: ReportProgress) -> int:
+        """Report the messages that a table has; return the offset below which their receipts are
+        published.
 
-        That may be less, because one call ends after a while: call again.
+        It may be below the report's ``end``, because one call ends after a while: call again.
         """
-        fields = msgspec.to_builtins(landed)
+        fields = msgspec.to_builtins(report)
         del fields["do"]
         found = self._retry(lambda: self._call("landed", fields))
-        return msgspec.convert(found, Through).offset
+        return msgspec.convert(found, ReceiptPosition).offset
 
     def tables(self) -> list[TableState]:
         """Return every table whose job reports how far it has come."""

@@ -25,10 +25,10 @@ from penstock.control.landed_requests import (
     OFFSETS_MAX,
     RECEIPT,
     ForgetTable,
-    Landed,
     ListTables,
+    ReceiptPosition,
+    ReportProgress,
     TableState,
-    Through,
     asks_for_receipt,
 )
 from penstock.engine.topics import filter_covers
@@ -72,7 +72,7 @@ class LandedActions:
 
     def _landed(self, fields: dict[str, Any], grant: Grant) -> object:
         ends_s = time.monotonic() + CALL_S_MAX
-        request = read_request(fields, Landed, grant)
+        request = read_request(fields, ReportProgress, grant)
         _check_topics(request.topics, grant)
         request = msgspec.structs.replace(
             request, until=None, asking=()
@@ -81,7 +81,7 @@ class LandedActions:
         extent = self._log.extent(stream)
         check_epoch(request.epoch, extent.epoch)
         selector = TopicSelector([stream.topic_filters, request.topics])
-        through = ask_broker(self._data_dir, request, Through)
+        through = ask_broker(self._data_dir, request, ReceiptPosition)
         while through.offset < min(request.end, extent.end) and time.monotonic() < ends_s:
             asking, until = self._look(through.offset, request, stream, extent, selector, ends_s)
             assert through.offset < until <= request.end, "each look moves the table on"
@@ -89,13 +89,13 @@ class LandedActions:
             piece = msgspec.structs.replace(
                 request, begin=through.offset, until=until, asking=tuple(asking)
             )
-            through = ask_broker(self._data_dir, piece, Through)
+            through = ask_broker(self._data_dir, piece, ReceiptPosition)
         return through
 
     def _look(
         self,
         begin: int,
-        request: Landed,
+        request: ReportProgress,
         stream: StreamDefinition,
         extent: Extent,
         selector: TopicSelector,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.control.landed_requests import Landed
+from penstock.control.landed_requests import ReportProgress
 from penstock.errors import ClientError, NotConnected, RequestFailed
 from penstock.stream.client import StreamClient
 from tests.support.broker import Broker
@@ -28,7 +28,9 @@ def land(broker: Broker, table: str) -> None:
         log = stream.offsets("messages")
         told = -1
         while told < log.latest:
-            told = stream.landed(Landed(table, "messages", (), log.epoch, 0, log.latest))
+            told = stream.report_progress(
+                ReportProgress(table, "messages", (), log.epoch, 0, log.latest)
+            )
 
 
 def url(broker: Broker) -> str:

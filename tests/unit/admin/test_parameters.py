@@ -3,13 +3,13 @@
 import pytest
 
 from penstock.admin.parameters import Mistake, from_json, from_query
-from penstock.control.admin_requests import Kick, ListSessions, ShowSession, Which
+from penstock.control.admin_requests import Kick, ListSessions, SessionFilter, ShowSession
 
 
 def test_conditions_stand_beside_the_other_parameters() -> None:
     query = [("client", "press-*"), ("connected", "true"), ("older_than_s", "1.5"), ("limit", "7")]
     made = from_query(ListSessions, query)
-    assert made == ListSessions(Which("press-*", None, None, True, 1.5), limit=7)
+    assert made == ListSessions(SessionFilter("press-*", None, None, True, 1.5), limit=7)
 
 
 def test_a_name_may_have_any_characters() -> None:
@@ -17,13 +17,13 @@ def test_a_name_may_have_any_characters() -> None:
 
 
 def test_json_is_as_strict_as_the_type() -> None:
-    assert from_json(Kick, b'{"which": {"client": "a"}}') == Kick(Which("a"))
+    assert from_json(Kick, b'{"filter": {"client": "a"}}') == Kick(SessionFilter("a"))
     for body in (
-        b'{"which": {"client": 1}}',
-        b'{"which": {"clients": "a"}}',
-        b'{"which": {}, "only_count": "yes"}',
-        b'{"which": {}, "do": "kick"}',
-        b'{"which": {}, "by": "somebody else"}',
+        b'{"filter": {"client": 1}}',
+        b'{"filter": {"clients": "a"}}',
+        b'{"filter": {}, "only_count": "yes"}',
+        b'{"filter": {}, "do": "kick"}',
+        b'{"filter": {}, "by": "somebody else"}',
         b"",
     ):
         with pytest.raises(Mistake):

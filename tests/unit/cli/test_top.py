@@ -12,14 +12,20 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.top.board import HISTORY_LEN, Board
-from penstock.cli.top.columns import COLUMNS, cells, headings, held_up_text
+from penstock.cli.top.columns import COLUMNS, cells, headings, limited_by_text
 from penstock.cli.top.figures import bar, duration, quantile, short, short_bytes, since, sparkline
 from penstock.cli.top.head import LINES, head_lines
-from penstock.cli.top.looking import Look, Wanted
 from penstock.cli.top.pictures import client_lines
+from penstock.cli.top.poller import BrokerSample, PollRequest
 from penstock.control.diagnosis import Diagnosis
 from penstock.control.metric_requests import Distribution, Metrics, Sample
-from penstock.control.ranking_requests import FlowDetails, Holdup, LimitUse, RankedSession, Ranking
+from penstock.control.ranking_requests import (
+    FlowDetails,
+    LimitUse,
+    RankedSession,
+    Ranking,
+    ReachedLimit,
+)
 from penstock.engine.operating import ranking as engine_ranking
 
 COMMON: dict[str, Any] = {
@@ -45,7 +51,7 @@ COMMON: dict[str, Any] = {
     "received_bytes_per_s": 1234.0,
     "sent_bytes_per_s": 0.0,
     "unsent_bytes": 2048,
-    "held_up_by": [Holdup("window", 12.3), Holdup("queue", 1.0)],
+    "limited_by": [ReachedLimit("window", 12.3), ReachedLimit("queue", 1.0)],
 }
 
 
@@ -74,8 +80,8 @@ def flow(**changed: Any) -> FlowDetails:
     return FlowDetails(**(COMMON | further | changed))
 
 
-def look(at_s: float, totals: float, uptime_s: float | None = None) -> Look:
-    """A look at a broker all of whose totals are ``totals``."""
+def sample_at(at_s: float, totals: float, uptime_s: float | None = None) -> BrokerSample:
+    """Return a sample of a broker all of whose totals are ``totals``."""
     samples = {
         "build": [Sample(("0.2", "compiled", "3.11"), 1)],
         "uptime_seconds": [Sample((), at_s if uptime_s is None else uptime_s)],
@@ -90,7 +96,7 @@ def look(at_s: float, totals: float, uptime_s: float | None = None) -> Look:
     }
     commits = Distribution((0.001, 0.01), (int(totals), 0, 0), totals / 1000)
     metrics = Metrics(samples, {"commit_duration_seconds": commits})
-    return Look(at_s, 0, metrics, Ranking([session()], 1, 0.1), Wanted())
+    return BrokerSample(at_s, 0, metrics, Ranking([session()], 1, 0.1), PollRequest())
 
 
 def has_rates(board: Board) -> bool:
@@ -143,39 +149,39 @@ def test_quantiles_are_of_what_came_between_two_looks() -> None:
 
 def test_rates_come_from_two_looks_and_a_restart_has_none() -> None:
     board = Board()
-    board.saw(look(10.0, 100))
+    board.add_sample(sample_at(10.0, 100))
     assert not has_rates(board)
-    board.saw(look(12.0, 300))
+    board.add_sample(sample_at(12.0, 300))
     assert board.rates is not None
     assert board.rates.received.messages_per_s == 300
     assert [*board.rates.received.by_qos] == [100, 100, 100]
     assert (board.rates.drops, board.rates.dropped_per_s) == ({"queue_full": 200}, 100)
     assert board.rates.commit_p50_s == pytest.approx(0.0005)
-    board.saw(look(12.1, 301))  # too soon for a rate of its own
+    board.add_sample(sample_at(12.1, 301))  # too soon for a rate of its own
     assert board.rates.received.messages_per_s == 300
     for number in range(2 * HISTORY_LEN):
-        board.saw(look(13.0 + number, 400))
+        board.add_sample(sample_at(13.0 + number, 400))
     assert len(board.received) == HISTORY_LEN
-    board.saw(look(500.0, 5, uptime_s=1.0))
+    board.add_sample(sample_at(500.0, 5, uptime_s=1.0))
     assert not has_rates(board)
 
 
 def test_the_head_fits_and_says_when_there_is_no_answer() -> None:
     board = Board()
-    board.saw(look(10.0, 100))
-    board.saw(look(11.0, 300))
+    board.add_sample(sample_at(10.0, 100))
+    board.add_sample(sample_at(11.0, 300))
     for width in (40, 80, 200):
-        lines = head_lines(board, "by how long held up", width, 12.0)
+        lines = head_lines(board, "by how long at a limit", width, 12.0)
         assert len(lines) == LINES
         assert all(len(line) <= width for line in lines)
-    lines = head_lines(board, "by how long held up", 80, 12.0)
+    lines = head_lines(board, "by how long at a limit", 80, 12.0)
     assert lines[0].startswith("penstock 0.2 compiled  up 11 s  store works")
     assert "3 window full" in lines[1]
     assert "600 msg/s" in lines[2]
     assert "p50 0.5 ms" in lines[4]
     assert lines[5].startswith("memory 140 B: qos0 90%  waiting 50%")
-    board.missed("nobody\x1b is there", 20.0)
-    board.missed("nobody\x1b is there", 25.0)
+    board.add_failure("nobody\x1b is there", 20.0)
+    board.add_failure("nobody\x1b is there", 25.0)
     told = head_lines(board, "", 80, 31.0)[-1]
     assert told == "NO ANSWER for 20 s: nobody\\u001b is there"
 
@@ -187,9 +193,9 @@ def test_a_line_of_the_table_is_as_wide_as_the_screen_and_escapes_names() -> Non
         assert line.startswith("[b]\\u001b")
         assert len(" ".join(headings("queue", width))) == width
     assert "queue▼" in " ".join(headings("queue", 80))
-    assert held_up_text(session()) == "window full 12 s +1"
-    assert held_up_text(session(held_up_by=[Holdup("rate_limit", 0.0)])) == "over its rate"
-    assert held_up_text(session(held_up_by=[], connected=False)) == "away"
+    assert limited_by_text(session()) == "window full 12 s +1"
+    assert limited_by_text(session(limited_by=[ReachedLimit("rate_limit", 0.0)])) == "over its rate"
+    assert limited_by_text(session(limited_by=[], connected=False)) == "away"
 
 
 def test_measures_are_the_same_for_the_engine_the_request_and_the_table() -> None:

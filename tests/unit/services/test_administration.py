@@ -13,7 +13,7 @@ from penstock.control.admin_requests import (
     ListRetained,
     ListSessions,
     RemoveSessions,
-    Which,
+    SessionFilter,
 )
 from penstock.engine.clock import Now
 from penstock.engine.message import Message
@@ -78,17 +78,19 @@ async def turns_of_others(doing: Awaitable[Done]) -> tuple[Done, int]:
 
 async def test_others_have_their_turn_while_all_are_looked_at(operator: Administration) -> None:
     at_least = SESSIONS // administration.VISITS
-    page, turns = await turns_of_others(operator.list_sessions(ListSessions(Which(client="no"))))
+    page, turns = await turns_of_others(
+        operator.list_sessions(ListSessions(SessionFilter(client="no")))
+    )
     assert (page.entries, page.cursor) == ([], "")
     assert turns >= at_least
     _, turns = await turns_of_others(operator.list_retained(ListRetained("r/+/no")))
     assert turns >= at_least
     counted, turns = await turns_of_others(
-        operator.remove(RemoveSessions(Which(), only_count=True))
+        operator.remove(RemoveSessions(SessionFilter(), only_count=True))
     )
     assert counted.count == SESSIONS
     assert turns >= SESSIONS
-    removed, turns = await turns_of_others(operator.remove(RemoveSessions(Which())))
+    removed, turns = await turns_of_others(operator.remove(RemoveSessions(SessionFilter())))
     assert removed.count == SESSIONS
     assert turns >= SESSIONS
     cleared, turns = await turns_of_others(operator.clear(ClearRetained("#")))
@@ -138,7 +140,7 @@ async def test_lists_that_nobody_goes_on_with_are_forgotten(
         ListSessions(limit=0),
         ListSessions(limit=1001),
         ListSessions(cursor="x"),
-        ListSessions(Which(address="a/b")),
+        ListSessions(SessionFilter(address="a/b")),
     ],
 )
 async def test_what_cannot_be_asked_is_one_sentence(
@@ -154,21 +156,21 @@ async def test_whoever_is_connected_is_removed_only_where_that_is_meant(
     bench: Bench, operator: Administration
 ) -> None:
     line = bench.join("here", durable=True)
-    assert (await operator.remove(RemoveSessions(Which()))).count == SESSIONS
+    assert (await operator.remove(RemoveSessions(SessionFilter()))).count == SESSIONS
     assert not line.connection.link.closed
-    assert (await operator.remove(RemoveSessions(Which(connected=True)))).count == 1
+    assert (await operator.remove(RemoveSessions(SessionFilter(connected=True)))).count == 1
     assert line.connection.link.closed
 
 
 async def test_what_is_answered_is_on_disk(bench: Bench, operator: Administration) -> None:
-    await operator.remove(RemoveSessions(Which()))
+    await operator.remove(RemoveSessions(SessionFilter()))
     assert bench.store.recover().sessions == []
     await operator.clear(ClearRetained("#"))
     assert bench.store.recover().retained == []
 
 
 async def test_who_is_away_is_not_kicked(operator: Administration) -> None:
-    assert (await operator.kick(Kick(Which()))).count == 0
+    assert (await operator.kick(Kick(SessionFilter()))).count == 0
 
 
 async def test_nothing_is_done_while_it_could_not_be_stored(
@@ -176,9 +178,12 @@ async def test_nothing_is_done_while_it_could_not_be_stored(
 ) -> None:
     """Done means on disk: an operator would wait for as long as the disk is full."""
     bench.server.context.store.failed("the store cannot write: No space left on device")
-    for act in (operator.remove(RemoveSessions(Which())), operator.clear(ClearRetained("#"))):
+    for act in (
+        operator.remove(RemoveSessions(SessionFilter())),
+        operator.clear(ClearRetained("#")),
+    ):
         with pytest.raises(StoreError, match="nothing was done: the store cannot write: No space"):
             await act
-    assert (await operator.remove(RemoveSessions(Which(), True))).count == SESSIONS
+    assert (await operator.remove(RemoveSessions(SessionFilter(), True))).count == SESSIONS
     bench.server.context.store_recovered()
-    assert (await operator.remove(RemoveSessions(Which()))).count == SESSIONS
+    assert (await operator.remove(RemoveSessions(SessionFilter()))).count == SESSIONS

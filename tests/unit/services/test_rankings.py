@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from penstock.control.admin_requests import Which
+from penstock.control.admin_requests import SessionFilter
 from penstock.control.ranking_requests import Measure, RankSessions, ShowFlow
 from penstock.engine.limits import EngineLimits
 from penstock.engine.operating.ranking import MEASURES
@@ -58,10 +58,10 @@ async def test_the_highest_come_first_by_each_measure() -> None:
     assert [(one["client_id"], one["queue"]) for one in found[:2]] == [("long", 3), ("short", 1)]
     assert [one["client_id"] for one in await ranked(bench, "dropped", limit=1)] == ["long"]
     assert {one["window"] for one in (await ranked(bench, "window"))[:2]} == {2}
-    (first, *_) = await ranked(bench, "held_up")
+    (first, *_) = await ranked(bench, "limited")
     assert first["client_id"] in ("short", "long")
-    assert first["held_up_by"][0]["by"] == "window"
-    only = await ranked(bench, "queue", which=Which(client="sh*"))
+    assert first["limited_by"][0]["limit"] == "window"
+    only = await ranked(bench, "queue", filter=SessionFilter(client="sh*"))
     assert [one["client_id"] for one in only] == ["short"]
 
 
@@ -117,7 +117,7 @@ async def test_what_cannot_be_asked_is_one_sentence() -> None:
     for asked in (
         RankSessions(limit=0),
         RankSessions(limit=1001),
-        RankSessions(which=Which(address="a/b")),
+        RankSessions(filter=SessionFilter(address="a/b")),
     ):
         with pytest.raises(ConfigError):
             await served.rank(asked)

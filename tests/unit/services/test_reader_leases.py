@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config.stream import Stream
-from penstock.control.landed_requests import ForgetTable, Landed, ListTables
+from penstock.control.landed_requests import ForgetTable, ListTables, ReportProgress
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
@@ -72,8 +72,8 @@ def asks(offset: int, epoch: str = EPOCH) -> Lease:
 
 def landed(
     end: int, begin: int = 0, until: int | None = None, asking: Sequence[int] = ()
-) -> Landed:
-    return Landed("t", "messages", (), EPOCH, 0, end, begin, until, tuple(asking))
+) -> ReportProgress:
+    return ReportProgress("t", "messages", (), EPOCH, 0, end, begin, until, tuple(asking))
 
 
 async def test_a_lease_is_kept_before_it_is_granted_and_a_renewal_soon_after(

@@ -13,10 +13,10 @@ const COLUMNS = [
   { name: 'Window', key: (one) => one.window / Math.max(1, one.window_size), of: (one) => [`${one.window} / ${one.window_size}`, meter(one.window, one.window_size, 'Window')] },
   { name: 'Queue', key: (one) => one.queue, of: (one) => [`${count(one.queue)} / ${count(one.queue_max)}`, meter(one.queue, one.queue_max, 'Queue')] },
   { name: 'Dropped', number: true, key: (one) => one.dropped, of: (one) => make('span', { class: one.dropped ? 'warn' : 'faint' }, count(one.dropped)) },
-  { name: 'Held up by', key: heldBy, of: (one) => make('span', { class: 'warn' }, heldBy(one)) },
+  { name: 'Limited by', key: limitedBy, of: (one) => make('span', { class: 'warn' }, limitedBy(one)) },
 ];
 
-function heldBy(one) {
+function limitedBy(one) {
   if (!one.connected) return one.queue ? 'away' : '';
   if (one.queue_max && one.queue >= one.queue_max) return 'queue full';
   return one.window_size && one.window >= one.window_size ? 'window full' : '';
@@ -82,7 +82,7 @@ async function done(page, work, said) {
 
 async function kick(page, name) {
   const told = await confirm('Disconnect this client?', name, 'Disconnect', field('Reason, told to the client', { name: 'why', maxlength: 200 }), check('Refuse it for ten minutes', { name: 'ban' }));
-  if (told) done(page, () => act('/sessions/kick', { which: { client_id: name }, why: told.why, ban_s: told.ban ? 600 : null }), (found) => `${found.count} disconnected`);
+  if (told) done(page, () => act('/sessions/kick', { filter: { client_id: name }, why: told.why, ban_s: told.ban ? 600 : null }), (found) => `${found.count} disconnected`);
 }
 
 async function banClient(page, name) {
@@ -92,5 +92,5 @@ async function banClient(page, name) {
 
 async function remove(page, name) {
   const told = await confirm('Remove its session?', `${name}: its subscriptions and all messages that wait for it are gone for good.`, 'Remove');
-  if (told) done(page, () => act('/sessions/remove', { which: { client_id: name, connected: null } }), (found) => `${found.count} removed; one that is connected must be disconnected first`);
+  if (told) done(page, () => act('/sessions/remove', { filter: { client_id: name, connected: null } }), (found) => `${found.count} removed; one that is connected must be disconnected first`);
 }

@@ -2,18 +2,18 @@
 
 ::
 
-      port ── control socket, or the API over HTTP ─▶ looking: one look after the other
-                                                          ▼
-                 screens (Textual), batch ◀── board: rates and the last minute, from two looks
+      broker_api ── control socket, or the API over HTTP ─▶ poller: one sample after the other
+                                                               ▼
+                 screens (Textual), batch ◀── board: rates and the last minute, from two samples
 
-    port      asks a broker, in one of two ways
-    looking   takes looks, and carries out acts, so that a broker that is silent holds up nobody
-    board     what two looks tell together: rates, latencies, the last minute
-    figures   numbers, times, bars and sparklines as short text
-    head      the lines about the broker
-    columns   the table of clients
-    pictures  the window and the queue of one client
-    batch     plain lines, or JSON, for pipes and tickets
-    screens   what Textual shows: nothing else imports it
-    command   the options
+    broker_api  asks a broker over its control socket or its HTTP API
+    poller      takes samples, and carries out acts, so that a silent broker does not block the keys
+    board       computes rates, latencies and the last minute of the samples
+    figures     numbers, times, bars and sparklines as short text
+    head        the lines about the broker
+    columns     the table of clients
+    pictures    the window and the queue of one client
+    batch       plain lines, or JSON, for pipes and tickets
+    screens     the Textual app, which nothing else imports
+    command     the options
 """

@@ -1,7 +1,7 @@
-"""`penstock top --batch`: what the screen shows, as plain lines or JSON, look by look.
+"""`penstock top --batch` prints each sample of a broker as plain lines, or as a JSON object.
 
-Rates need two looks, so that the first is not shown. A broker that does not answer in between is a
-line of its own, and the next look is taken all the same.
+Rates need two samples, so that the first is not printed. Where the broker does not answer, a line
+says so, and the next poll is done all the same.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ import msgspec
 
 from penstock.cli.screen import print_objects
 from penstock.cli.top.board import Board
+from penstock.cli.top.broker_api import BrokerApi
 from penstock.cli.top.columns import MEASURE_WORDS, cells, headings
 from penstock.cli.top.head import head_lines
-from penstock.cli.top.looking import Look, Missed, Wanted, look
-from penstock.cli.top.port import BrokerPort
+from penstock.cli.top.poller import BrokerSample, PollFailed, PollRequest, poll
 from penstock.errors import PenstockError
 
 WIDTH: Final = 132
 """Columns of a line: tickets and pipes have room."""
 
 
-def print_looks(
-    port: BrokerPort, wanted: Wanted, every_s: float, count: int | None, *, as_json: bool
+def print_samples(
+    api: BrokerApi, request: PollRequest, every_s: float, count: int | None, *, as_json: bool
 ) -> None:
-    """Print ``count`` looks at a broker, one each ``every_s`` seconds; None: until it is ended.
+    """Print ``count`` samples of a broker, one each ``every_s`` seconds; None: until it is ended.
 
     Raises:
         PenstockError: it does not answer the first time.
     """
     board = Board()
-    board.saw(look(port, wanted))
-    looks = _looks(port, wanted, every_s)
+    board.add_sample(poll(api, request))
+    samples = _samples(api, request, every_s)
     printed = 0
     while count is None or printed < count:
-        seen = next(looks)
-        if isinstance(seen, Missed):
-            board.missed(seen.why, time.monotonic())
+        result = next(samples)
+        if isinstance(result, PollFailed):
+            board.add_failure(result.why, time.monotonic())
         else:
-            board.saw(seen)
+            board.add_sample(result)
         if as_json:
             print_objects([_object(board)])
         else:
@@ -50,49 +50,51 @@ def print_looks(
         printed += 1
 
 
-def _looks(port: BrokerPort, wanted: Wanted, every_s: float) -> Iterator[Look | Missed]:
+def _samples(
+    api: BrokerApi, request: PollRequest, every_s: float
+) -> Iterator[BrokerSample | PollFailed]:
     due_s = time.monotonic()
     while True:
         due_s = max(due_s + every_s, time.monotonic())
         time.sleep(max(0.0, due_s - time.monotonic()))
         try:
-            yield look(port, wanted)
+            yield poll(api, request)
         except PenstockError as error:
-            yield Missed(str(error))
+            yield PollFailed(str(error))
 
 
 def _lines(board: Board) -> list[str]:
-    seen = board.look
-    assert seen is not None, "the first look had an answer"
+    newest = board.sample
+    assert newest is not None, "the first poll had an answer"
     now = datetime.now(UTC)
     first = f"{now:%Y-%m-%dT%H:%M:%SZ}"
     if board.why:
         return [first, head_lines(board, "", WIDTH, time.monotonic())[-1], ""]
-    wanted = seen.wanted
-    ranking = seen.ranking
+    request = newest.request
+    ranking = newest.ranking
     status = (
         f"{len(ranking.entries):,} of {ranking.selected:,} sessions,"
-        f" by {MEASURE_WORDS[wanted.measure]}"
+        f" by {MEASURE_WORDS[request.measure]}"
     )
     lines = [first, *head_lines(board, status, WIDTH, time.monotonic())]
-    lines.append(" ".join(headings(wanted.measure, WIDTH)).rstrip())
+    lines.append(" ".join(headings(request.measure, WIDTH)).rstrip())
     lines += [" ".join(cells(entry, WIDTH)).rstrip() for entry in ranking.entries]
     return [*lines, ""]
 
 
 def _object(board: Board) -> dict[str, Any]:
-    seen = board.look
-    assert seen is not None, "the first look had an answer"
+    newest = board.sample
+    assert newest is not None, "the first poll had an answer"
     if board.why:
         return {"at_us": time.time_ns() // 1000, "error": board.why}
     metrics: dict[str, Any] = {}
-    for name, samples in seen.metrics.samples.items():
+    for name, samples in newest.metrics.samples.items():
         for sample in samples:
             metrics[".".join((name, *sample.labels))] = sample.value
     return {
-        "at_us": seen.at_us,
+        "at_us": newest.at_us,
         "rates": msgspec.to_builtins(board.rates),
         "metrics": metrics,
-        "selected": seen.ranking.selected,
-        "clients": msgspec.to_builtins(seen.ranking.entries),
+        "selected": newest.ranking.selected,
+        "clients": msgspec.to_builtins(newest.ranking.entries),
     }

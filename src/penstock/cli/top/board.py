@@ -1,7 +1,7 @@
-"""The results of two looks at a broker: rates, latencies in between, and the last minute.
+"""The figures of a broker that `penstock top` shows: its last sample, rates, and the last minute.
 
 Totals of a broker only grow. One that is less than before began anew: the broker was restarted, and
-the look counts as a first one, which has no rates.
+the sample counts as a first one, which has no rates.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from penstock.cli.top.figures import quantile, since
-from penstock.cli.top.looking import Look
+from penstock.cli.top.poller import BrokerSample
 from penstock.control.metric_requests import Distribution, Metrics
 
 HISTORY_LEN: Final = 60
-"""Looks that a sparkline is drawn of: a minute, at one a second."""
+"""Samples that a sparkline is drawn of: a minute, at one a second."""
 
 RATE_S_MIN: Final = 0.3
-"""A look that comes sooner keeps the rates of before, which would be noise; seconds."""
+"""The shortest time that rates are computed of, seconds: those of a shorter one would be noise."""
 
 QOS: Final = ("0", "1", "2")
 _NOTHING: Final = Distribution((), (), 0.0)
@@ -35,7 +35,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Events and latencies between two looks.
+    """Events and latencies between two samples.
 
     Attributes:
         received, sent: traffic of all clients.
@@ -71,8 +71,8 @@ def by_label(metrics: Metrics, name: str) -> dict[str, float]:
     return {sample.labels[0]: sample.value for sample in metrics.samples.get(name, ())}
 
 
-def rates_between(then: Look, now: Look) -> Rates | None:
-    """Return the rates from one look to the next; None where the broker began anew in between."""
+def rates_between(then: BrokerSample, now: BrokerSample) -> Rates | None:
+    """Return the rates between two samples; None where the broker began anew in between."""
     passed_s = now.at_s - then.at_s
     old, new = then.metrics, now.metrics
     if passed_s <= 0 or value(new, "uptime_seconds") < value(old, "uptime_seconds"):
@@ -112,40 +112,41 @@ def rates_between(then: Look, now: Look) -> Rates | None:
 
 @final
 class Board:
-    """The last look, its rates, and the last minute.
+    """The last sample, its rates, and the last minute.
 
     Attributes:
-        look: the last look; None before the first.
-        rates: traffic and latencies since the look before it; None: there was none.
-        received, sent: messages a second of the last ``HISTORY_LEN`` looks.
-        why: why there is no answer since the last look; empty: there is one.
-        silent_since_s: since when, monotonic seconds.
+        sample: the last sample; None before the first.
+        rates: traffic and latencies since an earlier sample; None: there was none.
+        received, sent: messages a second, of the last ``HISTORY_LEN`` samples with rates.
+        why: the error of the last poll, one sentence; empty: it had an answer.
+        silent_since_s: the time of the last sample, or of the first failure before any, monotonic
+            seconds.
     """
 
     def __init__(self) -> None:
-        self.look: Look | None = None
+        self.sample: BrokerSample | None = None
         self.rates: Rates | None = None
         self.received: deque[float] = deque(maxlen=HISTORY_LEN)
         self.sent: deque[float] = deque(maxlen=HISTORY_LEN)
         self.why = ""
         self.silent_since_s = 0.0
-        self._before: Look | None = None  # the look that the next rates begin with
+        self._before: BrokerSample | None = None  # the next rates count from it
 
-    def saw(self, look: Look) -> None:
-        """Take a new look."""
+    def add_sample(self, sample: BrokerSample) -> None:
+        """Store a sample; compute the rates if ``RATE_S_MIN`` has passed since those before."""
         self.why = ""
-        self.look = look
+        self.sample = sample
         before = self._before
-        if before is not None and 0 <= look.at_s - before.at_s < RATE_S_MIN:
+        if before is not None and 0 <= sample.at_s - before.at_s < RATE_S_MIN:
             return
-        self._before = look
-        self.rates = None if before is None else rates_between(before, look)
+        self._before = sample
+        self.rates = None if before is None else rates_between(before, sample)
         if self.rates is not None:
             self.received.append(self.rates.received.messages_per_s)
             self.sent.append(self.rates.sent.messages_per_s)
 
-    def missed(self, why: str, now_s: float) -> None:
-        """Note that a look had no answer."""
+    def add_failure(self, why: str, now_s: float) -> None:
+        """Note that a poll failed, and why; ``now_s`` is the moment, monotonic seconds."""
         if not self.why:
-            self.silent_since_s = now_s if self.look is None else self.look.at_s
+            self.silent_since_s = now_s if self.sample is None else self.sample.at_s
         self.why = why

@@ -13,7 +13,7 @@ from penstock.cli.top.figures import duration, short
 from penstock.control.ranking_requests import Measure, RankedSession
 from penstock.telemetry.logs import printable
 
-HELD_UP_WORDS: Final = {
+LIMIT_WORDS: Final = {
     "window": "window full",
     "write_buffer": "does not read",
     "queue": "queue full",
@@ -22,9 +22,9 @@ HELD_UP_WORDS: Final = {
     "full_queues": "others are full",
 }
 
-MEASURES: Final[tuple[Measure, ...]] = ("held_up", "rate", "queue", "window", "unsent", "dropped")
+MEASURES: Final[tuple[Measure, ...]] = ("limited", "rate", "queue", "window", "unsent", "dropped")
 MEASURE_WORDS: Final[dict[Measure, str]] = {
-    "held_up": "how long held up",
+    "limited": "how long at a limit",
     "rate": "bytes a second",
     "queue": "queued messages",
     "window": "messages in flight",
@@ -51,14 +51,14 @@ class Column(NamedTuple):
     measure: Measure | None = None
 
 
-def held_up_text(session: RankedSession) -> str:
-    """Return what holds a client up longest, and how many things more do."""
-    if not session.held_up_by:
+def limited_by_text(session: RankedSession) -> str:
+    """Return the limit that a client has been at longest, and how many more it is at."""
+    if not session.limited_by:
         return "" if session.connected else "away"
-    first = session.held_up_by[0]
+    first = session.limited_by[0]
     lasts = f" {duration(first.lasts_s)}" if first.lasts_s else ""
-    more = f" +{len(session.held_up_by) - 1}" if len(session.held_up_by) > 1 else ""
-    return f"{HELD_UP_WORDS.get(first.by, first.by)}{lasts}{more}"
+    more = f" +{len(session.limited_by) - 1}" if len(session.limited_by) > 1 else ""
+    return f"{LIMIT_WORDS.get(first.limit, first.limit)}{lasts}{more}"
 
 
 def _client(session: RankedSession) -> str:
@@ -71,7 +71,7 @@ def _queue(session: RankedSession) -> str:
 
 COLUMNS: Final = (
     Column("client", 0, _client),
-    Column("held up by", 19, held_up_text, "held_up"),
+    Column("limited by", 19, limited_by_text, "limited"),
     Column("in/s", 6, lambda one: short(one.received_bytes_per_s), "rate"),
     Column("out/s", 6, lambda one: short(one.sent_bytes_per_s), "rate"),
     Column("window", 7, lambda one: f"{short(one.window)}/{short(one.window_size)}", "window"),

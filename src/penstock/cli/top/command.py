@@ -23,16 +23,16 @@ from penstock.cli.options import ConfigFile, DataDir
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
-    from penstock.cli.top.port import BrokerPort
+    from penstock.cli.top.broker_api import BrokerApi
 
-BY_WORDS: Final = "held_up|rate|queue|window|unsent|dropped"
+BY_WORDS: Final = "limited|rate|queue|window|unsent|dropped"
 
 FURTHER: Final = """\
 \b
   penstock top                                     the broker of this data directory
   penstock top --url https://broker:8080 --token-file token
   penstock top --by queue --client 'press-*'       some clients, the longest queues first
-  penstock top --batch -n 1                        for a ticket: one look, plain text
+  penstock top --batch -n 1                        for a ticket: one sample, plain text
   penstock top --json --every 10                   for a pipe: one object each ten seconds
 
 Keys on the screen: '?' lists them. docs/top.md explains what is shown.
@@ -52,11 +52,11 @@ def top(
     ] = None,
     every_s: Annotated[
         float,
-        typer.Option("--every", min=0.5, max=3600, metavar="SECONDS", help="Time between looks."),
+        typer.Option("--every", min=0.5, max=3600, metavar="SECONDS", help="Time between samples."),
     ] = 1.0,
     by: Annotated[
         str, typer.Option("--by", metavar=BY_WORDS, help="What clients are ranked by.")
-    ] = "held_up",
+    ] = "limited",
     client: Client = None,
     user: User = None,
     address: Peer = None,
@@ -64,50 +64,50 @@ def top(
         int, typer.Option("--rows", min=1, max=1000, help="Clients that are asked for.")
     ] = 50,
     batch: Annotated[
-        bool, typer.Option("--batch", help="Print plain text, look by look; needs no Textual.")
+        bool, typer.Option("--batch", help="Print each sample as plain text; needs no Textual.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option("-n", min=1, metavar="COUNT", help="Looks that are printed.")
+        int | None, typer.Option("-n", min=1, metavar="COUNT", help="Samples that are printed.")
     ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Look at a running broker: rates, latencies, memory, and its clients by what holds them up."""
+    """Show a running broker: rates, latencies, memory, and clients by the limits they are at."""
     printed = batch or as_json or count is not None
     if not printed and find_spec("textual") is None:
         raise ConfigError(
             'the screen needs Textual: pip install "penstock[top]"; without it there is --batch'
         )
     from penstock.cli.top.columns import MEASURES
-    from penstock.cli.top.looking import Wanted
+    from penstock.cli.top.poller import PollRequest
 
     measure = next((one for one in MEASURES if one == by), None)
     if measure is None:
         raise ConfigError(f"--by must be one of {', '.join(MEASURES)}, not {by!r}")
-    port = _port(url, token_file, ca, config, data_dir)
-    wanted = Wanted(measure, selection_of(client, user, address, None, None), rows)
+    api = _api(url, token_file, ca, config, data_dir)
+    request = PollRequest(measure, selection_of(client, user, address, None, None), rows)
     if printed:
-        from penstock.cli.top.batch import print_looks
+        from penstock.cli.top.batch import print_samples
 
         with contextlib.suppress(KeyboardInterrupt):
-            print_looks(port, wanted, every_s, count, as_json=as_json)
+            print_samples(api, request, every_s, count, as_json=as_json)
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("the screen needs a terminal; --batch prints plain text")
     from penstock.cli.top.screens.app import show
 
-    show(port, wanted, every_s)
+    show(api, request, every_s)
 
 
-def _port(
+def _api(
     url: str | None,
     token_file: Path | None,
     ca: Path | None,
     config: Path | None,
     data_dir: Path | None,
-) -> BrokerPort:
-    from penstock.cli.top.port import AdminApi, ControlSocket
+) -> BrokerApi:
+    from penstock.cli.top.broker_api import AdminApi, ControlSocket
 
     if url is None:
         if token_file is not None or ca is not None:

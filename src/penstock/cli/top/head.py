@@ -11,14 +11,14 @@ from typing import Final
 
 from penstock.cli.top.board import Board, Rates, Traffic, by_label, value
 from penstock.cli.top.figures import duration, milliseconds, short, short_bytes, sparkline
-from penstock.cli.top.looking import Look
+from penstock.cli.top.poller import BrokerSample
 from penstock.control.metric_requests import Metrics
 from penstock.telemetry.logs import printable
 
 LINES: Final = 7
 """Lines of a head, always."""
 
-_HELD_UP: Final = (
+_AT_LIMIT: Final = (
     ("window", "window full"),
     ("write_buffer", "do not read"),
     ("queue", "queue full"),
@@ -33,20 +33,20 @@ def head_lines(board: Board, status: str, width: int, now_s: float) -> list[str]
     """Return ``LINES`` lines of at most ``width`` characters.
 
     Args:
-        board: the last look and its rates.
+        board: the last sample and its rates.
         status: the choice of the reader, for the last line.
         width: columns.
         now_s: the moment, monotonic seconds.
     """
-    look = board.look
-    if look is None:
+    sample = board.sample
+    if sample is None:
         lines = [""] * (LINES - 1)
     else:
-        metrics = look.metrics
+        metrics = sample.metrics
         rates = board.rates
         lines = [
             _joined(_broker(metrics), width),
-            _joined(_clients(look), width),
+            _joined(_clients(sample), width),
             _flow("in ", None if rates is None else rates.received, board.received, width),
             _flow("out", None if rates is None else rates.sent, board.sent, width),
             _joined(_work(metrics, rates), width),
@@ -88,13 +88,13 @@ def _broker(metrics: Metrics) -> Iterator[str]:
     yield f"log {short_bytes(value(metrics, 'log_bytes'))}"
 
 
-def _clients(look: Look) -> Iterator[str]:
-    metrics = look.metrics
+def _clients(sample: BrokerSample) -> Iterator[str]:
+    metrics = sample.metrics
     connected = value(metrics, "clients_connected")
     yield f"{connected:,.0f} connected of {value(metrics, 'sessions'):,.0f} sessions"
     at_limit = by_label(metrics, "clients_at_limit")
-    held_up = [f"{at_limit[limit]:.0f} {words}" for limit, words in _HELD_UP if at_limit.get(limit)]
-    yield ", ".join(held_up) or "nobody is held up"
+    limits = [f"{at_limit[limit]:.0f} {words}" for limit, words in _AT_LIMIT if at_limit.get(limit)]
+    yield ", ".join(limits) or "no client is at a limit"
     yield f"{short(value(metrics, 'subscriptions'))} subscriptions"
     yield f"{short(value(metrics, 'bans'))} bans"
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from textwrap import wrap
 from typing import Final
 
-from penstock.cli.top.columns import HELD_UP_WORDS
+from penstock.cli.top.columns import LIMIT_WORDS
 from penstock.cli.top.figures import bar, duration, short, short_bytes
 from penstock.control.diagnosis import Diagnosis
 from penstock.control.ranking_requests import FlowDetails
@@ -138,11 +138,11 @@ def _further(flow: FlowDetails) -> Iterator[str]:
 
 
 def _limits(flow: FlowDetails) -> Iterator[str]:
-    for held in flow.held_up_by:
-        lasts = f" for {duration(held.lasts_s)}" if held.lasts_s else ""
-        yield _pair("held up", f"{HELD_UP_WORDS.get(held.by, held.by)}{lasts}")
+    for reached in flow.limited_by:
+        lasts = f" for {duration(reached.lasts_s)}" if reached.lasts_s else ""
+        yield _pair("limited by", f"{LIMIT_WORDS.get(reached.limit, reached.limit)}{lasts}")
     for limit in flow.limits:
-        words = HELD_UP_WORDS.get(limit.limit, limit.limit)
+        words = LIMIT_WORDS.get(limit.limit, limit.limit)
         yield _pair("until now", f"{words} {short(limit.times)} times, {duration(limit.total_s)}")
 
 

@@ -1,4 +1,4 @@
-"""The sessions that are highest by a measure, found by a walk over all; what holds each of them up.
+"""The sessions that are highest by a measure, found by a walk over all, and the limits of each.
 
 ::
 
@@ -6,8 +6,8 @@
                                                              most ``count_max``; the lowest goes
 
 The walk keeps the best only, so that its memory does not grow with the number of sessions. Every
-value is state that is there anyway (``flow``); of bytes there are totals, and rates from one look
-to the next (``byte_rates``). docs/control.md explains each name.
+value is state that is there anyway (``flow``); of bytes there are totals, and rates from one
+ranking to the next (``byte_rates``). docs/control.md explains each name.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from penstock.engine.session.session import Session
 from penstock.engine.wire.byte_rates import ByteRates
 from penstock.engine.wire.link import Link
 
-BY_HELD_UP: Final = 0  # how long it is held up already
+BY_LIMITED: Final = 0  # how long it has been at a limit
 BY_RATE: Final = 1  # bytes a second, both ways
 BY_QUEUE: Final = 2  # messages in the queue
 BY_WINDOW: Final = 3  # messages in flight
 BY_UNSENT: Final = 4  # bytes made for it that it has not read
 BY_DROPPED: Final = 5  # messages dropped for it
 
-MEASURES: Final = ("held_up", "rate", "queue", "window", "unsent", "dropped")
+MEASURES: Final = ("limited", "rate", "queue", "window", "unsent", "dropped")
 
 RATE_LIMIT: Final = "rate_limit"  # it sends more than it may, and is not read for a moment
 FULL_QUEUES: Final = "full_queues"  # what it published waits for room in queues of others
@@ -52,7 +52,7 @@ class RankingWalk:
     Args:
         server: the broker.
         selection: selects the sessions that are ranked.
-        measure: ``BY_HELD_UP`` … ``BY_DROPPED``.
+        measure: ``BY_LIMITED`` … ``BY_DROPPED``.
         count_max: how many are found, at least 1.
     """
 
@@ -100,9 +100,9 @@ class RankingWalk:
         if measure == BY_DROPPED:
             return float(sum(self._server.drops.of(session.client_id).values()))
         link = session.link
-        if measure == BY_HELD_UP:
+        if measure == BY_LIMITED:
             longest_s = 0.0
-            for _, lasts_s in holdups(session, connection_of(self._server, session), now):
+            for _, lasts_s in reached_limits(session, connection_of(self._server, session), now):
                 longest_s = max(longest_s, lasts_s, _SHORTEST_S)
             return longest_s
         if link is None:
@@ -119,7 +119,7 @@ def _place(entry: tuple[float, int, Session]) -> tuple[float, int]:
 
 
 def ranked(server: Server, session: Session, now: Now) -> JsonObject:
-    """Return the description of a session in a ranking: as in a list, and what moves."""
+    """Return the description of a session in a ranking: as in a list, with bytes and limits."""
     link = session.link
     description = session_summary(server, session)
     received = sent = 0
@@ -133,20 +133,20 @@ def ranked(server: Server, session: Session, now: Now) -> JsonObject:
     description["received_bytes_per_s"] = round(received_per_s, 1)
     description["sent_bytes_per_s"] = round(sent_per_s, 1)
     description["unsent_bytes"] = 0 if link is None else unsent_bytes(link)
-    held_up = holdups(session, connection_of(server, session), now)
-    held_up.sort(key=_lasts_s, reverse=True)
-    description["held_up_by"] = [
-        {"by": name, "lasts_s": round(lasts_s, 3)} for name, lasts_s in held_up
+    limits = reached_limits(session, connection_of(server, session), now)
+    limits.sort(key=_lasts_s, reverse=True)
+    description["limited_by"] = [
+        {"limit": name, "lasts_s": round(lasts_s, 3)} for name, lasts_s in limits
     ]
     return description
 
 
-def holdups(
+def reached_limits(
     session: Session, connection: ServerConnection | None, now: Now
 ) -> list[tuple[str, float]]:
-    """Return what holds a client up now, with how long it lasts, in seconds.
+    """Return the limits that a client is at now, each with how long it has been, in seconds.
 
-    0 seconds of what has no beginning: a rate limit, and full queues of others.
+    That is 0 of a rate limit and of full queues of others, whose beginning is not known.
     """
     now_s = now.monotonic_s
     found: list[tuple[str, float]] = []
@@ -165,8 +165,8 @@ def holdups(
     return found
 
 
-def _lasts_s(holdup: tuple[str, float]) -> float:
-    return holdup[1]
+def _lasts_s(reached: tuple[str, float]) -> float:
+    return reached[1]
 
 
 def update_rates(link: Link, now: Now) -> None:

@@ -29,7 +29,7 @@ from penstock.spark.tables.api import (
     Selection,
     TableCommitFailed,
 )
-from penstock.spark.tables.landing_target import Landed
+from penstock.spark.tables.landing_target import LandingResult
 
 STATE_SETTINGS: Final = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -81,7 +81,7 @@ class AppendedTable:
         """Return the offset after the last in the table; 0 if there is none."""
         return self._table.landed_end(selection)
 
-    def land(self, rows: DataFrame, batch: Batch) -> Landed:
+    def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
         """Add the rows of one batch to the table, unless they are in it.
 
         Raises:
@@ -89,7 +89,7 @@ class AppendedTable:
         """
         if self._table.has_landed(batch):
             rows.write.format("noop").mode("overwrite").save()  # for the state
-            return Landed(is_replay=True)
+            return LandingResult(is_replay=True)
         seen = self._table.landed_end(batch.selection)
         planned = read_checkpoint(self._checkpoint).planned
         end = seen if planned is None else planned.only.offset
@@ -97,14 +97,14 @@ class AppendedTable:
         found = map_in_arrow(rows, writer, FILES_DDL).collect()
         files = [NewFile(**row.asDict()) for row in found]
         if not files:
-            return Landed(end=end)
+            return LandingResult(end=end)
         if self._table.commit(batch, files, seen, end) is not Outcome.LANDED:
             raise TableCommitFailed(
                 f"batch {batch.batch_id} was overtaken by another job that fills"
                 f" {self._table.path}; run one of them only"
             )
         self._after_commit()
-        return Landed(sum(file.rows for file in files), end=end)
+        return LandingResult(sum(file.rows for file in files), end=end)
 
 
 def _all_rows(rows: pa.Table) -> Mapping[str, pa.Table]:

@@ -26,7 +26,7 @@ from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import ROWS, Batch, Outcome, Selection, TableCommitFailed
 from penstock.spark.tables.columns import filled
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.landing_target import REWRITES_MAX, Landed
+from penstock.spark.tables.landing_target import REWRITES_MAX, LandingResult
 
 FILE_ROWS_MAX: Final = 100_000
 """Most rows of one file, in order of the keys: smaller files are touched by fewer batches."""
@@ -68,14 +68,14 @@ class ReplacedTable:
         """Return the offset after the last in the table; 0 if there is none."""
         return self._table.landed_end(selection)
 
-    def land(self, rows: DataFrame, batch: Batch) -> Landed:
+    def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
         """Replace older rows by those of one batch, unless that was done.
 
         Raises:
             TableError: the table cannot be written.
         """
         if self._table.has_landed(batch):
-            return Landed(is_replay=True)
+            return LandingResult(is_replay=True)
         planned = read_checkpoint(self._checkpoint).planned
         end = 0 if planned is None else planned.only.offset
         found = rows.toArrow()
@@ -85,11 +85,11 @@ class ReplacedTable:
             replaced = self._touched(newest)
             files = self._write(newest, replaced, batch.batch_id)
             if not files and not replaced:  # no rows, or only removals of rows that are not there
-                return Landed(end=end)
+                return LandingResult(end=end)
             outcome = self._table.commit(batch, files, seen, max(seen, end), replaced=replaced)
             if outcome is not Outcome.OVERTAKEN:
                 self._after_commit()
-                return Landed(newest.num_rows, end=end)
+                return LandingResult(newest.num_rows, end=end)
         raise TableCommitFailed(
             f"batch {batch.batch_id} was overtaken {REWRITES_MAX} times by other jobs that change"
             f" {self._table.path}; run one of them only"

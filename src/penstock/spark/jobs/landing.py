@@ -51,7 +51,7 @@ from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
 from penstock.spark.tables.delta import MessageTable
-from penstock.spark.tables.landing_target import Landed, LandingTarget
+from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.spark.tables.splits import undecoded
 from penstock.spark.tables.upkeep import Upkeep
 from penstock.spark.topics import topics_text
@@ -156,7 +156,7 @@ class Target(Protocol):
     def landed_end(self, selection: Selection) -> int:
         """Return the offset after the last that landed in the tables; 0 if none did."""
 
-    def land(self, rows: DataFrame, batch: Batch) -> Landed:
+    def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
         """Land one batch of the rows of `query` in the tables, unless it is there."""
 
 

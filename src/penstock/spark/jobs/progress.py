@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from penstock.spark.tables.landing_target import Landed
+from penstock.spark.tables.landing_target import LandingResult
 
 RATE_WINDOW_S: Final = 10.0
 """The time over which the rate of rows is averaged."""
@@ -70,7 +70,7 @@ class Reporter:
         with self._lock:
             self._change(known)
 
-    def landed(self, batch_id: int, landed: Landed) -> None:
+    def landed(self, batch_id: int, landed: LandingResult) -> None:
         """Report that batch `batch_id` ended, with this result."""
         progress = self.progress
         with self._lock:

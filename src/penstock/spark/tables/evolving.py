@@ -21,7 +21,7 @@ from penstock.decoding.registry import RegistryUnavailable
 from penstock.decoding.scalars import arrow_type
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.landing_target import Landed, LandingTarget
+from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.telemetry.logs import Sentence, get_logger
 
 logger = get_logger(__name__)
@@ -59,7 +59,7 @@ class EvolvingTarget:
         """Return the offset after the last that landed; 0 if none did."""
         return self._target.landed_end(selection)
 
-    def land(self, rows: DataFrame, batch: Batch) -> Landed:
+    def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
         """Land one batch in the tables, with the columns that it needs."""
         self._evolve(batch.selection)
         return self._target.land(rows, batch)

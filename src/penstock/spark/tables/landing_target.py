@@ -53,7 +53,7 @@ REWRITES_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandingResult:
     """The result of landing a batch: rows and dead letters added, and the offset after its last."""
 
     rows: int = 0
@@ -108,7 +108,7 @@ class LandingTarget:
         """Return the offset after the last that landed; 0 if none did."""
         return self.rows.landed_end(selection)
 
-    def land(self, frame: DataFrame, batch: Batch) -> Landed:
+    def land(self, frame: DataFrame, batch: Batch) -> LandingResult:
         """Land one batch in the tables, unless it is there.
 
         Raises:
@@ -118,7 +118,7 @@ class LandingTarget:
         messages = self._stream.batch(frame)
         for _ in range(REWRITES_MAX):
             if self.rows.has_landed(batch):
-                return Landed(is_replay=True)
+                return LandingResult(is_replay=True)
             landed = self.rows.landed_end(batch.selection)
             dead_end = self.dead_letters.landed_end(batch.selection) if self.dead_letters else 0
             if landed:
@@ -132,7 +132,7 @@ class LandingTarget:
                 else self.write(messages, batch.batch_id)
             )
             if not files:  # no message matched, or all have landed: no commit
-                return Landed()
+                return LandingResult()
             rows, dead = (of_table(files, name) for name in (ROWS, DEAD_LETTERS))
             start = min(file.first_offset for file in files)
             end = max(file.last_offset for file in files) + 1
@@ -143,7 +143,7 @@ class LandingTarget:
                 continue
             if self.rows.commit(batch, rows, landed, end, start) is Outcome.LANDED:
                 self._after_commit()
-                return Landed(sum(f.rows for f in rows), sum(f.rows for f in dead), end)
+                return LandingResult(sum(f.rows for f in rows), sum(f.rows for f in dead), end)
         raise TableCommitFailed(
             f"batch {batch.batch_id} was overtaken {REWRITES_MAX} times by other jobs that land"
             f" the same messages in {self.rows.path}; run one of them only"

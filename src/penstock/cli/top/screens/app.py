@@ -2,7 +2,7 @@
 
 ::
 
-      Looking (a thread) ─ Seen, Told ─▶ App ─▶ Board ─▶ head, table, or the client that is open
+      Poller (a thread) ─ Polled, ActDone ─▶ App ─▶ Board ─▶ head, table, or the client that is open
                                ▲           ╰── k, b, w ─▶ a thread for each act ─╮
                                ╰────────────────────────────────────────────────╯
 
@@ -27,23 +27,23 @@ from textual.widgets import DataTable, Footer, Static
 
 from penstock.cli.operator_commands import age_s, exact_pattern
 from penstock.cli.top.board import Board
+from penstock.cli.top.broker_api import BrokerApi
 from penstock.cli.top.columns import MEASURE_WORDS, MEASURES, cells, headings, widths
 from penstock.cli.top.figures import duration
 from penstock.cli.top.head import LINES, head_lines
-from penstock.cli.top.looking import (
+from penstock.cli.top.poller import (
     ANSWER_S_MAX,
-    Look,
-    Looking,
-    Missed,
-    Wanted,
+    BrokerSample,
+    Poller,
+    PollFailed,
+    PollRequest,
     explain,
     in_thread,
     kick,
 )
-from penstock.cli.top.port import BrokerPort
 from penstock.cli.top.screens.client import ClientScreen
 from penstock.cli.top.screens.prompt import Page, Prompt
-from penstock.control.admin_requests import Which
+from penstock.control.admin_requests import SessionFilter
 from penstock.control.diagnosis import Diagnosis
 from penstock.control.metric_requests import Health, ReadHealth
 from penstock.errors import PenstockError, StoreFailed
@@ -64,7 +64,7 @@ Keys
   q       quit
 
 The broker ranks all its sessions, and the highest are shown. Rates of a
-client begin with the second look at it. docs/top.md explains the rest."""
+client begin with the second sample of it. docs/top.md explains the rest."""
 
 _SHOWN_AGAIN_S: Final = 1.0  # the clock in the head goes on while there is no answer
 
@@ -74,9 +74,9 @@ class TopApp(App[None]):
     """The screen.
 
     Args:
-        port: the broker.
-        wanted: the parts that are shown first.
-        every_s: from one look to the next, seconds.
+        api: the broker.
+        request: the parts that are shown first.
+        every_s: from one sample to the next, seconds.
     """
 
     TITLE = "penstock top"
@@ -98,15 +98,15 @@ class TopApp(App[None]):
         ("q", "quit", "quit"),
     ]
 
-    class Seen(Message):
-        """A look, or why there is none."""
+    class Polled(Message):
+        """A new sample, or why there is none."""
 
-        def __init__(self, seen: Look | Missed) -> None:
+        def __init__(self, sample: BrokerSample | PollFailed) -> None:
             super().__init__()
-            self.seen = seen
+            self.sample = sample
 
-    class Told(Message):
-        """The outcome of an act, one sentence; of "why" the diagnosis, too."""
+    class ActDone(Message):
+        """An act was carried out: its outcome, one sentence; of "why" the diagnosis, too."""
 
         def __init__(self, text: str, client_id: str, found: Diagnosis | None = None) -> None:
             super().__init__()
@@ -114,15 +114,15 @@ class TopApp(App[None]):
             self.client_id = client_id
             self.found = found
 
-    def __init__(self, port: BrokerPort, wanted: Wanted, every_s: float) -> None:
+    def __init__(self, api: BrokerApi, request: PollRequest, every_s: float) -> None:
         super().__init__()
         self.board = Board()
-        self._port = port
+        self._api = api
         self._every_s = every_s
         self._is_paused = False
-        self._looking = Looking(port, every_s, lambda seen: self.post_message(self.Seen(seen)))
-        self._looking.wanted = wanted
-        self._head = Static(Text(f"looking at {printable(port.name)} …"), id="head")
+        self._poller = Poller(api, every_s, lambda sample: self.post_message(self.Polled(sample)))
+        self._poller.request = request
+        self._head = Static(Text(f"looking at {printable(api.name)} …"), id="head")
         self._table: DataTable[Text] = DataTable(
             cell_padding=0, cursor_type="row", zebra_stripes=False, id="clients"
         )
@@ -136,27 +136,27 @@ class TopApp(App[None]):
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to look."""
+        """Begin to poll."""
         self._table.focus()
-        self._looking.start()
+        self._poller.start()
         self.set_interval(_SHOWN_AGAIN_S, self._show_head)
 
     def on_unmount(self) -> None:
-        """End the looks."""
-        self._looking.stop()
+        """End the polls."""
+        self._poller.stop()
 
     def on_resize(self) -> None:
         """Fit what is shown into another width."""
         self._show()
 
-    # -- what is seen ------------------------------------------------------------------
+    # -- samples -----------------------------------------------------------------------
 
-    def on_top_app_seen(self, message: Seen) -> None:
-        """Take a look."""
-        if isinstance(message.seen, Missed):
-            self.board.missed(message.seen.why, time.monotonic())
+    def on_top_app_polled(self, message: Polled) -> None:
+        """Store a new sample, or why there is none, and redraw."""
+        if isinstance(message.sample, PollFailed):
+            self.board.add_failure(message.sample.why, time.monotonic())
         else:
-            self.board.saw(message.seen)
+            self.board.add_sample(message.sample)
         self._show()
 
     def _show(self) -> None:
@@ -165,7 +165,7 @@ class TopApp(App[None]):
 
     def _show_head(self) -> None:
         """Show the head, or the client that is open, whose first line is the last of the head."""
-        if self.board.look is None and not self.board.why:
+        if self.board.sample is None and not self.board.why:
             return
         lines = head_lines(self.board, self._status(), self.size.width, time.monotonic())
         self._head.update(Text("\n".join(lines), no_wrap=True))
@@ -173,14 +173,14 @@ class TopApp(App[None]):
             self.screen.show(self.board, lines[-1])
 
     def _status(self) -> str:
-        wanted = self._looking.wanted
-        look = self.board.look
-        parts = [f"by {MEASURE_WORDS[wanted.measure]}"]
-        if look is not None:
-            shown = len(look.ranking.entries)
-            parts.insert(0, f"{shown:,} of {look.ranking.selected:,}")
-        if wanted.which.client is not None:
-            parts.append(f"clients {printable(wanted.which.client)}")
+        request = self._poller.request
+        sample = self.board.sample
+        parts = [f"by {MEASURE_WORDS[request.measure]}"]
+        if sample is not None:
+            shown = len(sample.ranking.entries)
+            parts.insert(0, f"{shown:,} of {sample.ranking.selected:,}")
+        if request.filter.client is not None:
+            parts.append(f"clients {printable(request.filter.client)}")
         parts.append(f"every {duration(self._every_s)}")
         if self._is_paused:
             parts.append("PAUSED")
@@ -188,24 +188,24 @@ class TopApp(App[None]):
 
     def _show_table(self) -> None:
         """Show the ranking; the client under the cursor stays under it."""
-        look = self.board.look
+        sample = self.board.sample
         width = self.size.width - 2  # a scroll bar
-        if look is None:
+        if sample is None:
             return
         table = self._table
         at = self._chosen()
-        if self._columns_of != (look.wanted.measure, width):
-            self._columns_of = look.wanted.measure, width
+        if self._columns_of != (sample.request.measure, width):
+            self._columns_of = sample.request.measure, width
             table.clear(columns=True)
             for heading, column_width in zip(
-                headings(look.wanted.measure, width), widths(width), strict=True
+                headings(sample.request.measure, width), widths(width), strict=True
             ):
                 table.add_column(Text(heading), width=column_width + 1)
         offset = table.scroll_offset
         table.clear()
-        for entry in look.ranking.entries:
+        for entry in sample.ranking.entries:
             table.add_row(*(Text(cell, no_wrap=True) for cell in cells(entry, width)))
-        self._client_ids = [entry.client_id for entry in look.ranking.entries]
+        self._client_ids = [entry.client_id for entry in sample.ranking.entries]
         if at is not None and at in self._client_ids:
             table.move_cursor(row=self._client_ids.index(at), scroll=False)
         table.scroll_to(y=offset.y, animate=False)
@@ -228,13 +228,13 @@ class TopApp(App[None]):
         client_id = self._chosen()
         if client_id is not None and not isinstance(self.screen, ClientScreen):
             self.push_screen(ClientScreen(client_id))
-            self._looking.want(replace(self._looking.wanted, client_id=client_id))
+            self._poller.set_request(replace(self._poller.request, client_id=client_id))
 
     def on_client_screen_asked(self, message: ClientScreen.Asked) -> None:
         """Do what the keys of an open client ask for."""
         if message.what == "leave":
             self.pop_screen()
-            self._looking.want(replace(self._looking.wanted, client_id=None))
+            self._poller.set_request(replace(self._poller.request, client_id=None))
         elif message.what == "why":
             self.action_why()
         elif message.what == "kick":
@@ -244,30 +244,30 @@ class TopApp(App[None]):
 
     def action_sort(self, steps: int) -> None:
         """Rank by another measure."""
-        wanted = self._looking.wanted
-        place = MEASURES.index(wanted.measure) + steps
-        self._looking.want(replace(wanted, measure=MEASURES[place % len(MEASURES)]))
+        request = self._poller.request
+        place = MEASURES.index(request.measure) + steps
+        self._poller.set_request(replace(request, measure=MEASURES[place % len(MEASURES)]))
         self._show_head()
 
     def action_filter(self) -> None:
         """Ask which clients are shown."""
-        wanted = self._looking.wanted
+        request = self._poller.request
 
         def use(pattern: str | None) -> None:
             if pattern is not None:
-                which = _with_client(wanted.which, pattern.strip() or None)
-                self._looking.want(replace(self._looking.wanted, which=which))
+                session_filter = _with_client(request.filter, pattern.strip() or None)
+                self._poller.set_request(replace(self._poller.request, filter=session_filter))
                 self._show_head()
 
         self.push_screen(
-            Prompt("Show clients whose identifier matches", wanted.which.client or "", "press-*"),
+            Prompt("Show clients whose identifier matches", request.filter.client or "", "press-*"),
             use,
         )
 
     def action_pause(self) -> None:
         """Leave what is shown as it is, or go on."""
         self._is_paused = not self._is_paused
-        self._looking.pause(self._is_paused)
+        self._poller.pause(self._is_paused)
         self._show_head()
 
     def action_help(self) -> None:
@@ -315,29 +315,29 @@ class TopApp(App[None]):
         self.push_screen(Prompt(question, "10m", "90s, 10m, 12h, 7d"), act)
 
     def _kick(self, client_id: str, why: str, ban_s: float | None) -> None:
-        client = Which(client=exact_pattern(client_id))
-        in_thread(partial(self._carry_out, client_id, lambda: kick(self._port, client, why, ban_s)))
+        client = SessionFilter(client=exact_pattern(client_id))
+        in_thread(partial(self._carry_out, client_id, lambda: kick(self._api, client, why, ban_s)))
 
     def _carry_out(self, client_id: str, act: Callable[[], str]) -> None:
-        """Act, and tell what came of it; in a thread of its own."""
+        """Act, and post the outcome; in a thread of its own."""
         try:
             text = f"{_shown(client_id)}: {act()}"
         except PenstockError as error:
             text = f"{_shown(client_id)}: {error}"
-        self.post_message(self.Told(text, client_id))
+        self.post_message(self.ActDone(text, client_id))
 
     def _explain(self, client_id: str) -> None:
         """Ask why, and tell it; in a thread of its own."""
         try:
-            found = explain(self._port, client_id)
+            found = explain(self._api, client_id)
         except PenstockError as error:
-            self.post_message(self.Told(f"{_shown(client_id)}: {error}", client_id))
+            self.post_message(self.ActDone(f"{_shown(client_id)}: {error}", client_id))
         else:
             text = f"{found.reason}\n\n{found.remedy}"
-            self.post_message(self.Told(text, client_id, found))
+            self.post_message(self.ActDone(text, client_id, found))
 
-    def on_top_app_told(self, message: Told) -> None:
-        """Show what came of an act."""
+    def on_top_app_act_done(self, message: ActDone) -> None:
+        """Show the outcome of an act."""
         if message.found is None:
             self._say(message.text)
         elif isinstance(self.screen, ClientScreen) and self.screen.client_id == message.client_id:
@@ -350,21 +350,21 @@ class TopApp(App[None]):
         self.notify(printable(text), markup=False)
 
 
-def _with_client(which: Which, client: str | None) -> Which:
+def _with_client(session_filter: SessionFilter, client: str | None) -> SessionFilter:
     """Return the selection with another pattern of client identifiers."""
-    return msgspec.structs.replace(which, client=client)
+    return msgspec.structs.replace(session_filter, client=client)
 
 
 def _shown(client_id: str) -> str:
     return printable(short(client_id))
 
 
-def show(port: BrokerPort, wanted: Wanted, every_s: float) -> None:
+def show(api: BrokerApi, request: PollRequest, every_s: float) -> None:
     """Show the screen until it is left.
 
     Raises:
         PenstockError: there is no broker, or it refuses.
     """
     with contextlib.suppress(StoreFailed):  # it is silent: the head tells it, and for how long
-        port.ask(ReadHealth(), Health, ANSWER_S_MAX)
-    TopApp(port, wanted, every_s).run()
+        api.ask(ReadHealth(), Health, ANSWER_S_MAX)
+    TopApp(api, request, every_s).run()

@@ -22,7 +22,7 @@ _WIDTH_MIN = 40
 
 @final
 class ClientScreen(Screen[None]):
-    """One client, as the last look saw it.
+    """One client, as it is in the last sample.
 
     Args:
         client_id: the client.
@@ -57,13 +57,13 @@ class ClientScreen(Screen[None]):
 
     def show(self, board: Board, status: str) -> None:
         """Show the client as it is now, below a line about the screen itself."""
-        look = board.look
-        if look is None or look.wanted.client_id != self.client_id:
+        sample = board.sample
+        if sample is None or sample.request.client_id != self.client_id:
             return
-        if look.flow is None:
+        if sample.flow is None:
             lines = [f"{printable(self.client_id)} has no session any more"]
         else:
-            lines = client_lines(look.flow, self.why, max(_WIDTH_MIN, self.size.width - 3))
+            lines = client_lines(sample.flow, self.why, max(_WIDTH_MIN, self.size.width - 3))
         self._shown.update(Text("\n".join([status, "", *lines]), no_wrap=False))
 
     def action_leave(self) -> None:

@@ -1,11 +1,11 @@
-"""Takes one look after the other at a broker, in a thread of its own; acts have others.
+"""The poller takes one sample of a broker after the other, in a thread of its own.
 
 ::
 
-      Looking ── look ─▶ tell(Look) ─ the rest of the interval ─▶ look …      the screen only
-         ╰─────── no answer ─▶ tell(Missed)                                  listens; it never waits
+      Poller ── poll ─▶ tell(BrokerSample) ─ rest of the interval ─▶ poll …     the screen only
+         ╰────── no answer ─▶ tell(PollFailed)                             listens; it never waits
 
-An act has a thread of its own, so that it does not wait for a look that takes long. Threads are
+An act has a thread of its own, so that it does not wait for a poll that takes long. Threads are
 daemons: a program that ends does not wait for a broker that is silent.
 """
 
@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from penstock.cli.top.port import BrokerPort
-from penstock.control.admin_requests import Count, Kick, Which
+from penstock.cli.top.broker_api import BrokerApi
+from penstock.control.admin_requests import Count, Kick, SessionFilter
 from penstock.control.diagnosis import Case, Diagnosis, diagnose
 from penstock.control.explanation import Explain, Explanation
 from penstock.control.metric_requests import Metrics, ReadMetrics
@@ -32,31 +32,31 @@ from penstock.control.ranking_requests import (
 from penstock.errors import ConfigError, PenstockError
 
 ANSWER_S_MAX: Final = 5.0
-"""How long a broker may be silent before a look is given up, seconds."""
+"""How long a broker may be silent before a poll fails, seconds."""
 
 RANKING_S_MAX: Final = 60.0
 """The same for a ranking: of a million sessions it takes a while, in a small share of the loop."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The parts that a look is to have.
+class PollRequest:
+    """The parts that a sample is to have.
 
     Attributes:
         measure: sessions are ranked by it.
-        which: the sessions that are ranked.
+        filter: the sessions that are ranked.
         rows: how many are shown.
         client_id: a client that is shown in detail; None: none is.
     """
 
-    measure: Measure = "held_up"
-    which: Which = field(default_factory=Which)
+    measure: Measure = "limited"
+    filter: SessionFilter = field(default_factory=SessionFilter)
     rows: int = 50
     client_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BrokerSample:
     """A broker at one moment.
 
     Attributes:
@@ -64,7 +64,7 @@ class Look:
         at_us: the same in µs since the Unix epoch, by this machine's clock.
         metrics: all that it measures.
         ranking: its highest sessions.
-        wanted: the parts that were asked for.
+        request: the parts that were asked for.
         flow: the client that is shown in detail; None: none is, or it has no session.
     """
 
@@ -72,66 +72,66 @@ class Look:
     at_us: int
     metrics: Metrics
     ranking: Ranking
-    wanted: Wanted
+    request: PollRequest
     flow: FlowDetails | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """A look that had no answer, and why: one sentence."""
+class PollFailed:
+    """A poll that had no answer, and why: one sentence."""
 
     why: str
 
 
-def look(port: BrokerPort, wanted: Wanted) -> Look:
-    """Take one look; raise PenstockError where the broker does not answer or refuses."""
-    metrics = port.ask(ReadMetrics(), Metrics, ANSWER_S_MAX)
+def poll(api: BrokerApi, request: PollRequest) -> BrokerSample:
+    """Return one sample; raise PenstockError where the broker does not answer or refuses."""
+    metrics = api.ask(ReadMetrics(), Metrics, ANSWER_S_MAX)
     at_s, at_us = time.monotonic(), time.time_ns() // 1000
     flow: FlowDetails | None = None
-    if wanted.client_id is not None:
-        flow = port.ask(
-            ShowFlow(wanted.client_id),
+    if request.client_id is not None:
+        flow = api.ask(
+            ShowFlow(request.client_id),
             FlowDetails | None,  # type: ignore[arg-type]
             ANSWER_S_MAX,
         )
-    request = RankSessions(wanted.measure, wanted.which, wanted.rows)
-    ranking = port.ask(request, Ranking, RANKING_S_MAX)
-    return Look(at_s, at_us, metrics, ranking, wanted, flow)
+    rank = RankSessions(request.measure, request.filter, request.rows)
+    ranking = api.ask(rank, Ranking, RANKING_S_MAX)
+    return BrokerSample(at_s, at_us, metrics, ranking, request, flow)
 
 
-def kick(port: BrokerPort, client: Which, why: str, ban_s: float | None) -> str:
+def kick(api: BrokerApi, client: SessionFilter, why: str, ban_s: float | None) -> str:
     """Disconnect the client that ``client`` selects, and keep it out for ``ban_s``; say what was
     done.
 
     Raises:
         PenstockError: it was not done.
     """
-    count = port.ask(Kick(client, why, ban_s), Count, ANSWER_S_MAX).count
+    count = api.ask(Kick(client, why, ban_s), Count, ANSWER_S_MAX).count
     if count == 0:
         raise ConfigError("it is not connected")
     return "disconnected" if ban_s is None else "disconnected and banned"
 
 
-def explain(port: BrokerPort, client_id: str) -> Diagnosis:
-    """Return the likeliest reason why a client gets nothing; raise as ``look`` does."""
-    return diagnose(Case(port.ask(Explain(client_id), Explanation, ANSWER_S_MAX)))
+def explain(api: BrokerApi, client_id: str) -> Diagnosis:
+    """Return the likeliest reason why a client gets nothing; raise as ``poll`` does."""
+    return diagnose(Case(api.ask(Explain(client_id), Explanation, ANSWER_S_MAX)))
 
 
 @final
-class Looking:
-    """Looks at a broker again and again until it is stopped.
+class Poller:
+    """Polls a broker again and again until it is stopped.
 
     Args:
-        port: the broker.
-        every_s: from the beginning of a look to that of the next, seconds.
-        tell: takes what was seen, in the thread of the looks.
+        api: the broker.
+        every_s: from the beginning of a poll to that of the next, seconds.
+        tell: called with the result of each poll, in the thread of the poller.
     """
 
     def __init__(
-        self, port: BrokerPort, every_s: float, tell: Callable[[Look | Missed], object]
+        self, api: BrokerApi, every_s: float, tell: Callable[[BrokerSample | PollFailed], object]
     ) -> None:
-        self.wanted = Wanted()
-        self._port = port
+        self.request = PollRequest()
+        self._api = api
         self._every_s = every_s
         self._tell = tell
         self._wake = threading.Event()
@@ -139,21 +139,21 @@ class Looking:
         self._paused = False
 
     def start(self) -> None:
-        """Begin."""
-        threading.Thread(target=self._run, name="looks", daemon=True).start()
+        """Start the thread."""
+        threading.Thread(target=self._run, name="poller", daemon=True).start()
 
     def stop(self) -> None:
-        """End after the look under way, which is told no more."""
+        """End the thread after the poll under way, whose result is not told any more."""
         self._stopped = True
         self._wake.set()
 
-    def want(self, wanted: Wanted) -> None:
-        """Show something else from now on, and look at once."""
-        self.wanted = wanted
+    def set_request(self, request: PollRequest) -> None:
+        """Ask for other parts from now on, and poll at once."""
+        self.request = request
         self._wake.set()
 
     def pause(self, paused: bool) -> None:
-        """Look no more until this is taken back, but where something else is wanted."""
+        """Stop polling, except once for each ``set_request``; False: go on, at once."""
         self._paused = paused
         if not paused:
             self._wake.set()
@@ -161,14 +161,14 @@ class Looking:
     def _run(self) -> None:
         while not self._stopped:
             began_s = time.monotonic()
-            seen: Look | Missed
+            result: BrokerSample | PollFailed
             self._wake.clear()
             try:
-                seen = look(self._port, self.wanted)
+                result = poll(self._api, self.request)
             except PenstockError as error:
-                seen = Missed(str(error))
+                result = PollFailed(str(error))
             if not self._stopped:
-                self._tell(seen)
+                self._tell(result)
             left_s = self._every_s - (time.monotonic() - began_s)
             self._wake.wait(None if self._paused else max(0.0, left_s))
 

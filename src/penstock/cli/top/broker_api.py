@@ -1,4 +1,4 @@
-"""The broker that `penstock top` looks at: by its control socket, or by its admin process.
+"""The ways in which `penstock top` asks a broker: over its control socket, or its HTTP API.
 
 ::
 
@@ -35,12 +35,12 @@ _OPERATIONS: Final[dict[Any, Operation]] = {each.request: each for each in OPERA
 T = TypeVar("T")
 
 
-class BrokerPort(Protocol):
+class BrokerApi(Protocol):
     """A running broker that can be asked."""
 
     @property
     def name(self) -> str:
-        """Return where it is, for people."""
+        """Return the data directory or the address of the broker, for people."""
 
     def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
         """Return the answer to ``request``, which is of type ``done``.
@@ -70,7 +70,7 @@ class ControlSocket:
         return str(self._data_dir)
 
     def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
-        """Ask over the control socket; see ``BrokerPort.ask``."""
+        """Ask over the control socket; see ``BrokerApi.ask``."""
         if getattr(request, "by", None) == "":
             request = msgspec.structs.replace(request, by=self._by)
         answer = ask(self._data_dir, request, done, timeout_s)
@@ -115,7 +115,7 @@ class AdminApi:
         return self._host if self._port is None else f"{self._host}:{self._port}"
 
     def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
-        """Ask over HTTP; see ``BrokerPort.ask``."""
+        """Ask over HTTP; see ``BrokerApi.ask``."""
         operation = _OPERATIONS[type(request)]
         status, body = self._exchange(operation, request, timeout_s)
         if status == http.HTTPStatus.NOT_FOUND and operation.may_be_missing:
@@ -165,8 +165,8 @@ class AdminApi:
 
 def _parameters(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the parameters of a query: conditions on sessions are parameters of their own."""
-    for name, value in (fields | fields.get("which", {})).items():
-        if name != "which" and value is not None:
+    for name, value in (fields | fields.get("filter", {})).items():
+        if name != "filter" and value is not None:
             yield name, str(value).lower() if isinstance(value, bool) else str(value)
 
 
