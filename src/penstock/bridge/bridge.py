@@ -53,6 +53,7 @@ from penstock.protocol.packets import Connack, Connect, Packet, Suback
 from penstock.protocol.properties import encode_properties
 from penstock.runtime.dialler import Dialler, established_zone
 from penstock.runtime.driver import Driver
+from penstock.runtime.server_addresses import ServerAddresses
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.backoff import Backoff
 
@@ -99,9 +100,11 @@ class Bridge(ClientCallbacks):
         self._has_answered = False  # CONNACK has accepted the present connection
         self._refused = ""  # a filter that the remote broker refused
         self._session = self._open_session(session_of(remote.name), driver.now())
+        urls = [RemoteUrl.parse(address) for address in remote.addresses]
+        backoff = Backoff(remote.reconnect_s_min, remote.reconnect_s_max, random)
         self._dialler = Dialler(
             f"bridge {remote.name}",
-            [RemoteUrl.parse(address) for address in remote.addresses],
+            ServerAddresses(urls, backoff),
             context,
             self._connect,
             server,
@@ -109,7 +112,6 @@ class Bridge(ClientCallbacks):
             self._session,
             limits,
             self,
-            Backoff(remote.reconnect_s_min, remote.reconnect_s_max, random),
             remote.connect_timeout_s,
         )
         self._lag = ConsumerLag(self._session, server.context)

@@ -1,7 +1,8 @@
 """The options for a broker's address and the login, as mosquitto_pub has them.
 
 The address is one of three: ``-h`` and ``-p``, ``-L URL``, or ``--unix PATH``. TLS is used where an
-option of TLS is given, for port 8883, and for ``mqtts://`` and ``wss://``.
+option of TLS is given, for port 8883, and for ``mqtts://`` and ``wss://``. The hosts of a cluster
+have commas between them, in ``-h`` and in the URL; login, topic and TLS are those of all.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _VERSIONS: Final[dict[str, Version]] = {
 }
 _URLS_WITH_TOPIC: Final = ("mqtt", "mqtts", "tcp", "ssl", "tls")
 _URL_FORM: Final = (
-    "mqtt://[USER[:PASSWORD]@]HOST[:PORT][/TOPIC], mqtts://…, ws://HOST:PORT/PATH, wss://… or"
+    "mqtt://[USER[:PASSWORD]@]HOST[:PORT][,…][/TOPIC], mqtts://…, ws://HOST:PORT/PATH, wss://… or"
     " unix:///PATH"
 )
 
@@ -47,7 +48,7 @@ class Url:
     """The parts of ``-L``.
 
     Attributes:
-        server: the URL without user, password and topic.
+        server: the URL without user, password and topic; it may name several hosts.
         username: user name; None if there is none.
         password: password; None if there is none.
         topic: topic; empty if there is none.
@@ -92,7 +93,14 @@ class BrokerOptions:
     """The options for the broker's address, the login, and the output of messages about it."""
 
     host: Annotated[
-        str | None, typer.Option("-h", "--host", metavar="HOST", help="The broker; localhost.")
+        str | None,
+        typer.Option(
+            "-h",
+            "--host",
+            metavar="HOST",
+            help="The broker; localhost. Of a cluster HOST,HOST,…: when one does not let us in the"
+            " next is tried.",
+        ),
     ] = None
     port: Annotated[
         int | None,
@@ -107,7 +115,7 @@ class BrokerOptions:
             "--url",
             metavar="URL",
             help="mqtt://USER:PASSWORD@HOST:PORT/TOPIC instead, or mqtts://; without topic"
-            " ws://HOST:PORT/PATH, wss:// and unix:///PATH.",
+            " ws://HOST:PORT/PATH, wss:// and unix:///PATH. Of a cluster HOST:PORT,HOST:PORT,…",
         ),
     ] = None
     unix: Annotated[
@@ -173,7 +181,10 @@ class BrokerOptions:
         host = "localhost" if self.host is None else self.host
         scheme = "mqtts" if self._wants_tls() or self.port == _TLS_PORT else "mqtt"
         port = self.port or (_PORT if scheme == "mqtt" else _TLS_PORT)
-        return Url(f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}", None, None, "")
+        places = ",".join(
+            f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in host.split(",")
+        )
+        return Url(f"{scheme}://{places}", None, None, "")
 
     def _wants_tls(self) -> bool:
         named = (self.ca_file, self.certificate, self.key, self.alpn)

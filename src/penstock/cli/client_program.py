@@ -13,7 +13,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import typer
 
@@ -28,6 +28,9 @@ from penstock.telemetry.logs import configure_logs, printable
 if TYPE_CHECKING:
     from penstock.client import Client, Status
     from penstock.client.options import Settings
+
+
+_SHOWN_PAUSE_S_MIN: Final = 0.5
 
 
 def client_for(
@@ -133,7 +136,10 @@ class StatusPrinter:
             self._printed_error = ""
         elif status.state == "waiting" and self._is_enabled and status.error != self._printed_error:
             self._printed_error = status.error
-            _print_line(f"{status.url}: {status.error}; trying again in {status.pause_s:.0f} s")
+            is_same = status.next_url in ("", status.url)
+            again = "again" if is_same else status.next_url
+            when = f" in {status.pause_s:.0f} s" if status.pause_s >= _SHOWN_PAUSE_S_MIN else ""
+            _print_line(f"{status.url}: {status.error}; trying {again}{when}")
 
 
 def _print_line(text: str) -> None:

@@ -51,7 +51,8 @@ class Connection(BrokerOptions):
     follow_references: Annotated[
         bool,
         typer.Option(
-            "--follow-references", help="Connect to another broker that it names, MQTT 5."
+            "--follow-references",
+            help="Connect to another broker that it names, MQTT 5, also to one not given here.",
         ),
     ] = False
     will_topic: Annotated[

@@ -20,6 +20,7 @@ from penstock.transport.dialling import TlsFiles
 Payload = bytes | bytearray | memoryview | str | int | float | None
 """Text is sent as UTF-8, numbers as text, None as nothing."""
 
+_URLS_MAX: Final = 100
 _LEVELS_MAX: Final = 65_535
 _TOPIC_BYTES_MAX: Final = 65_535
 
@@ -121,20 +122,22 @@ def check_connect(options: Options) -> None:
         raise ConfigError(f"CONNECT cannot be made: {error}") from error
 
 
-def urls_of(given: Sequence[str]) -> list[RemoteUrl]:
-    """Return the parsed URLs of the server.
+def urls_of(given: str | Sequence[str]) -> list[RemoteUrl]:
+    """Return the parsed URLs of the server, in their order; each text may name several.
 
     Raises:
-        ConfigError: one is not a URL of a server.
+        ConfigError: one is not a URL of a server, or there are none, or too many.
     """
     if not given:
         raise ConfigError("a client needs a URL")
     urls: list[RemoteUrl] = []
-    for url in given:
+    for url in (given,) if isinstance(given, str) else given:
         try:
-            urls.append(RemoteUrl.parse(url))
+            urls += RemoteUrl.parse_list(url)
         except ValueError as error:
             raise ConfigError(f"{url!r} is no server's URL, such as {error}.{_hint(url)}") from None
+    if len(urls) > _URLS_MAX:
+        raise ConfigError(f"{len(urls)} URLs are given, and at most {_URLS_MAX} may be")
     return urls
 
 

@@ -75,8 +75,9 @@ class Client:
 
     Args:
         url: the server's URL: ``mqtt://HOST:PORT``, ``mqtts://…``, ``ws://HOST:PORT/PATH``,
-            ``wss://…`` or ``unix:///PATH``; or several, of which the first that accepts us is
-            used. They must lead to one broker or cluster.
+            ``wss://…`` or ``unix:///PATH``. Of a cluster the URLs of its servers, 1 to 100, as a
+            sequence or with commas between them, also ``mqtt://HOST:PORT,HOST:PORT``: they are
+            tried in this order, and at most one accepts us. All must lead to one session.
         settings: everything else, see ``Options``.
 
     Raises:
@@ -92,7 +93,7 @@ class Client:
             hint = f"; did you mean {near[0]}?" if near else ""
             raise ConfigError(f"{unknown[0]} is no setting of a client{hint}")
         self.options = Options(**settings)
-        self._urls = urls_of([url] if isinstance(url, str) else url)
+        self._urls = urls_of(url)
         self._context = context_of(self._urls, self.options.tls)
         check_connect(self.options)
         self._life: Lifecycle | None = None

@@ -39,12 +39,14 @@ from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.engine.wire.link import Link
 from penstock.errors import ConnectFailed, PublishFailed, StoreFailed
+from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Connack, Connect, Packet, Subscription
 from penstock.protocol.properties import Properties
 from penstock.runtime.dialler import Dialler
 from penstock.runtime.driver import Driver
 from penstock.runtime.machine_clock import MachineClock
+from penstock.runtime.server_addresses import ServerAddresses
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 from penstock.transport.backoff import Backoff
@@ -57,10 +59,8 @@ _WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 _ASKED_FOR_MAX: Final = 3  # connections on which an earlier program's identifiers are released
 _IN_A_TURN_MAX: Final = 512  # messages of QoS 0 published before other tasks run
 _QUEUED: Final = 8  # what a QoS 1 or 2 message counts: its answer must be read in time
+_OTHER_SERVER: Final = (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED)
 _FAREWELL_S: Final = 5.0  # for the server to receive the last written bytes
-
-
-_REFERENCES_MAX: Final = 5  # server references followed before the first connection
 
 
 @final
@@ -99,6 +99,7 @@ class Core(ClientCallbacks):
         self.is_closed = False
         self.failure: StoreFailed | None = None
         self._first: asyncio.Future[None] = self._loop.create_future()
+        self._first_failures: list[tuple[str, str, int]] = []  # until then: URL, error, code
         self._begins_clean = options.begins_clean
         self._dialling: asyncio.Task[None] | None = None
 
@@ -157,9 +158,10 @@ class Core(ClientCallbacks):
 
     def _new_dialler(self, urls: list[RemoteUrl], context: ssl.SSLContext | None) -> Dialler:
         options = self._options
+        backoff = Backoff(options.reconnect_s_min, options.reconnect_s_max, SystemRandom())
         dialler = Dialler(
             f"client {self.client_id}",
-            urls,
+            ServerAddresses(urls, backoff, options.follow_references),
             context,
             self._connect,
             self.server,
@@ -167,12 +169,10 @@ class Core(ClientCallbacks):
             self.session,
             self.limits,
             self,
-            Backoff(options.reconnect_s_min, options.reconnect_s_max, SystemRandom()),
             options.connect_timeout_s,
             options.headers,
             self._changed,
         )
-        dialler.follows_references = options.follow_references
         if not options.begins_clean and not dialler.is_known:
             dialler.is_known = True
             dialler.inherits = _ASKED_FOR_MAX
@@ -201,13 +201,15 @@ class Core(ClientCallbacks):
             return Status("failed", dialler.url, 0, 0.0, str(self.failure), 0)
         if self.is_closed:
             return Status("closed", dialler.url, 0, 0.0, dialler.last_error, dialler.reason_code)
+        is_waiting = dialler.state == "waiting"
         return Status(
             dialler.state,
             dialler.url,
             dialler.attempt,
-            dialler.pause_s if dialler.state == "waiting" else 0.0,
+            dialler.pause_s if is_waiting else 0.0,
             dialler.last_error,
             dialler.reason_code,
+            str(dialler.addresses.next) if is_waiting else "",
         )
 
     def _changed(self) -> None:
@@ -215,19 +217,24 @@ class Core(ClientCallbacks):
         if not self._first.done():
             if dialler.state == "connected":
                 self._first.set_result(None)
-            elif dialler.state == "waiting" and self._has_failed():
-                self._first.set_exception(
-                    ConnectFailed(f"{dialler.url}: {dialler.last_error}", dialler.reason_code)
-                )
-                self._first.exception()  # mark it as retrieved: no one may be waiting for it
+            elif dialler.state == "waiting":
+                self._first_failures.append((dialler.url, dialler.last_error, dialler.reason_code))
+                if dialler.addresses.is_round_over:
+                    self._first_failed()
         self._report_status()
 
-    def _has_failed(self) -> bool:
-        """Return whether no address accepted us or named another server."""
-        dialler = self.dialler
-        if dialler.redirect_url is not None and dialler.attempt <= _REFERENCES_MAX:
-            return False
-        return dialler.attempt >= len(dialler.urls)
+    def _first_failed(self) -> None:
+        """Tell who waits for the first connection that no address accepted us.
+
+        The reason code is that of the latest server that did not just send us to another one.
+        """
+        failures = self._first_failures
+        codes = [code for _, _, code in failures]
+        telling = [code for code in codes if code not in _OTHER_SERVER] or codes
+        why = "; ".join(f"{url}: {error}" for url, error, _ in failures)
+        self._first.set_exception(ConnectFailed(why, telling[-1]))
+        self._first.exception()  # mark it as retrieved: no one may be waiting for it
+        failures.clear()
 
     def _report_status(self) -> None:
         if self._options.status_changed is not None:

@@ -34,6 +34,7 @@ class Status:
         pause_s: while waiting: the length of the whole pause, seconds.
         error: why there is no connection; empty while connected.
         reason_code: the server's reason code for that, 0 if it gave none.
+        next_url: while waiting: the address of the next attempt; else empty.
     """
 
     state: str
@@ -42,6 +43,7 @@ class Status:
     pause_s: float
     error: str
     reason_code: int
+    next_url: str = ""
 
 
 class Authentication(Protocol):
@@ -132,7 +134,8 @@ class Options:
             oldest or the newest, which ``PublishFailed`` tells who awaits it.
         connect_timeout_s: for each step of connecting, seconds.
         follow_references: connect to another server that the server names (Server Reference,
-            MQTT 5), with the same login and the same kind of connection.
+            MQTT 5), with the same login and the same kind of connection, also where that is none
+            of the client's own URLs; one of those is followed in any case.
         quota_retry_s: ``publish`` tries again, with growing pauses, for so long where the server
             has no room for the message (0x97), seconds; 0 = not at all.
         reconnect_s_min: pause after the first failure to connect, doubled after each further one,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ FORM: Final = (
 )
 
 _OTHER_NAMES: Final = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts"}
+_BETWEEN_URLS: Final = re.compile(r",\s*(?=[a-z]+://)")
 _PATH: Final = "/mqtt"  # where a server speaks MQTT over WebSocket by default
 
 
@@ -82,3 +84,22 @@ class RemoteUrl:
         if address.port == 0:
             raise ValueError(FORM)
         return cls(scheme, address, path)
+
+    @classmethod
+    def parse_list(cls, text: str) -> list[RemoteUrl]:
+        """Read the URL of a cluster: hosts with commas between them, or whole URLs.
+
+        ``mqtts://a,b:8884/`` is ``mqtts://a/,mqtts://b:8884/``.
+
+        Raises:
+            ValueError: one has another form; the message says which is expected.
+        """
+        urls: list[RemoteUrl] = []
+        for one in _BETWEEN_URLS.split(text):
+            scheme, separator, rest = one.partition("://")
+            hosts, slash, path = rest.partition("/")
+            urls += [
+                cls.parse(f"{scheme}{separator}{host.strip()}{slash}{path}")
+                for host in hosts.split(",")
+            ]
+        return urls

@@ -4,5 +4,6 @@ Broker and client both use it. ``driver`` runs the turns of all connections, eac
 ``read_control`` starts and stops reading their sockets, ``paused`` finds peers that hung up while
 they were not read, ``deadlines`` those that are silent. ``committer`` is the thread that writes the
 commits of the turns, ``bodies`` reads from the log the messages that sessions ask for, ``dialler``
-keeps one session connected. ``client_log`` writes the log's lines about clients.
+keeps one session connected, and ``server_addresses`` says where it dials next, and when.
+``client_log`` writes the log's lines about clients.
 """

@@ -6,8 +6,8 @@
          ▲  ╰─── no answer, refused ──────────────────────────╮ │
          ╰────────── the pause is over ── WAITING (``backoff``) ◀─┴─╯
 
-When an address cannot be reached, or its server refuses us, the next one is tried; after a
-connection that ended, the first again. All lead to one session.
+The address of each attempt, and the pause before it, is chosen by ``server_addresses``. All
+addresses lead to one session.
 
 A session is *established* when the server may have its half of it. That is noted in our half, on
 disk, before the server can have any of it (``established_zone``): only a session that both sides
@@ -22,7 +22,6 @@ import ssl
 from collections.abc import Callable
 from typing import Final, final
 
-from penstock.config.remote_url import RemoteUrl
 from penstock.engine.batch.records import SessionRecord
 from penstock.engine.connection.states import CONNECTED
 from penstock.engine.dialling.client_callbacks import ClientCallbacks
@@ -37,24 +36,14 @@ from penstock.protocol.encode import encode
 from penstock.protocol.packets import Connack, Connect
 from penstock.runtime.driver import Driver
 from penstock.runtime.peer import Peer
+from penstock.runtime.server_addresses import ServerAddresses
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.api import Endpoint, Wire
-from penstock.transport.backoff import Backoff
 from penstock.transport.dialling import dial
 
 logger = get_logger(__name__)
 
-_REFUSED: Final = frozenset(
-    (
-        reasons.BAD_USER_NAME_OR_PASSWORD,
-        reasons.NOT_AUTHORIZED,
-        reasons.BANNED,
-        reasons.BAD_AUTHENTICATION_METHOD,
-        reasons.CLIENT_IDENTIFIER_NOT_VALID,
-        reasons.UNSUPPORTED_PROTOCOL_VERSION,
-    )
-)
-"""Refusals whose cause only a person can remove: dialling again soon would not help."""
+_LOGGED_ERRORS_MAX: Final = 100  # addresses whose latest error is not logged as a warning again
 
 
 def established_zone(zone: str) -> str:
@@ -68,7 +57,7 @@ class Dialler:
 
     Args:
         owner: the name of the session's owner in logs, such as "bridge cloud".
-        urls: addresses of the server; the first that accepts us is used.
+        addresses: chooses the address of each attempt, and the pause before it.
         context: the TLS context; None where no URL needs one.
         connect: makes the CONNECT packet; its argument is Clean Start.
         server: the engine with the session.
@@ -76,7 +65,6 @@ class Dialler:
         session: the session that is kept connected.
         limits: its limits.
         application: the user of the connection; it calls ``connected`` and ``ended``.
-        backoff: computes the pauses between attempts.
         connect_timeout_s: time limit of each step of connecting, seconds.
         headers: further headers for the upgrade to WebSocket.
         changed: called when ``state`` has changed.
@@ -85,7 +73,7 @@ class Dialler:
     def __init__(
         self,
         owner: str,
-        urls: list[RemoteUrl],
+        addresses: ServerAddresses,
         context: ssl.SSLContext | None,
         connect: Callable[[bool], Connect],
         server: Server,
@@ -93,7 +81,6 @@ class Dialler:
         session: Session,
         limits: EngineLimits,
         application: ClientCallbacks,
-        backoff: Backoff,
         connect_timeout_s: float,
         headers: tuple[tuple[str, str], ...] = (),
         changed: Callable[[], None] | None = None,
@@ -105,14 +92,12 @@ class Dialler:
         self.last_error = ""
         self.reason_code = reasons.SUCCESS  # of the latest CONNACK or DISCONNECT with a reason
         self.starts_clean = False  # Clean Start of the next CONNECT
-        self.follows_references = False  # whether Server References are followed
-        self.redirect_url: RemoteUrl | None = None  # dialled next, instead of one of ``urls``
         self.redials_at_once = False  # set by the application: the same address, without a pause
         self.arrivals = UnacknowledgedMessages()
         self.connection: ClientConnection | None = None
         self.peer: Peer | None = None
         self._owner = owner
-        self.urls = urls
+        self.addresses = addresses
         self._context = context
         self._connect = connect
         self._server = server
@@ -120,11 +105,11 @@ class Dialler:
         self._session = session
         self._limits = limits
         self._application = application
-        self._backoff = backoff
         self._connect_timeout_s = connect_timeout_s
         self._headers = headers
         self._changed = changed
         self._connected_s = 0.0  # when CONNACK came, on the loop's clock
+        self._logged_errors: dict[str, str] = {}  # since the last connection, by address
         self._sent_connect = Connect("")  # of the present connection
         self._connection_ended: asyncio.Future[None] | None = None
         self._dial_requested = asyncio.Event()  # ends the pause
@@ -146,7 +131,7 @@ class Dialler:
                 await self._keep_connected()
             except Exception:
                 logger.exception("%s: an error of Penstock, please report it", self._owner)
-                await asyncio.sleep(self._backoff.jump_to_longest())
+                await asyncio.sleep(self.addresses.pause(is_longest=True))
 
     def dial_now(self) -> None:
         """End the pause before the next attempt."""
@@ -158,6 +143,7 @@ class Dialler:
         """Note that the server has accepted the connection."""
         self._connected_s = asyncio.get_running_loop().time()
         self.attempt = 0
+        self._logged_errors.clear()
         self.last_error = ""
         self.reason_code = reasons.SUCCESS
         self.is_known = True
@@ -212,11 +198,8 @@ class Dialler:
 
     async def _keep_connected(self) -> None:
         loop = asyncio.get_running_loop()
-        index = 0
-        logged_error = ""  # as the log has it already, at level WARNING
         while True:
-            url = self.redirect_url or self.urls[index]
-            self.redirect_url = None
+            url = self.addresses.take()
             self.url = str(url)
             self.attempt += 1
             self._begin(loop)
@@ -238,33 +221,15 @@ class Dialler:
                 if self.peer is not None and self.connection is not None:  # both in one turn
                     self.connection.disconnect(self._driver.now())
                 self.last_error = str(error) or f"no answer for {self._connect_timeout_s:g} s"
-                index = (index + 1) % len(self.urls)
-                self.pause_s = self._backoff.after_failure()
+                self.reason_code = reasons.SUCCESS
+                self.pause_s = self.addresses.unreachable()
             except Exception as error:  # of what authenticates us
                 logger.exception("%s: CONNECT could not be made", self._owner)
                 self.last_error = f"CONNECT could not be made: {error!r}"
-                self.pause_s = self._backoff.after_failure()
+                self.pause_s = self.addresses.pause()
             else:
-                logged_error = logged_error if self.attempt > 0 else ""
-                refused = self.attempt > 0
-                redials = self.redials_at_once
-                self.redials_at_once = False
-                if not redials:
-                    index = (index + 1) % len(self.urls) if refused else 0
-                self.pause_s = self._pause_after(loop.time() - self._connected_s, index)
-                index %= len(self.urls)
-                if redials:
-                    self.pause_s = 0.0
-            is_new = logged_error != self.last_error
-            logged_error = self.last_error
-            logger.log(
-                logging.WARNING if is_new else logging.DEBUG,
-                "%s: %s: %s; again in %.1f s",
-                self._owner,
-                self.url,
-                Sentence(self.last_error),
-                self.pause_s,
-            )
+                self.pause_s = self._pause_after(loop.time() - self._connected_s)
+            self._log_error()
             self._dial_requested.clear()
             self._set_state("waiting")
             try:
@@ -273,10 +238,28 @@ class Dialler:
             except TimeoutError:
                 pass
 
-    def _pause_after(self, lasted_s: float, index: int) -> float:
+    def _log_error(self) -> None:
+        """Log why there is no connection; as a warning where the address had another error."""
+        is_new = self._logged_errors.get(self.url) != self.last_error
+        if is_new and len(self._logged_errors) >= _LOGGED_ERRORS_MAX:
+            self._logged_errors.clear()
+        self._logged_errors[self.url] = self.last_error
+        following = self.addresses.next
+        again = "again" if following == self.addresses.current else f"then {following}"
+        logger.log(
+            logging.WARNING if is_new else logging.DEBUG,
+            "%s: %s: %s; %s in %.1f s",
+            self._owner,
+            self.url,
+            Sentence(self.last_error),
+            again,
+            self.pause_s,
+        )
+
+    def _pause_after(self, lasted_s: float) -> float:
         """Return how long to wait before dialling again, in seconds, after a connection ended.
 
-        Also note its end, its reason, and the server to which it refers us, if any.
+        Also note its end and its reason.
         """
         connection = self.connection
         assert connection is not None
@@ -284,8 +267,6 @@ class Dialler:
             self.inherits = self.inherits - 1 if connection.inherits else 0
         self.last_error = connection.close_reason
         self.reason_code = connection.reason_code
-        if self.follows_references and connection.server_reference:
-            self._follow_reference(connection.server_reference, connection.reason_code)
         if connection.is_unknown and not self.starts_clean:
             self.starts_clean = True
             logger.warning(
@@ -295,29 +276,12 @@ class Dialler:
                 self.url,
                 connection.client_id,
             )
-        if connection.reason_code in _REFUSED and self.attempt > 0 and index == 0:
-            return self._backoff.jump_to_longest()  # each address has been tried
-        if self.attempt == 0:
-            self._backoff.note_duration(lasted_s)
-        return self._backoff.after_failure()
-
-    def _follow_reference(self, reference: str, code: int) -> None:
-        """Dial a Server Reference next, the first of several: once with 0x9C, else for good.
-
-        A reference is HOST or HOST:PORT; the scheme, and with it TLS, stays as it was.
-        """
-        current = RemoteUrl.parse(self.url)
-        server = reference.split()[0] if reference.split() else ""
-        try:
-            named = RemoteUrl.parse(f"{current.scheme}://{server}{current.path}")
-        except ValueError:
-            named = current
-        if named == current or current.scheme == "unix":
-            logger.warning("%s: %s names no other server: '%s'", self._owner, self.url, reference)
-        elif code in (reasons.USE_ANOTHER_SERVER, reasons.SERVER_MOVED):
-            self.redirect_url = named
-            if code == reasons.SERVER_MOVED:
-                self.urls = [named]
+        if self.redials_at_once:
+            self.redials_at_once = False
+            return self.addresses.same_again()
+        if self.attempt > 0:
+            return self.addresses.refused(connection.reason_code, connection.server_reference)
+        return self.addresses.ended(connection.reason_code, connection.server_reference, lasted_s)
 
     def _accept(self, wire: Wire) -> Endpoint:
         assert not self.is_connected, "a session has one connection"

@@ -7,7 +7,8 @@
         ╰──── a connection that lasted ``STABLE_S`` ◀───────────────╯   refused: the longest at once
 
 Each pause is a quarter shorter or longer, drawn at random, so that many clients that lost the same
-broker do not come back all at once.
+broker do not come back all at once. Those that go on at another address draw a fraction of a
+second.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, final
 
 STABLE_S: Final = 10.0
 _JITTER: Final = 0.25
+_NEXT_ADDRESS_S_MAX: Final = 0.1
 
 
 @final
@@ -41,6 +43,11 @@ class Backoff:
         assert pause_s <= self._longest_s, "no pause is longer than the longest"
         self._next_s = min(2 * pause_s, self._longest_s)
         return self._with_jitter(pause_s)
+
+    def before_next_address(self) -> float:
+        """Return how long to wait before another address is dialled, in seconds, 0 to 0.1; the
+        pauses after failures stay as they are."""
+        return self._random.uniform(0.0, min(_NEXT_ADDRESS_S_MAX, self._first_s))
 
     def jump_to_longest(self) -> float:
         """Return the longest pause, which later ones are, too: the server refused us, and dialling

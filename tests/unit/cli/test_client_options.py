@@ -26,8 +26,9 @@ FOR_EVER_S = 0xFFFF_FFFF
         (Connection(port=1884, system_authorities=True), "mqtts://localhost:1884"),
         (Connection(unix="/run/mqtt.sock"), "unix:///run/mqtt.sock"),
         (Connection(url="mqtts://b/a/#"), "mqtts://b"),
+        (Connection(host="a,::1", port=1884), "mqtt://a:1884,[::1]:1884"),
     ],
-    ids=["default", "IPv6", "8883", "--cafile", "--tls-use-os-certs", "--unix", "-L"],
+    ids=["default", "IPv6", "8883", "--cafile", "--tls-use-os-certs", "--unix", "-L", "cluster"],
 )
 def test_where_the_broker_is(connection: Connection, server: str) -> None:
     assert connection.parsed_url().server == server
@@ -41,6 +42,7 @@ def test_where_the_broker_is(connection: Connection, server: str) -> None:
         ("mqtts://u@[::1]/t?x", Url("mqtts://[::1]", "u", None, "t?x")),
         ("ws://u:p@b:80/mqtt?x=1", Url("ws://b:80/mqtt?x=1", "u", b"p", "")),
         ("wss://b", Url("wss://b", None, None, "")),
+        ("mqtt://u:a,b@c,d:1/t,mqtt://", Url("mqtt://c,d:1", "u", b"a,b", "t,mqtt://")),
         ("unix:///run/s", Url("unix:///run/s", None, None, "")),
     ],
 )

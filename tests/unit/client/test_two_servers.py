@@ -58,5 +58,6 @@ async def test_when_all_refuse_us_the_pause_is_long() -> None:
         await until("both", lambda: client.status.attempt == 2 and client.status.pause_s > 0)
         assert client.status.pause_s > LONG_S / 2
         client.connect_now()
-        await until("a third attempt", lambda: len(first.visits) == 2)
-        assert len(second.visits) == 1
+        await until("both again", lambda: len(first.visits) == len(second.visits) == 2)
+        await until("a long pause", lambda: client.status.attempt == 4)
+        assert client.status.pause_s > LONG_S / 2

@@ -31,6 +31,25 @@ def test_a_url_says_where_and_how(text: str, url: RemoteUrl) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("mqtt://a", ["mqtt://a:1883"]),
+        ("mqtts://a,[::1]:99, b/", ["mqtts://a:8883", "mqtts://[::1]:99", "mqtts://b:8883"]),
+        ("wss://a,b/ws?key=1,2", ["wss://a:443/ws?key=1,2", "wss://b:443/ws?key=1,2"]),
+        ("mqtt://a, ws://b/x,unix:///s", ["mqtt://a:1883", "ws://b:80/x", "unix:///s"]),
+    ],
+)
+def test_a_cluster_has_several(text: str, urls: list[str]) -> None:
+    assert [str(url) for url in RemoteUrl.parse_list(text)] == urls
+
+
+@pytest.mark.parametrize("text", ["mqtt://a,", "mqtt://,a", "mqtt://a,b/t", "mqtt://a,u:p@b"])
+def test_a_mistake_in_one_of_several_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="mqtt://HOST:PORT"):
+        RemoteUrl.parse_list(text)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "",
