@@ -138,7 +138,7 @@ class Options:
             of the client's own URLs; one of those is followed in any case.
         quota_retry_s: ``publish`` tries again, with growing pauses, for so long where the server
             has no room for the message (0x97), seconds; 0 = not at all.
-        reconnect_s_min: pause after the first failure to connect, doubled after each further one,
+        reconnect_s_min: pause when each address has failed once, doubled after each further round,
             give or take a quarter.
         reconnect_s_max: the longest such pause, and the one after a refused login.
         redeliver_s: a message whose processing failed is handed over again after this, twice as

@@ -55,8 +55,10 @@ class Remote(Group):
     addresses: tuple[str, ...] = Field(min_length=1, max_length=100)
     """Addresses of the remote broker: mqtt://HOST:PORT, mqtts://HOST:PORT with TLS,
     ws://HOST:PORT/PATH or wss://HOST:PORT/PATH over WebSocket, unix:///PATH; the ports 1883, 8883,
-    80 and 443 may be left out. 1 to 100; when one cannot be reached the next is tried. They must
-    lead to one broker or cluster, which keeps one session of the bridge."""
+    80 and 443 may be left out. 1 to 100; when one cannot be reached, or refuses the bridge as the
+    standbys of a cluster do, the next is tried at once. They must lead to one broker or cluster,
+    which keeps one session of the bridge. A Server Reference (MQTT 5) is followed to one of them
+    only."""
 
     forwards: tuple[Forwarded, ...] = Field(min_length=1, max_length=1000)
     """Rules of forwarding, 1 to 1000 tables [[bridge.remotes.forwards]]; the first that matches a
@@ -126,7 +128,7 @@ class Remote(Group):
     """Time limit of each step of connecting, in seconds, above 0 up to 3600."""
 
     reconnect_s_min: float = Field(default=1.0, ge=0.1, le=3600)
-    """Pause after the first failure to connect, doubled after each further one, give or take a
+    """Pause when each address has failed once, doubled after each further round, give or take a
     quarter. 0.1 to 3600."""
 
     reconnect_s_max: float = Field(default=120.0, ge=0.1, le=86_400)

@@ -6,7 +6,7 @@
       ╰─ "use c" ──────────────▲
 
 The addresses lead to one session: of a cluster at most one server accepts us, and the others refuse
-us, may be with the address of that one (Server Reference, MQTT 5 §4.11). So the next address
+us, perhaps with the address of that one (Server Reference, MQTT 5 §4.11). So the next address
 follows at once, after a fraction of a second that differs from client to client, and the pause that
 grows comes when each has been tried. In a *round* no address is dialled twice: servers that name
 each other end in that pause.
@@ -16,10 +16,10 @@ which is dialled last: its machine may be gone, and finding that out takes ``con
 shorter connection is one more failure of its round, so two clients with one identifier, or a server
 that ends each connection, cause no storm.
 
-A reference sends our user name and password to the server that it names. One of the addresses that
-the user gave is dialled next in any case; others only with ``follows_references``. Neither leads
-from TLS to a connection without: an unencrypted address is no place to be sent to then, and another
-server's certificate is checked for its own name.
+A reference sends our user name and password to the server that it names. One that names an address
+which the user gave is followed in any case, others only with ``follows_references``. Neither leads
+from TLS to a connection without: then a reference to an unencrypted address is not followed, and
+another server's certificate is checked for its own name.
 """
 
 from __future__ import annotations
