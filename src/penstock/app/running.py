@@ -111,7 +111,7 @@ class RunningBroker:
         serve_more: adds answers to its control socket; None: there are no more.
 
     Attributes:
-        settings: those in use; a reload replaces them.
+        settings: the settings in use; a reload replaces them.
         stop_signal: the name of the signal that ended it; empty without.
     """
 

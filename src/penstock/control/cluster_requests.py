@@ -1,4 +1,4 @@
-"""What may be asked of a member of a cluster over its control socket, in either role."""
+"""Requests about a cluster, answered by any member over its control socket, in either role."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ClusterState(msgspec.Struct, frozen=True):
         first: the first sequence of the log.
         last: its last sequence.
         size_bytes: size of its entries.
-        problems: what an operator should look at, a sentence each.
+        problems: sentences about everything that an operator should look at.
     """
 
     name: str

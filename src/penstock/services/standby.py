@@ -1,4 +1,4 @@
-"""What a member of a cluster answers on its control socket: as a standby, and as the primary.
+"""Answers on the control socket of a member of a cluster, as a standby and as the primary.
 
 A standby answers what concerns the cluster, and writes backups of its view, from which others are
 seeded. All else it refuses, and names the primary.
