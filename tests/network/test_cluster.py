@@ -9,6 +9,8 @@ import pytest
 
 from penstock.cluster.jetstream import JetStreamLog
 from penstock.config.cluster import Cluster
+from penstock.control.client import ask
+from penstock.control.cluster_requests import HandedOver, HandOver
 from penstock.protocol.kinds import V5
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.members import Members, level_contents
@@ -59,5 +61,30 @@ def test_a_lost_primary_costs_no_message_and_no_session(nats: NatsCluster, tmp_p
         finally:
             log.close()
         assert views[0] == views[1] == views[2]
+    finally:
+        members.close()
+
+
+def test_a_primary_hands_over_without_waiting_for_the_lease(
+    nats: NatsCluster, tmp_path: Path
+) -> None:
+    settings = {"cluster.name": "over", "cluster.lease_s": 10}
+    members = Members(tmp_path, nats.urls, settings, ("a", "b"))
+    try:
+        first = members.start()
+        (second,) = (member for member in members.all.values() if member is not first)
+        publisher = RawClient(first.address, V5)
+        publisher.connect("writer")
+        publisher.publish("t/1", b"before")
+        wait_for("a level standby", lambda: not first.state().problems)
+        told = ask(first.data_dir, HandOver(), HandedOver)
+        assert told == HandedOver(second.name, 1)
+        assert members.wait_for_primary(other_than=first) is second
+        after = RawClient(second.address, V5)
+        after.connect("writer")
+        after.publish("t/1", b"after")
+        wait_for("the first as a standby", lambda: first.role() == "standby")
+        after.drop()
+        publisher.drop()
     finally:
         members.close()

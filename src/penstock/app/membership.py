@@ -19,6 +19,7 @@ from typing import Final, final
 
 from penstock.app.children import Children
 from penstock.app.running import EXIT_OK, EXIT_STORE_FAILED, BrokerParts, RunningBroker
+from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connect_to
 from penstock.cluster.database import ViewOpening
 from penstock.cluster.member import Member
@@ -111,7 +112,13 @@ class RunningMember:
             opening.close()
             member.resign()
             return None
-        answers = ClusterAnswers(member)
+        successor: list[Beat] = []
+
+        def hand_over(standby: Beat) -> None:
+            successor.append(standby)
+            broker.end(f"{standby.node} takes over")
+
+        answers = ClusterAnswers(member, hand_over)
         broker = RunningBroker(settings, store, self._parts, self._children, answers.serve_on)
 
         def fenced(why: str) -> None:
@@ -127,6 +134,10 @@ class RunningMember:
             member.resign()
         if broker.stop_signal:
             return code
+        if successor and not code:
+            logger.info("a standby again: handed over to %s", successor[0].node)
+            member.hand_over_to(successor[0].node)
+            return None
         if member.failure:
             return EXIT_STORE_FAILED
         writer = member.writer

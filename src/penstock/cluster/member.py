@@ -196,6 +196,25 @@ class Member:
         finally:
             log.close()
 
+    def successor(self, name: str) -> Beat:
+        """Return the last heartbeat of the standby to which it may hand over.
+
+        Args:
+            name: its name; empty for the one whose view is the newest.
+
+        Raises:
+            StoreError: there is none, or it cannot take over now.
+        """
+        heard = self.members.heard(self._now_s(), 2 * self.settings.lease_s)
+        standbys = [one.beat for one in heard.values() if one.beat.role == "standby"]
+        if name:
+            standbys = [beat for beat in standbys if beat.node == name]
+        if not standbys:
+            raise StoreError(
+                f"{name or 'no other member'} is a standby now: see 'penstock cluster status'"
+            )
+        return max(standbys, key=lambda beat: beat.applied)
+
     # -- its life ----------------------------------------------------------------------
 
     def start(self) -> None:
@@ -223,7 +242,6 @@ class Member:
             EntriesTrimmed: the log has lost what the view needs next: it must be seeded.
         """
         self.role = "waiting"
-        self._hands_over_to = ""
         self._leading.clear()
         database = open_database_as(ClusterDatabase, self.data_dir)
         view = View(database, self._changed)
@@ -276,7 +294,7 @@ class Member:
             self.role = "waiting"
 
     def hand_over_to(self, node: str) -> None:
-        """Let ``node`` claim next, without waiting for the lease; nothing is written any more."""
+        """Let ``node`` claim next, without waiting for the lease; to be called after ``resign``."""
         self._hands_over_to = node
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
@@ -338,7 +356,10 @@ class Member:
             self._unfollowing.wait(POLL_S)
             return False
         self.note = ""
-        self._standby.read(self._now_s(), view.position.term > term)
+        has_claim = view.position.term > term
+        self._standby.read(self._now_s(), has_claim)
+        if has_claim:
+            self._hands_over_to = ""
         self._show(view)
         return True
 

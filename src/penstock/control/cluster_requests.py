@@ -24,15 +24,15 @@ class HandOver(
 
 
 class HandedOver(msgspec.Struct, frozen=True):
-    """The member that was asked to claim.
+    """The member that is asked to claim, once this one has written its last commit.
 
     Attributes:
         to: its name.
-        at: the last sequence of this member's term.
+        term: the term that ends.
     """
 
     to: str
-    at: int
+    term: int
 
 
 class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ seeded. All else it refuses, and names the primary.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
@@ -17,6 +18,8 @@ from penstock.control.client import Backup
 from penstock.control.cluster_requests import (
     AskCluster,
     ClusterState,
+    HandedOver,
+    HandOver,
     MemberState,
     ServerState,
 )
@@ -38,14 +41,25 @@ class ClusterAnswers:
 
     Args:
         member: the member that is asked.
+        hand_over: called with the standby that is to be the primary; None: this member is none.
     """
 
-    def __init__(self, member: Member) -> None:
+    def __init__(self, member: Member, hand_over: Callable[[Beat], None] | None = None) -> None:
         self._member = member
+        self._hand_over = hand_over
 
     def serve_on(self, control: Control) -> None:
         """Answer them on ``control``."""
         control.on(AskCluster, self.state)
+        if self._hand_over is not None:
+            control.on(HandOver, self._take_hand_over)
+
+    async def _take_hand_over(self, request: HandOver) -> HandedOver:
+        """Begin to hand over; the answer comes before the clients are referred."""
+        standby = self._member.successor(request.to)
+        assert self._hand_over is not None
+        self._hand_over(standby)
+        return HandedOver(standby.node, self._member.position.term)
 
     async def state(self, request: AskCluster) -> ClusterState:
         """Return the state of the cluster, as this member sees it."""
