@@ -220,6 +220,14 @@ def test_a_log_that_is_emptied_goes_on_with_the_next_sequence(log: ReplicatedLog
     assert everything(log, 6, 6) == [Entry(6, b"the sixth")]
 
 
+def test_a_trim_beyond_the_end_leaves_the_end_where_it_is(log: ReplicatedLog) -> None:
+    fill(log, 3)
+    log.trim(100, CALL_S)
+    assert log.bounds(CALL_S) == Bounds(4, 3)
+    log.append(b"the fourth", 3, CALL_S)
+    assert log.bounds(CALL_S) == Bounds(4, 4)
+
+
 def test_what_one_writer_is_told_stays_when_two_take_turns(
     system: LogSystem, log: ReplicatedLog, name: str
 ) -> None:

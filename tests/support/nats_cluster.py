@@ -227,6 +227,7 @@ class NatsCluster:
             server.close()
 
     def _is_whole(self, server: NatsServer) -> bool:
+        assert server.process.poll() is None, server.log_path.read_text()[-2000:]
         health = server.ask("/healthz")
         if len(self.servers) == 1:
             return health.get("status") == "ok"

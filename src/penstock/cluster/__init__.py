@@ -7,6 +7,8 @@ each broker has (docs/decisions/cluster.md).
 ``jetstream_stream.py``, ``nats_client.py``, ``nats_protocol.py``, ``nats_login.py``
     what ``jetstream.py`` is made of: the stream's configuration; a blocking client of NATS, its
     bytes, and its login.
+``nats_monitoring.py``
+    what a client of NATS is not told: whether servers sync each append, and have all entries
 ``record.py``, ``operations.py``
     a record as bytes with its chain of checksums; the operations of a batch
 ``writer.py``

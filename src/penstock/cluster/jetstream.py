@@ -46,7 +46,13 @@ from penstock.cluster.log import (
     LogState,
     LogUnavailable,
 )
-from penstock.cluster.nats_client import LoginRefused, NatsClient, NoAnswer, NotSent
+from penstock.cluster.nats_client import (
+    LoginRefused,
+    NatsClient,
+    NoAnswer,
+    NotSent,
+    UnfitServer,
+)
 from penstock.cluster.nats_login import read_login
 from penstock.cluster.nats_protocol import Message
 from penstock.config.cluster import Cluster
@@ -137,6 +143,11 @@ class JetStreamLog:
         self._bounds = Bounds(1, 0)  # as they were last heard
         self._verified = _Verified(0, 0.0)
 
+    @property
+    def server(self) -> str:
+        """The name of the server to which it is, or was, connected."""
+        return self._nats.server
+
     def open(self, timeout_s: float) -> None:
         """Connect; create the stream where there is none; verify how it is set up."""
         ends_s = time.monotonic() + timeout_s
@@ -149,6 +160,8 @@ class JetStreamLog:
                     f"{error}: cluster.credentials_file needs a user that may use JetStream and"
                     f" the subjects {self._name}.>"
                 ) from error
+            except UnfitServer as error:
+                raise LogRefused(str(error)) from error
             except (LogUnavailable, NoAnswer, NotSent) as error:
                 if time.monotonic() + _PAUSE_S >= ends_s:
                     raise LogUnavailable(str(error)) from error
@@ -224,8 +237,12 @@ class JetStreamLog:
 
     def trim(self, before: int, timeout_s: float) -> None:
         """Remove the entries before ``before``; the sequence goes on behind them."""
+        ends_s = time.monotonic() + timeout_s
+        last = self._leaders_bounds(ends_s).last
+        # A purge beyond the end would move the end, and the log would have a gap.
+        before = min(before, last + 1)
         if before > 1:
-            self._api("STREAM.PURGE", {"seq": before}, time.monotonic() + timeout_s)
+            self._api("STREAM.PURGE", {"seq": before}, ends_s)
 
     def state(self, timeout_s: float) -> LogState:
         """Return the state of the stream; one without a leader where only servers answer."""

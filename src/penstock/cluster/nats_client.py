@@ -60,6 +60,12 @@ SILENCE_S: Final = 0.75
 left."""
 
 _CONNECT_S_MAX: Final = 1.0  # for one server; the next may be better
+_REFUSALS: Final = (
+    "authorization violation",
+    "permissions violation",
+    "user authentication",  # expired, revoked
+    "account authentication",
+)
 _PAUSE_S: Final = 0.05  # between rounds through all servers
 _MESSAGES_MAX: Final = 10_000  # kept for ``received``; the oldest give way
 _PORT: Final = 4222
@@ -68,6 +74,10 @@ _RECEIVE_BYTES: Final = 256 * 1024
 
 class NotSent(PenstockError):
     """There is no connection: the request was certainly not sent."""
+
+
+class UnfitServer(NotSent):
+    """All servers were reached, and none of them can be used, as one that is too old."""
 
 
 class NoAnswer(PenstockError):
@@ -143,7 +153,7 @@ class NatsClient:
             ends_s: the time (``time.monotonic``) until which it tries.
 
         Raises:
-            NotSent: no server takes the connection.
+            NotSent: no server takes the connection; or, at once, ``UnfitServer``.
             LoginRefused: a server refuses the login.
         """
         if self._socket is not None and self._process != os.getpid():
@@ -151,15 +161,23 @@ class NatsClient:
             self._socket = None
         if self._socket is not None:
             self._take_what_came()
+        if self.info.fields.get("ldm"):
+            self.leave("it is about to end")  # "lame duck mode"
         while self._socket is None:
+            unfit = 0
             for _ in self._urls:
                 left_s = ends_s - time.monotonic()
                 if left_s <= 0:
                     raise NotSent(f"no NATS server is reached: {self._last_failure}")
-                if self._try_next(min(left_s, _CONNECT_S_MAX)):
-                    break
-            else:
-                time.sleep(max(0.0, min(_PAUSE_S, ends_s - time.monotonic())))
+                try:
+                    if self._try_next(min(left_s, _CONNECT_S_MAX)):
+                        return
+                except UnfitServer as error:
+                    self._last_failure = str(error)
+                    unfit += 1
+            if unfit == len(self._urls):
+                raise UnfitServer(self._last_failure)
+            time.sleep(max(0.0, min(_PAUSE_S, ends_s - time.monotonic())))
 
     def request(self, subject: str, data: bytes, ends_s: float, header: bytes = b"") -> Message:
         """Send a request and return its answer.
@@ -313,17 +331,22 @@ class NatsClient:
                 raise TimeoutError("it does not greet in time")
 
     def _check(self, info: Info) -> None:
-        """Refuse a server that is too old, or takes too little."""
-        found = _version(str(info.fields.get("version", "")))
+        """Refuse a server that is too old, or takes too little.
+
+        Raises:
+            UnfitServer: it is.
+        """
+        url = self._urls[self._next % len(self._urls)]
+        found = version_numbers(str(info.fields.get("version", "")))
         if found < self._version_min:
             wanted = ".".join(map(str, self._version_min))
-            raise NatsProtocolError(
-                f"it is nats-server {info.fields.get('version')}: {wanted} or newer is needed"
+            raise UnfitServer(
+                f"{url} is nats-server {info.fields.get('version')}; it must be {wanted} or newer"
             )
         payload_bytes_max = int(info.fields.get("max_payload", 0))
         if payload_bytes_max < self.payload_bytes_min:
-            raise NatsProtocolError(
-                f"it takes messages of {payload_bytes_max} bytes, and the log has some of"
+            raise UnfitServer(
+                f"{url} takes messages of {payload_bytes_max} bytes, and the log has some of"
                 f" {self.payload_bytes_min}: set max_payload to that on all servers"
             )
 
@@ -451,12 +474,12 @@ class NatsClient:
         text = failure.text
         server = self._urls[self._next % len(self._urls)]
         self.leave(text)
-        if text.lower().startswith(("authorization", "permissions violation", "user authent")):
+        if text.lower().startswith(_REFUSALS):
             raise LoginRefused(f"{server}: {text}")
         raise NoAnswer(f"no answer: {self._last_failure}")
 
 
-def _version(text: str) -> tuple[int, ...]:
+def version_numbers(text: str) -> tuple[int, ...]:
     """Return a version as numbers: 2.15.1-beta as (2, 15, 1)."""
     numbers: list[int] = []
     with contextlib.suppress(ValueError):

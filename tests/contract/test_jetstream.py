@@ -1,0 +1,270 @@
+"""The log in JetStream beside its contract: logins, TLS, and servers that are set up wrongly."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trustme
+
+from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
+from penstock.cluster.log import AppendRefused, Entry, LogRefused, LogUnavailable
+from penstock.cluster.nats_monitoring import examine
+from penstock.config.cluster import Cluster
+from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.nats_cluster import NatsCluster, needed
+from tests.support.nats_credentials import Operator
+
+pytestmark = needed
+
+CALL_S = 10.0
+SHORT_S = 0.5
+SYNC = "sync_interval: always"
+
+Start = Callable[..., NatsCluster]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a server that is alone, or several."""
+    with contextlib.ExitStack() as stack:
+
+        def started(
+            servers: int = 1, jetstream: str = SYNC, lines: str = "", uses_tls: bool = False
+        ) -> NatsCluster:
+            made = NatsCluster(tmp_path / "nats", servers, jetstream, lines, uses_tls)
+            stack.callback(made.close)
+            made.start()
+            return made
+
+        yield started
+
+
+def log_of(cluster: NatsCluster, replicas: int = 1, **settings: str) -> JetStreamLog:
+    """A log of a single server is good enough where its replicas are not what is tested."""
+    chosen = Cluster.model_validate({"log": cluster.urls, "name": "orders"} | settings)
+    return JetStreamLog(chosen, "test", replicas)
+
+
+def api(cluster: NatsCluster, call: str, body: bytes) -> bytes:
+    """Ask JetStream as an operator would."""
+    with closing(nats_client(Cluster(log=cluster.urls), "operator")) as client:
+        return client.request(f"$JS.API.{call}", body, time.monotonic() + DEADLINE_S).data
+
+
+def works(log: JetStreamLog) -> bool:
+    log.open(CALL_S)
+    log.append(b"first", 0, CALL_S)
+    return log.entry_at(1, CALL_S) == Entry(1, b"first")
+
+
+def refused(log: JetStreamLog, words: str) -> None:
+    """Check that ``open`` refuses what it finds, and says so in these words."""
+    with closing(log), pytest.raises(LogRefused) as caught:
+        log.open(CALL_S)
+    assert words in str(caught.value)
+
+
+def test_a_server_that_is_alone_is_refused(start: Start) -> None:
+    refused(log_of(start(), 3), "three servers")
+
+
+def test_a_stream_with_too_few_replicas_is_refused(start: Start) -> None:
+    cluster = start()
+    with closing(log_of(cluster)) as log:
+        assert works(log)
+    refused(log_of(cluster, 3), "--replicas 3")
+
+
+def test_a_stream_in_memory_is_refused(start: Start) -> None:
+    cluster = start()
+    body = b'{"name":"orders","subjects":["orders.log"],"storage":"memory","allow_direct":true}'
+    assert b"error" not in api(cluster, "STREAM.CREATE.orders", body)
+    refused(log_of(cluster), "in memory")
+
+
+def test_a_server_without_jetstream_is_refused(start: Start) -> None:
+    refused(log_of(start(jetstream="enabled: false")), "without JetStream")
+
+
+def test_servers_that_are_away_are_said(start: Start) -> None:
+    cluster = start()
+    cluster.servers[0].kill()
+    with closing(log_of(cluster)) as log, pytest.raises(LogUnavailable, match=cluster.urls[0]):
+        log.open(SHORT_S)
+
+
+@pytest.mark.parametrize(
+    ("lines", "login"),
+    [
+        ('authorization { user: "penstock", password: "s:ecret" }', "penstock:s:ecret\n"),
+        ('authorization { token: "secret" }', "secret"),
+    ],
+)
+def test_a_login_is_shown(start: Start, tmp_path: Path, lines: str, login: str) -> None:
+    cluster = start(lines=lines)
+    file = tmp_path / "login"
+    file.write_text(login)
+    with closing(log_of(cluster, credentials_file=str(file))) as log:
+        assert works(log)
+    file.write_text("wrong:login")
+    for credentials_file in ("", str(file)):
+        refused(log_of(cluster, credentials_file=credentials_file), "cluster.credentials_file")
+
+
+def test_a_user_that_may_not_write_is_refused(start: Start, tmp_path: Path) -> None:
+    cluster = start(
+        lines='authorization { users: [ { user: "a", password: "b",'
+        ' permissions: { publish: ["$JS.API.INFO"] } } ] }'
+    )
+    file = tmp_path / "login"
+    file.write_text("a:b")
+    refused(log_of(cluster, credentials_file=str(file)), "Permissions Violation")
+
+
+def test_the_credentials_file_of_a_user_is_shown(start: Start, tmp_path: Path) -> None:
+    operator = Operator()
+    cluster = start(lines=operator.server_lines())
+    file = tmp_path / "user.creds"
+    file.write_text(operator.credentials())
+    with closing(log_of(cluster, credentials_file=str(file))) as log:
+        assert works(log)
+    file.write_text(Operator().credentials())  # of another operator
+    refused(log_of(cluster, credentials_file=str(file)), "Authorization Violation")
+
+
+def test_tls_shows_certificates_in_both_directions(start: Start, tmp_path: Path) -> None:
+    authority, stranger = trustme.CA(), trustme.CA()
+    files = {}
+    for name, issuer, host in (
+        ("server", authority, "127.0.0.1"),
+        ("client", authority, "penstock"),
+        ("other", stranger, "penstock"),
+    ):
+        issued = issuer.issue_cert(host)
+        files[name] = tmp_path / f"{name}.pem"
+        issued.private_key_and_cert_chain_pem.write_to_path(files[name])
+    for name, issuer in (("ca", authority), ("stranger", stranger)):
+        files[name] = tmp_path / f"{name}.pem"
+        issuer.cert_pem.write_to_path(files[name])
+    cluster = start(
+        lines=f'tls {{ cert_file: "{files["server"]}", key_file: "{files["server"]}",'
+        f' ca_file: "{files["ca"]}", verify: true }}',
+        uses_tls=True,
+    )
+
+    def of(ca: str, client: str) -> JetStreamLog:
+        return log_of(
+            cluster,
+            ca_file=str(files[ca]),
+            certificate=str(files[client]),
+            key=str(files[client]),
+        )
+
+    with closing(of("ca", "client")) as log:
+        assert works(log)
+        large = bytes(log.entry_bytes_max)
+        log.append(large, 1, CALL_S)
+        assert log.read(2, 1, CALL_S) == [Entry(2, large)]
+    with (
+        closing(of("stranger", "client")) as log,
+        pytest.raises(LogUnavailable, match="certificate verify failed"),
+    ):
+        log.open(SHORT_S)
+    with closing(of("ca", "other")) as log, pytest.raises(LogUnavailable):
+        log.open(SHORT_S)
+
+
+def test_a_child_process_goes_on_with_a_connection_of_its_own(start: Start) -> None:
+    with closing(log_of(start())) as log:
+        assert works(log)
+        child = multiprocessing.get_context("fork").Process(
+            target=log.append, args=(b"of the child", 1, CALL_S)
+        )
+        child.start()
+        child.join(DEADLINE_S)
+        assert child.exitcode == 0
+        assert log.entry_at(2, CALL_S) == Entry(2, b"of the child")
+        log.append(b"of the parent", 2, CALL_S)
+
+
+def test_a_server_that_was_restarted_is_reached_again_without_an_unknown_append(
+    start: Start,
+) -> None:
+    cluster = start()
+    with closing(log_of(cluster)) as log:
+        assert works(log)
+        cluster.restart()
+        log.append(b"second", 1, CALL_S)
+        with pytest.raises(AppendRefused):
+            log.append(b"elsewhere", 7, CALL_S)
+
+
+def test_a_server_that_is_paused_is_left_for_another(start: Start) -> None:
+    """The one that this client is connected to, which is not the leader."""
+    cluster = start(3)
+    with closing(log_of(cluster, 3)) as log:
+        assert works(log)
+
+        def other_leads() -> bool:
+            log.move_leader(["n2", "n3"], CALL_S)
+            return log.state(CALL_S).leader in ("n2", "n3")
+
+        wait_for("another leader", other_leads)
+        assert log.server == "n1"
+        with closing(NatsHeartbeats(Cluster(log=cluster.urls), "test")) as heartbeats:
+            heartbeats.send(b"before")
+            assert heartbeats.received(CALL_S) == [b"before"]
+            cluster.server("n1").pause()
+
+            def is_heard() -> bool:
+                heartbeats.send(b"afterwards")
+                return b"afterwards" in heartbeats.received(0.1)
+
+            wait_for("heartbeats by another server", is_heard)
+        with contextlib.suppress(LogUnavailable):
+            log.append(b"second", 1, DEADLINE_S)
+        found = wait_for("the second entry", lambda: _append_or_find(log, b"second", 1))
+        assert found == Entry(2, b"second")
+        assert log.server != "n1"
+        cluster.server("n1").resume()
+
+
+def _append_or_find(log: JetStreamLog, data: bytes, after: int) -> Entry | None:
+    with contextlib.suppress(AppendRefused, LogUnavailable):
+        log.append(data, after, 1.0)
+    with contextlib.suppress(LogUnavailable):
+        return log.entry_at(after + 1, 1.0)
+    return None
+
+
+def test_monitoring_ports_tell_what_a_client_is_not_told(start: Start) -> None:
+    cluster = start(3)
+    with closing(log_of(cluster, 3)) as log:
+        assert works(log)
+    urls = [server.monitoring_url for server in cluster.servers]
+    assert examine(urls, "orders", CALL_S) == []
+    [twice] = examine([urls[0], *urls], "orders", CALL_S)
+    assert "the same server, n1" in twice
+    cluster.servers[2].kill()
+    away, fewer = examine(urls, "orders", CALL_S)
+    assert away.startswith(f"{urls[2]} does not answer")
+    assert "2 NATS server(s) answered" in fewer
+
+
+def test_a_server_that_does_not_sync_each_append_is_named(start: Start) -> None:
+    cluster = start(jetstream="sync_interval: 10s")
+    sync, size = examine([cluster.servers[0].monitoring_url], "orders", CALL_S)
+    assert "n1" in sync
+    assert "sync_interval: always" in sync
+    assert "one of 1 server(s)" in size
+
+
+def test_a_monitoring_port_is_one_of_nats(start: Start) -> None:
+    [sentence] = examine([start().urls[0]], "orders", CALL_S)
+    assert "http://HOST:PORT" in sentence

@@ -1,0 +1,222 @@
+"""The client of NATS with servers that misbehave: what was sent, what was answered, and where it
+goes next."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from penstock.cluster.nats_client import (
+    LoginRefused,
+    NatsClient,
+    NoAnswer,
+    NotSent,
+    UnfitServer,
+)
+from penstock.cluster.nats_login import NO_LOGIN
+from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.fake_nats import INFO, FakeNats, Script, Visit
+
+NOWHERE = "nats://127.0.0.1:1"
+
+
+def client_of(*urls: str) -> NatsClient:
+    return NatsClient(urls, "test", NO_LOGIN, ssl.create_default_context(), (2, 15, 1))
+
+
+def soon() -> float:
+    return time.monotonic() + DEADLINE_S
+
+
+def at_once() -> float:
+    return time.monotonic() + 0.3
+
+
+def echo(visit: Visit) -> None:
+    """Answer each request with ``fine``."""
+    visit.take_login()
+    while reply := visit.request_or_end():
+        visit.answer(reply, b"fine")
+
+
+@contextlib.contextmanager
+def served(*scripts: Script) -> Iterator[tuple[NatsClient, list[FakeNats]]]:
+    with contextlib.ExitStack() as stack:
+        servers = [stack.enter_context(FakeNats(script)) for script in scripts]
+        client = stack.enter_context(closing(client_of(*(server.url for server in servers))))
+        yield client, servers
+
+
+def test_a_request_is_answered() -> None:
+    with served(echo) as (client, _):
+        assert client.request("a", b"", soon()).data == b"fine"
+        assert client.version == "2.15.1"
+        assert client.server == "fake"
+
+
+def test_without_any_server_nothing_is_sent() -> None:
+    with closing(client_of(NOWHERE)) as client, pytest.raises(NotSent, match="127"):
+        client.request("a", b"", at_once())
+
+
+def test_the_next_server_is_taken_when_one_is_away() -> None:
+    with FakeNats(echo) as server, closing(client_of(NOWHERE, server.url)) as client:
+        assert client.request("a", b"", soon()).data == b"fine"
+
+
+def test_a_connection_that_ended_while_it_was_idle_is_replaced_before_the_request() -> None:
+    requests: list[str] = []
+
+    def once(visit: Visit) -> None:
+        visit.take_login()
+        requests.append(reply := visit.request_or_end())
+        visit.answer(reply, b"fine")
+
+    with served(once) as (client, [server]):
+        for number in range(1, 6):
+            assert client.request("a", b"", soon()).data == b"fine"
+            wait_for("the end of the connection", lambda: not _stands(client))
+            assert server.visits == len(requests) == number
+
+
+def _stands(client: NatsClient) -> bool:
+    client._take_what_came()
+    return client.is_connected
+
+
+def test_a_request_whose_connection_ends_is_not_answered() -> None:
+    def drop(visit: Visit) -> None:
+        visit.take_login()
+        visit.request_or_end()
+
+    with served(drop, echo) as (client, _):
+        with pytest.raises(NoAnswer):
+            client.request("a", b"", soon())
+        assert client.request("a", b"", soon()).data == b"fine"  # of the next server
+
+
+def test_a_server_that_falls_silent_is_left() -> None:
+    def fall_silent(visit: Visit) -> None:
+        visit.take_login()
+        visit.heard(b"nothing of this")
+
+    with served(fall_silent, echo) as (client, _):
+        began_s = time.monotonic()
+        with pytest.raises(NoAnswer, match="silent"):
+            client.request("a", b"", soon())
+        assert time.monotonic() - began_s < DEADLINE_S / 2
+        assert client.request("a", b"", soon()).data == b"fine"
+
+
+def test_a_server_that_gives_a_sign_is_waited_for() -> None:
+    def be_slow(visit: Visit) -> None:
+        visit.take_login()
+        reply = visit.request_or_end()
+        for _ in range(3):
+            visit.heard(b"PING")
+            visit.say(b"PONG\r\n")
+        visit.answer(reply, b"late")
+
+    with served(be_slow) as (client, _):
+        assert client.request("a", b"", soon()).data == b"late"
+
+
+def test_answers_to_earlier_requests_are_thrown_away() -> None:
+    def answer_twice(visit: Visit) -> None:
+        visit.take_login()
+        first = visit.request_or_end()
+        visit.answer(first, b"first")
+        visit.answer(first, b"first, again")
+        visit.answer(visit.request_or_end(), b"second")
+        visit.request_or_end()
+
+    with served(answer_twice) as (client, _):
+        assert client.request("a", b"", soon()).data == b"first"
+        assert client.request("a", b"", soon()).data == b"second"
+
+
+def test_a_server_that_asks_for_a_sign_is_given_it() -> None:
+    def ask(visit: Visit) -> None:
+        visit.take_login()
+        reply = visit.request_or_end()
+        visit.say(b"PING\r\n")
+        assert visit.heard(b"PONG")
+        visit.answer(reply, b"fine")
+
+    with served(ask) as (client, _):
+        assert client.request("a", b"", soon()).data == b"fine"
+
+
+def of_version(version: str) -> Script:
+    def greet(visit: Visit) -> None:
+        visit.take_login(INFO | {"version": version})
+        while reply := visit.request_or_end():
+            visit.answer(reply, b"fine")
+
+    return greet
+
+
+@pytest.mark.parametrize("version", ["2.15.0", "2.9.25", "1.0", "", "old", "2.14.1-preview.2"])
+def test_servers_that_are_too_old_are_refused_at_once(version: str) -> None:
+    with served(of_version(version), of_version(version)) as (client, _):
+        began_s = time.monotonic()
+        with pytest.raises(UnfitServer, match="or newer"):
+            client.connect(soon())
+        assert time.monotonic() - began_s < DEADLINE_S / 2
+
+
+@pytest.mark.parametrize("version", ["2.15.1", "2.15.1-rc.1", "2.16.0", "3.0.0-dev"])
+def test_newer_servers_are_taken(version: str) -> None:
+    with served(of_version("2.10.1"), of_version(version)) as (client, _):
+        assert client.request("a", b"", soon()).data == b"fine"
+
+
+def test_a_server_that_takes_less_than_the_log_has_is_refused() -> None:
+    with served(echo) as (client, _):
+        client.payload_bytes_min = (1 << 20) + 1
+        with pytest.raises(UnfitServer, match="max_payload"):
+            client.connect(soon())
+
+
+@pytest.mark.parametrize(
+    "text", ["Authorization Violation", "User Authentication Expired", "Permissions Violation for"]
+)
+def test_a_login_that_is_refused_is_said(text: str) -> None:
+    def refuse(visit: Visit) -> None:
+        visit.greet(INFO)
+        visit.heard(b"PING")
+        visit.say(b"-ERR '%b'\r\n" % text.encode())
+
+    with served(refuse) as (client, _), pytest.raises(LoginRefused, match=text):
+        client.connect(soon())
+
+
+@pytest.mark.parametrize("greeting", [b"HTTP/1.1 400\r\n", b"+OK\r\nPING\r\n", b"INFO 7\r\n", b""])
+def test_a_program_that_is_no_server_of_nats_is_left_for_the_next(greeting: bytes) -> None:
+    with served(lambda visit: visit.say(greeting), echo) as (client, _):
+        assert client.request("a", b"", soon()).data == b"fine"
+
+
+def test_a_server_that_is_about_to_end_is_left_before_the_next_request() -> None:
+    def retire(visit: Visit) -> None:
+        visit.take_login()
+        visit.answer(visit.request_or_end(), b"of the old one")
+        visit.greet(INFO | {"ldm": True})
+        while reply := visit.request_or_end():
+            visit.answer(reply, b"of the old one")
+
+    with served(retire, echo) as (client, _):
+        assert client.request("a", b"", soon()).data == b"of the old one"
+        assert wait_for("the next server", lambda: client.request("a", b"", soon()).data == b"fine")
+
+
+def test_tls_is_not_done_without() -> None:
+    with FakeNats(echo) as server:
+        url = server.url.replace("nats://", "tls://")
+        with closing(client_of(url)) as client, pytest.raises(NotSent, match="offers no TLS"):
+            client.connect(at_once())
