@@ -9,6 +9,8 @@ each broker has (docs/decisions/cluster.md).
     bytes, and its login.
 ``nats_monitoring.py``
     what a client of NATS is not told: whether servers sync each append, and have all entries
+``etcd_client.py``
+    a blocking client of etcd's JSON gateway, with which ``etcd.py`` is made.
 ``record.py``, ``operations.py``
     a record as bytes with its chain of checksums; the operations of a batch
 ``writer.py``

@@ -1,0 +1,484 @@
+"""The log of commits in etcd: one key for each entry, and two for the bounds.
+
+========================= ===================================================================
+key                       its value
+========================= ===================================================================
+``NAME/log/SEQUENCE``     an entry; the sequence has 16 hexadecimal digits, so that keys sort
+``NAME/end``              the last sequence, 16 digits; 0 before the first entry
+``NAME/first``            the first sequence, 16 digits; one behind the last in an empty log
+``NAME/beats/MEMBER``     the last heartbeat of a member
+========================= ===================================================================
+
+================ ==============================================================================
+a call           what it is in etcd (https://etcd.io/docs/v3.4/learning/api/)
+================ ==============================================================================
+``append``       a transaction: if ``end`` is what the writer expects and the entry is not there,
+                 put both
+``read``         a transaction that only reads, *serializable*: what the server has that is asked
+``entry_at``     a read, *linearizable*: of what a majority has
+``bounds``       both keys in one transaction, linearizable
+``trim``         transactions that move ``first`` and delete the entries before it; then the
+                 history of all keys is compacted, or the quota would be reached
+``move_leader``  ``MoveLeader``, which only the leader itself takes
+================ ==============================================================================
+
+etcd syncs its log before a majority counts a write; only ``--unsafe-no-fsync`` changes that, which
+no server tells, so it cannot be verified here. It wants a cluster of its own: compacting takes the
+history of other programs' keys, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, final
+
+from penstock.cluster.etcd_client import (
+    Answer,
+    EtcdClient,
+    EtcdError,
+    NoAnswer,
+    NotSent,
+    decoded,
+    encoded,
+    read_login,
+)
+from penstock.cluster.log import (
+    AppendRefused,
+    AppendUnknown,
+    Bounds,
+    EntriesTrimmed,
+    Entry,
+    LogNode,
+    LogRefused,
+    LogState,
+    LogUnavailable,
+)
+from penstock.config.cluster import Cluster
+from penstock.transport.dialling import TlsFiles
+
+VERSION_MIN: Final = (3, 4)
+MEMBERS_MIN: Final = 3
+
+ENTRY_BYTES_MAX: Final = 1 << 20
+"""The largest entry. etcd refuses requests above 1.5 MiB (``--max-request-bytes``), and does not
+tell what it was set to."""
+
+_READ_BYTES_AIM: Final = 4 << 20
+_READ_ENTRIES_MAX: Final = 64
+"""etcd limits an answer by a count alone, so a few small entries may be followed by large ones."""
+
+_TRIM_STEP: Final = 2_000
+"""Entries that one transaction deletes: an append waits behind it."""
+
+_PAUSE_S: Final = 0.1  # between attempts of ``open``
+_STATUS_S_MAX: Final = 1.0  # for the answer of one server about itself
+_LAG_MAX: Final = 16  # Raft entries that a follower of a busy leader may be behind and be current
+_POLL_S: Final = 0.1  # of heartbeats
+_SEND_S_MAX: Final = 0.5
+
+_INVALID: Final = 3  # codes of gRPC
+_DENIED: Final = (7, 16)
+_EXHAUSTED: Final = 8
+_TOO_LATE: Final = 11
+_NOT_DONE: Final = (_INVALID, *_DENIED, _EXHAUSTED)
+
+_RANGE: Final = "/v3/kv/range"
+_TXN: Final = "/v3/kv/txn"
+
+
+def etcd_client(settings: Cluster) -> EtcdClient:
+    """Return a client of the servers of a cluster; it connects when it is used.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be used.
+    """
+    files = TlsFiles(settings.ca_file, settings.certificate, settings.key)
+    return EtcdClient(settings.log, read_login(settings.credentials_file), files.context("cluster"))
+
+
+@final
+class EtcdLog:
+    """The log of a cluster in etcd; see ``ReplicatedLog`` for the calls.
+
+    Args:
+        settings: the cluster: its servers and its name.
+
+    Attributes:
+        entry_bytes_max: the largest entry.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be used.
+    """
+
+    def __init__(self, settings: Cluster) -> None:
+        self.entry_bytes_max = ENTRY_BYTES_MAX
+        self._etcd = etcd_client(settings)
+        self._name = settings.name
+        self._end = encoded(f"{settings.name}/end".encode())
+        self._first = encoded(f"{settings.name}/first".encode())
+        self._entry_bytes = ENTRY_BYTES_MAX  # of the largest entry of the last read
+        self._members: list[Answer] = []
+        self._bounds = Bounds(1, 0)  # as they were last heard
+
+    def open(self, timeout_s: float) -> None:
+        """Connect; create the keys of the bounds where there are none; verify the cluster."""
+        ends_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                self._verify(ends_s)
+                self._create(ends_s)
+                return
+            except (NotSent, NoAnswer, EtcdError) as error:
+                if isinstance(error, EtcdError) and error.code in (_INVALID, *_DENIED):
+                    raise LogRefused(
+                        f"etcd: {error}: cluster.credentials_file needs a user that may read and"
+                        f" write the keys {self._name}/ and read the cluster's status"
+                    ) from error
+                if time.monotonic() + _PAUSE_S >= ends_s:
+                    raise _unavailable(error) from error
+                time.sleep(_PAUSE_S)
+
+    def append(self, data: bytes, after: int, timeout_s: float) -> None:
+        """Append an entry behind ``after``."""
+        if len(data) > self.entry_bytes_max:
+            raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
+        key = self._key(after + 1)
+        body = {
+            "compare": [
+                {"key": self._end, "target": "VALUE", "result": "EQUAL", "value": _number(after)},
+                {"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"},
+            ],
+            "success": [_put(key, encoded(data)), _put(self._end, _number(after + 1))],
+            "failure": [_get(self._end)],
+        }
+        try:
+            answer = self._etcd.change(_TXN, body, time.monotonic() + timeout_s)
+        except NotSent as error:
+            raise LogUnavailable(str(error)) from error
+        except NoAnswer as error:
+            raise AppendUnknown(str(error)) from error
+        except EtcdError as error:
+            if error.code in _NOT_DONE:
+                raise _unavailable(error) from error
+            raise AppendUnknown(f"etcd: {error}") from error
+        if not answer.get("succeeded"):
+            found = _found(answer["responses"][0])
+            last = _parsed(found[0]) if found else None
+            raise AppendRefused(f"the log ends at {last}, not at {after}")
+        self._bounds = Bounds(self._bounds.first, after + 1)
+
+    def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        """Return entries from ``first`` on, from the server that is asked."""
+        count = max(1, min(count_max, _READ_ENTRIES_MAX, _READ_BYTES_AIM // self._entry_bytes))
+        entries = _get(self._key(first), self._key(first + count), count, serializable=True)
+        answer = self._read(
+            _TXN, {"success": [_get(self._first, serializable=True), entries]}, timeout_s
+        )
+        begin, found = (_found(response) for response in answer["responses"])
+        if not begin:
+            return []  # this server does not know the log yet
+        trimmed_to = _parsed(begin[0])
+        if first < trimmed_to:
+            raise EntriesTrimmed(trimmed_to)
+        result = [
+            Entry(first + at, decoded(item.get("value", "")))
+            for at, item in enumerate(found)
+            if item["key"] == self._key(first + at)
+        ]
+        if len(result) != len(found):
+            raise LogUnavailable(f"etcd lacks an entry behind {first}: a server's data are damaged")
+        if result:
+            self._entry_bytes = max(1, *(len(entry.data) for entry in result))
+        return result
+
+    def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
+        """Return the entry at ``sequence`` as a majority has it."""
+        answer = self._read(_RANGE, {"key": self._key(sequence)}, timeout_s)
+        found = answer.get("kvs") or []
+        return Entry(sequence, decoded(found[0].get("value", ""))) if found else None
+
+    def bounds(self, timeout_s: float) -> Bounds:
+        """Return the bounds as a majority has them."""
+        body = {"success": [_get(self._first), _get(self._end)]}
+        answer = self._read(_TXN, body, timeout_s)
+        first, last = (_found(response) for response in answer["responses"])
+        if not first or not last:
+            raise LogUnavailable(f"etcd has no log {self._name}: its data are gone")
+        self._bounds = Bounds(_parsed(first[0]), _parsed(last[0]))
+        return self._bounds
+
+    def trim(self, before: int, timeout_s: float) -> None:
+        """Remove the entries before ``before``, which may be one behind the last."""
+        ends_s = time.monotonic() + timeout_s
+        first, last = self.bounds(timeout_s)
+        before = min(before, last + 1)
+        revision = 0
+        while first < before:
+            step = min(before, first + _TRIM_STEP)
+            body = {
+                "compare": [
+                    {
+                        "key": self._first,
+                        "target": "VALUE",
+                        "result": "LESS",
+                        "value": _number(step),
+                    }
+                ],
+                "success": [
+                    {
+                        "request_delete_range": {
+                            "key": self._key(0),
+                            "range_end": self._key(step),
+                        }
+                    },
+                    _put(self._first, _number(step)),
+                ],
+            }
+            answer = self._change(_TXN, body, ends_s)
+            revision = int(answer["header"]["revision"])
+            first = step
+        if revision:
+            self._compact(revision, ends_s)
+
+    def state(self, timeout_s: float) -> LogState:
+        """Return the state; one without a leader where only some servers answer."""
+        ends_s = time.monotonic() + timeout_s
+        statuses = self._statuses(ends_s)
+        if not statuses:
+            raise LogUnavailable("no etcd server answers")
+        known = list(statuses.values())
+        with contextlib.suppress(NotSent, NoAnswer, EtcdError):
+            self._members = self._listed(ends_s)
+        leaders = [status.get("leader", "0") for status in known]
+        leader_id = max(leaders, key=leaders.count)
+        led = [status for status in known if status["header"]["member_id"] == leader_id]
+        index = max(int(status.get("raftIndex", 0)) for status in led or known)
+        nodes = tuple(_node(member, known, leader_id, index) for member in self._members)
+        heard = sum(math.isfinite(node.seen_s) for node in nodes)
+        names = {member["ID"]: _name_of(member) for member in self._members}
+        has_quorum = leader_id != "0" and heard * 2 > len(nodes)
+        with contextlib.suppress(LogUnavailable):
+            self.bounds(max(0.001, ends_s - time.monotonic()))
+        return LogState(
+            "etcd",
+            str(known[0].get("version", "")),
+            names.get(leader_id, "") if has_quorum else "",
+            nodes,
+            self._bounds,
+            max(int(status.get("dbSizeInUse", 0)) for status in led or known),
+            has_quorum,
+        )
+
+    def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
+        """Let the first of the ``preferred`` servers lead that is up to date, unless one does."""
+        ends_s = time.monotonic() + timeout_s
+        state = self.state(timeout_s)
+        if not state.has_quorum:
+            raise LogUnavailable("no etcd server leads")
+        if state.leader in preferred:
+            return
+        current = {node.name for node in state.nodes if node.is_current}
+        ids = {_name_of(member): member["ID"] for member in self._members}
+        for url, status in self._statuses(ends_s).items():
+            if status["header"]["member_id"] != status.get("leader"):
+                continue  # only the leader can hand over
+            for name in preferred:
+                if name in current:
+                    try:
+                        self._etcd.ask(
+                            url,
+                            "/v3/maintenance/transfer-leadership",
+                            {"targetID": ids[name]},
+                            ends_s,
+                        )
+                    except (NotSent, NoAnswer, EtcdError) as error:
+                        raise _unavailable(error) from error
+                    return
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._etcd.close()
+
+    def _key(self, sequence: int) -> str:
+        return encoded(b"%b/log/%016x" % (self._name.encode(), sequence))
+
+    def _verify(self, ends_s: float) -> None:
+        """Refuse a cluster that cannot be trusted with commits."""
+        status = self._etcd.read("/v3/maintenance/status", {}, ends_s)
+        version = str(status.get("version", "0"))
+        if _version(version) < VERSION_MIN:
+            raise LogRefused(f"etcd {version} is too old: 3.4 or newer is needed")
+        self._members = self._listed(ends_s)
+        voting = sum(not member.get("isLearner") for member in self._members)
+        if voting < MEMBERS_MIN:
+            raise LogRefused(
+                f"etcd has {voting} voting member(s) and needs {MEMBERS_MIN}: `etcdctl member add`"
+            )
+
+    def _listed(self, ends_s: float) -> list[Answer]:
+        return list(self._etcd.read("/v3/cluster/member/list", {}, ends_s).get("members") or [])
+
+    def _create(self, ends_s: float) -> None:
+        """Create the keys of the bounds, both or none."""
+        body = {
+            "compare": [
+                {"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
+                for key in (self._end, self._first)
+            ],
+            "success": [_put(self._end, _number(0)), _put(self._first, _number(1))],
+            "failure": [_get(self._end), _get(self._first)],
+        }
+        answer = self._etcd.change(_TXN, body, ends_s)
+        if not answer.get("succeeded") and not all(map(_found, answer["responses"])):
+            raise LogRefused(
+                f"etcd has one of the keys {self._name}/end and {self._name}/first, and not the"
+                " other: another program uses them; choose another cluster.name"
+            )
+
+    def _statuses(self, ends_s: float) -> dict[str, Answer]:
+        """Return what each server that answers says of itself, by its URL."""
+        found = {}
+        for url in self._etcd.urls:
+            limit_s = min(ends_s, time.monotonic() + _STATUS_S_MAX)
+            with contextlib.suppress(NotSent, NoAnswer, EtcdError):
+                found[url] = self._etcd.ask(url, "/v3/maintenance/status", {}, limit_s)
+        return found
+
+    def _compact(self, revision: int, ends_s: float) -> None:
+        try:
+            self._etcd.change("/v3/kv/compaction", {"revision": str(revision)}, ends_s)
+        except EtcdError as error:
+            if error.code != _TOO_LATE:  # another has compacted further
+                raise _unavailable(error) from error
+        except (NotSent, NoAnswer) as error:
+            raise _unavailable(error) from error
+
+    def _read(self, path: str, body: Mapping[str, Any], timeout_s: float) -> Answer:
+        try:
+            return self._etcd.read(path, body, time.monotonic() + timeout_s)
+        except (NotSent, NoAnswer, EtcdError) as error:
+            raise _unavailable(error) from error
+
+    def _change(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
+        try:
+            return self._etcd.change(path, body, ends_s)
+        except (NotSent, NoAnswer, EtcdError) as error:
+            raise _unavailable(error) from error
+
+
+@final
+class EtcdHeartbeats:
+    """Heartbeats of the brokers of a cluster, each member's under a key; see ``Heartbeats``.
+
+    A beat replaces the one before it, and all keys are read each tenth of a second from the server
+    that is asked: of two beats within that time only the second is received. What was there before
+    this object was made is not a beat.
+
+    Args:
+        settings: the cluster: its servers and its name.
+        member: name of this member, different for each.
+
+    Raises:
+        ConfigError: a file that the settings name cannot be used.
+    """
+
+    def __init__(self, settings: Cluster, member: str) -> None:
+        self._etcd = etcd_client(settings)
+        self._key = encoded(f"{settings.name}/beats/{member}".encode())
+        self._begin = encoded(f"{settings.name}/beats/".encode())
+        self._behind = encoded(f"{settings.name}/beats0".encode())  # "0" follows "/"
+        self._revision: int | None = None  # of the newest beat that was received
+
+    def send(self, beat: bytes) -> None:
+        """Put a beat in the place of the one before it."""
+        ends_s = time.monotonic() + _SEND_S_MAX
+        with contextlib.suppress(NotSent, NoAnswer, EtcdError):
+            self._etcd.change("/v3/kv/put", {"key": self._key, "value": encoded(beat)}, ends_s)
+
+    def received(self, timeout_s: float) -> list[bytes]:
+        """Return the beats that are new; wait for the first."""
+        ends_s = time.monotonic() + timeout_s
+        while True:
+            beats = self._new(max(_POLL_S, timeout_s))
+            left_s = ends_s - time.monotonic()
+            if beats or left_s <= 0:
+                return beats
+            time.sleep(min(_POLL_S, left_s))
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._etcd.close()
+
+    def _new(self, timeout_s: float) -> list[bytes]:
+        body = {"key": self._begin, "range_end": self._behind, "serializable": True}
+        try:
+            answer = self._etcd.read(_RANGE, body, time.monotonic() + timeout_s)
+        except (NotSent, NoAnswer, EtcdError):
+            return []
+        seen, kvs = self._revision, answer.get("kvs") or []
+        newest = max((int(item["mod_revision"]) for item in kvs), default=0)
+        self._revision = max(seen or 0, newest)
+        if seen is None:
+            return []
+        fresh = sorted(
+            (item for item in kvs if int(item["mod_revision"]) > seen),
+            key=lambda item: int(item["mod_revision"]),
+        )
+        return [decoded(item.get("value", "")) for item in fresh]
+
+
+def _number(sequence: int) -> str:
+    """Return a sequence as a value: values compare as texts do."""
+    return encoded(b"%016x" % sequence)
+
+
+def _parsed(item: Answer) -> int:
+    return int(decoded(item["value"]), 16)
+
+
+def _put(key: str, value: str) -> Answer:
+    return {"request_put": {"key": key, "value": value}}
+
+
+def _get(key: str, range_end: str = "", limit: int = 0, serializable: bool = False) -> Answer:
+    wanted: Answer = {"key": key, "serializable": serializable}
+    if range_end:
+        wanted |= {"range_end": range_end, "limit": str(limit)}
+    return {"request_range": wanted}
+
+
+def _found(response: Answer) -> list[Answer]:
+    """Return the keys and values that a read within a transaction found."""
+    return list(response["response_range"].get("kvs") or [])
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+
+
+def _name_of(member: Answer) -> str:
+    return str(member.get("name") or member["ID"])
+
+
+def _node(member: Answer, statuses: Sequence[Answer], leader_id: str, index: int) -> LogNode:
+    name = _name_of(member)
+    for status in statuses:
+        if status["header"]["member_id"] == member["ID"]:
+            lag = max(0, index - int(status.get("raftIndex", 0)))
+            is_leader = member["ID"] == leader_id
+            return LogNode(name, is_leader, lag <= _LAG_MAX, lag, 0.0)
+    return LogNode(name, member["ID"] == leader_id, False, 0, math.inf)
+
+
+def _unavailable(error: Exception) -> LogUnavailable:
+    if not isinstance(error, EtcdError):
+        return LogUnavailable(str(error))
+    if error.code == _EXHAUSTED and "space" in str(error):
+        return LogUnavailable(
+            f"etcd: {error}: raise --quota-backend-bytes, or `etcdctl compact` and `etcdctl"
+            " defrag`; then `etcdctl alarm disarm`"
+        )
+    return LogUnavailable(f"etcd: {error}")

@@ -1,0 +1,317 @@
+"""A blocking client of etcd's JSON gateway (HTTP/1.1 and JSON in place of gRPC), over the servers
+of one cluster.
+
+A call goes to the server that answered last; one that does not answer is left for the next. The
+three ways in which a call fails are different errors, because an append must know them apart::
+
+      connect ── no ─▶ NotSent (the next server is tried)
+         │
+      send, wait ── no answer ─▶ NoAnswer (a call that changes nothing is tried at the next server)
+         │
+      answer ── an error ─▶ EtcdError
+
+Keys and values are base64 in JSON, so a value costs a third more on the wire.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import socket
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, final
+from urllib.parse import urlsplit
+
+from penstock.errors import ConfigError
+
+UNAUTHENTICATED: Final = 16
+"""The code of gRPC for a token that is unknown, or was forgotten."""
+
+_CONNECT_S_MAX: Final = 1.0
+_ANSWER_BYTES_MAX: Final = 256 << 20
+_PIECE_BYTES: Final = 1 << 20
+_FILE_BYTES_MAX: Final = 64 * 1024
+_UNKNOWN: Final = 2
+_DEFAULT_PORTS: Final = {"http": 2379, "https": 2379}
+
+Answer = dict[str, Any]
+
+
+class NotSent(Exception):
+    """No server was reached, so nothing was asked for."""
+
+
+class NoAnswer(Exception):
+    """A server was asked, and did not answer in time or not whole."""
+
+
+class EtcdError(Exception):
+    """A server answered with an error; ``code`` is gRPC's."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Login(NamedTuple):
+    """A user of etcd and the password; empty where none is needed."""
+
+    user: str = ""
+    password: str = ""
+
+
+def read_login(file: str) -> Login:
+    """Return the login in a file, ``USER:PASSWORD`` in one line; an empty name gives none.
+
+    Raises:
+        ConfigError: the file cannot be read, or has something else.
+    """
+    if not file:
+        return Login()
+    try:
+        with Path(file).open(encoding="utf-8") as opened:
+            line = opened.read(_FILE_BYTES_MAX).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cluster.credentials_file: {file} cannot be read: {error}") from error
+    user, colon, password = line.partition(":")
+    if not user or not colon or "\n" in line:
+        raise ConfigError(f"cluster.credentials_file: {file} needs USER:PASSWORD in one line")
+    return Login(user, password)
+
+
+def encoded(data: bytes) -> str:
+    """Return bytes as etcd's JSON has them."""
+    return base64.b64encode(data).decode()
+
+
+def decoded(text: str) -> bytes:
+    """Inverse of ``encoded``."""
+    return base64.b64decode(text)
+
+
+@final
+class _Server:
+    """One server and the connection to it, if there is one."""
+
+    def __init__(self, url: str, tls: ssl.SSLContext) -> None:
+        parts = urlsplit(url)
+        self.url = url.rstrip("/")
+        self._host = parts.hostname or ""
+        self._port = parts.port or _DEFAULT_PORTS[parts.scheme]
+        self._tls = tls if parts.scheme == "https" else None
+        self._connection: http.client.HTTPConnection | None = None
+        self.token = ""
+
+    def post(self, path: str, body: bytes, ends_s: float) -> tuple[int, bytes]:
+        """Return the status and the body of an answer."""
+        connection = self._connected(ends_s)
+        headers = {"Content-Type": "application/json"}
+        if self.token:
+            headers["Authorization"] = self.token
+        try:
+            _limit(connection, ends_s)
+            connection.request("POST", path, body, headers)
+            response = connection.getresponse()
+            pieces: list[bytes] = []
+            size_bytes = 0
+            while True:
+                _limit(connection, ends_s)
+                piece = response.read(_PIECE_BYTES)
+                if not piece:
+                    break
+                pieces.append(piece)
+                size_bytes += len(piece)
+                if size_bytes > _ANSWER_BYTES_MAX:
+                    raise NoAnswer(f"{self.url} sent more than {_ANSWER_BYTES_MAX} bytes")
+            return response.status, b"".join(pieces)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise NoAnswer(f"{self.url} does not answer: {_said(error)}") from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
+    def _connected(self, ends_s: float) -> http.client.HTTPConnection:
+        if self._connection is not None:
+            if self._connection.sock is not None and not _is_closed(self._connection.sock):
+                return self._connection
+            self.close()
+        limit_s = min(_CONNECT_S_MAX, _left_s(ends_s))
+        connection = (
+            http.client.HTTPConnection(self._host, self._port, timeout=limit_s)
+            if self._tls is None
+            else http.client.HTTPSConnection(
+                self._host, self._port, timeout=limit_s, context=self._tls
+            )
+        )
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise NotSent(f"{self.url} is not reached: {_said(error)}") from error
+        self._connection = connection
+        return connection
+
+
+@final
+class EtcdClient:
+    """Calls of the servers of one cluster; used by one thread at a time.
+
+    Args:
+        urls: of the servers, ``http://HOST:PORT`` or ``https://HOST:PORT``.
+        login: the user; without one no token is asked for.
+        tls: how the servers of ``https`` URLs are verified.
+    """
+
+    def __init__(self, urls: Sequence[str], login: Login, tls: ssl.SSLContext) -> None:
+        self._servers = [_Server(url, tls) for url in urls]
+        self._login = login
+        self._turn = 0
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The URLs of all servers."""
+        return tuple(server.url for server in self._servers)
+
+    def read(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
+        """Call what changes nothing: each server is tried, one after the other.
+
+        Args:
+            path: of the call, from ``/v3`` on.
+            body: its arguments.
+            ends_s: the time of the monotonic clock by which it must have ended.
+
+        Raises:
+            NotSent: no server was reached.
+            NoAnswer: none of those reached answered.
+            EtcdError: an error was the last answer.
+        """
+        failure: Exception = NotSent("no server was tried")
+        for left in range(len(self._servers), 0, -1):
+            share_s = _left_s(ends_s) / left
+            if share_s <= 0:
+                break
+            try:
+                return self._call(self._current, path, body, time.monotonic() + share_s)
+            except (NotSent, NoAnswer, EtcdError) as error:
+                if not isinstance(error, NotSent) or isinstance(failure, NotSent):
+                    failure = error
+                self._next()
+        raise failure
+
+    def change(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
+        """Call what changes something: it is sent to one server at most.
+
+        Raises:
+            NotSent: no server was reached; nothing was changed.
+            NoAnswer: it was sent; it may have been done, may not be, or may still be.
+            EtcdError: the answer is an error.
+        """
+        failure = NotSent("no server was tried")
+        for _ in self._servers:
+            try:
+                return self._call(self._current, path, body, ends_s)
+            except NotSent as error:
+                failure = error
+                self._next()
+            except (NoAnswer, EtcdError):
+                self._next()
+                raise
+        raise failure
+
+    def ask(self, url: str, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
+        """Call one server.
+
+        Raises:
+            NotSent: it was not reached.
+            NoAnswer: it did not answer.
+            EtcdError: the answer is an error.
+        """
+        server = next(one for one in self._servers if one.url == url)
+        return self._call(server, path, body, ends_s)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for server in self._servers:
+            server.close()
+
+    @property
+    def _current(self) -> _Server:
+        return self._servers[self._turn]
+
+    def _next(self) -> None:
+        self._turn = (self._turn + 1) % len(self._servers)
+
+    def _call(self, server: _Server, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
+        if self._login.user and not server.token:
+            self._log_in(server, ends_s)
+        text = json.dumps(body).encode()
+        try:
+            return _answer(*server.post(path, text, ends_s))
+        except EtcdError as error:
+            if error.code != UNAUTHENTICATED or not self._login.user:
+                raise
+        self._log_in(server, ends_s)  # a server forgets tokens; it has done nothing
+        return _answer(*server.post(path, text, ends_s))
+
+    def _log_in(self, server: _Server, ends_s: float) -> None:
+        server.token = ""
+        body = json.dumps({"name": self._login.user, "password": self._login.password}).encode()
+        try:
+            answer = _answer(*server.post("/v3/auth/authenticate", body, ends_s))
+        except NoAnswer as error:
+            raise NotSent(str(error)) from error
+        server.token = str(answer.get("token", ""))
+
+
+def _answer(status: int, body: bytes) -> Answer:
+    """Return the fields of an answer; raise EtcdError where it is one."""
+    try:
+        answer = json.loads(body)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise EtcdError(_UNKNOWN, f"an answer that is not etcd's (HTTP {status})")
+    if status != http.client.OK or "error" in answer:
+        said = answer.get("message") or answer.get("error") or f"HTTP {status}"
+        raise EtcdError(int(answer.get("code", _UNKNOWN)), str(said))
+    return answer
+
+
+def _left_s(ends_s: float) -> float:
+    return max(0.0, ends_s - time.monotonic())
+
+
+def _limit(connection: http.client.HTTPConnection, ends_s: float) -> None:
+    """Let what comes next take until ``ends_s`` at most; TimeoutError where that has passed."""
+    left_s = _left_s(ends_s)
+    if left_s <= 0:
+        raise TimeoutError("timed out")
+    if connection.sock is not None:
+        connection.sock.settimeout(left_s)
+
+
+def _is_closed(opened: socket.socket) -> bool:
+    """Return whether the server has closed an idle connection."""
+    opened.settimeout(0)
+    try:
+        opened.recv(1)  # nothing is due on an idle connection: what is read is its end
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__
