@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol, final
 
+from penstock.cluster.etcd import EtcdHeartbeats, EtcdLog
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats
 from penstock.cluster.log import Heartbeats, ReplicatedLog
 from penstock.cluster.memory_log import MemoryCluster, MemoryHeartbeats, MemoryLog
 from penstock.config.cluster import Cluster
 from tests.support.deadline import DEADLINE_S
-from tests.support.nats_cluster import NatsCluster
+from tests.support.etcd_cluster import EtcdCluster, EtcdServer
+from tests.support.log_servers import LogServers
+from tests.support.nats_cluster import NatsCluster, NatsServer
 
 
 class LogSystem(Protocol):
@@ -81,30 +84,21 @@ class MemorySystem:
         return self._clusters.setdefault(name, MemoryCluster())
 
 
-@final
-class NatsSystem:
-    """Streams of three NATS servers."""
+class _ServerSystem:
+    """Servers of any kind, started."""
 
     is_concurrent = True
 
-    def __init__(self, directory: Path) -> None:
-        self.cluster = NatsCluster(directory)
+    def __init__(self, cluster: LogServers[NatsServer] | LogServers[EtcdServer]) -> None:
+        self.cluster = cluster
         try:
-            self.cluster.start()
+            cluster.start()
         except BaseException:
-            self.cluster.close()
+            cluster.close()
             raise
 
     def settings(self, name: str) -> Cluster:
         return Cluster(log=self.cluster.urls, name=name)
-
-    def log(self, name: str) -> ReplicatedLog:
-        log = JetStreamLog(self.settings(name), f"test {name}")
-        log.open(DEADLINE_S)
-        return log
-
-    def heartbeats(self, name: str, member: str) -> Heartbeats:
-        return NatsHeartbeats(self.settings(name), member)
 
     @contextlib.contextmanager
     def silent(self) -> Iterator[None]:
@@ -127,3 +121,35 @@ class NatsSystem:
 
     def close(self) -> None:
         self.cluster.close()
+
+
+@final
+class NatsSystem(_ServerSystem):
+    """Streams of three NATS servers."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(NatsCluster(directory))
+
+    def log(self, name: str) -> ReplicatedLog:
+        log = JetStreamLog(self.settings(name), f"test {name}")
+        log.open(DEADLINE_S)
+        return log
+
+    def heartbeats(self, name: str, member: str) -> Heartbeats:
+        return NatsHeartbeats(self.settings(name), member)
+
+
+@final
+class EtcdSystem(_ServerSystem):
+    """Keys of three etcd servers."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(EtcdCluster(directory))
+
+    def log(self, name: str) -> ReplicatedLog:
+        log = EtcdLog(self.settings(name))
+        log.open(DEADLINE_S)
+        return log
+
+    def heartbeats(self, name: str, member: str) -> Heartbeats:
+        return EtcdHeartbeats(self.settings(name), member)

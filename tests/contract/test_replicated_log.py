@@ -25,8 +25,8 @@ from penstock.cluster.log import (
     LogUnavailable,
     ReplicatedLog,
 )
-from tests.contract.log_systems import LogSystem, MemorySystem, NatsSystem
-from tests.support import nats_cluster
+from tests.contract.log_systems import EtcdSystem, LogSystem, MemorySystem, NatsSystem
+from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
 
 CALL_S: Final = 10.0  # long, for a slow machine
@@ -35,7 +35,7 @@ SHORT_S: Final = 1.0  # of calls that are to fail, and are made again
 SYSTEMS: Final = [
     MemorySystem,
     pytest.param(NatsSystem, marks=nats_cluster.needed),
-    # etcd's system belongs here
+    pytest.param(EtcdSystem, marks=etcd_cluster.needed),
 ]
 
 

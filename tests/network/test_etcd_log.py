@@ -1,4 +1,4 @@
-"""The log in etcd beside its contract: logins, TLS, quota, servers that hang or are too few."""
+"""What the log in etcd does beside its contract: logins, TLS, quota, servers that hang or are too few."""
 
 from __future__ import annotations
 
@@ -165,6 +165,7 @@ def test_tls_is_verified(tmp_path: Path) -> None:
             stranger.open(1.0)
 
 
+@pytest.mark.torture("writes several times the quota, synced on three servers")
 def test_what_is_trimmed_gives_its_room_back(tmp_path: Path) -> None:
     """Twice the quota goes through a log that is trimmed; without that it ends, and says how."""
     options = ("--quota-backend-bytes", str(QUOTA_BYTES))

@@ -1,25 +1,12 @@
-"""Three real NATS servers that keep a replicated log, on loopback.
+"""Three real NATS servers that keep a replicated log, on loopback (``log_servers``).
 
-::
-
-      NatsCluster(dir) ── start ─▶ a leader is elected ── kill | pause | resume | restart one ─▶ …
-             ╰────────────────────────── close ─▶ nothing left ◀───────────────────────────────╯
-
-Each syncs every append (``sync_interval: always``), as the broker demands. Ports are chosen before
-the start, because each server must know where the others are, and held until ``close``, so that
-nobody else is given one while a server is away. A server is the leader of its own process group;
-nothing is left either when the test run is killed (``left_behind``).
+Each syncs every append (``sync_interval: always``), as the broker demands.
 """
 
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
-import os
 import shutil
-import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,11 +15,9 @@ from typing import Any, Final, final
 
 import pytest
 
-from penstock.transport.reserved_port import ReservedPort
-from tests.support import left_behind
-from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.deadline import wait_for
+from tests.support.log_servers import SERVERS, LogServer, LogServers, answer_at
 
-SERVERS: Final = 3
 MAX_PAYLOAD_BYTES: Final = 8 << 20
 
 _BESIDE_PYTHON: Final = Path(sys.executable).parent / "nats-server"
@@ -44,7 +29,7 @@ needed = pytest.mark.skipif(
 
 
 @final
-class NatsServer:
+class NatsServer(LogServer):
     """One of the servers.
 
     Args:
@@ -54,15 +39,13 @@ class NatsServer:
     """
 
     def __init__(self, name: str, directory: Path, uses_tls: bool = False) -> None:
-        self.name: Final = name
-        self.log_path = directory / "server.log"
+        super().__init__(name, directory, ports=3)
         self._configuration = directory / "server.conf"
         self._store_dir = directory / "jetstream"
-        self._ports = [ReservedPort("127.0.0.1") for _ in range(3)]
-        self.port, self.route_port, self.monitoring_port = (port.port for port in self._ports)
+        self.port, self.route_port, self.monitoring_port = self.ports
         self.url = f"{'tls' if uses_tls else 'nats'}://127.0.0.1:{self.port}"
         self.monitoring_url = f"http://127.0.0.1:{self.monitoring_port}"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.command = [str(_PROGRAM), "-c", str(self._configuration)]
 
     def configure(self, route_ports: Sequence[int], jetstream: str, lines: str) -> None:
         """Write its configuration.
@@ -85,78 +68,13 @@ class NatsServer:
             f"{jetstream} }}\n{cluster}{lines}"
         )
 
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process of the present start."""
-        assert self._process is not None, f"{self.name} does not run"
-        return self._process
-
-    @property
-    def is_running(self) -> bool:
-        """True between a start and an end."""
-        return self._process is not None
-
-    def start(self) -> None:
-        """Start it; it is ready when its monitoring port answers."""
-        assert self._process is None, f"{self.name} runs"
-        assert _PROGRAM is not None
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [_PROGRAM, "-c", str(self._configuration)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        left_behind.watch(self._process.pid)
-
-    def pause(self) -> None:
-        """Stop it in the middle of what it does; its connections stand."""
-        self.process.send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it go on."""
-        self.process.send_signal(signal.SIGCONT)
-
-    def kill(self) -> None:
-        """End it without a warning, as a power cut of the machine would; its files stay."""
-        self._end(signal.SIGKILL)
-
-    def stop(self) -> None:
-        """Ask it to end."""
-        self._end(signal.SIGTERM)
-
     def ask(self, path: str) -> dict[str, Any]:
         """Return what its monitoring port says at ``path``; empty where it does not answer."""
-        with contextlib.suppress(OSError, http.client.HTTPException, ValueError):
-            connection = http.client.HTTPConnection("127.0.0.1", self.monitoring_port, timeout=5)
-            with contextlib.closing(connection):
-                connection.request("GET", path)
-                answer: dict[str, Any] = json.load(connection.getresponse())
-                return answer
-        return {}
-
-    def close(self) -> None:
-        """End it if it runs, and give its ports free."""
-        if self._process is not None:
-            self.kill()
-        for port in self._ports:
-            port.close()
-
-    def _end(self, number: signal.Signals) -> None:
-        process = self.process
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-            os.killpg(process.pid, signal.SIGCONT)
-        try:
-            process.wait(DEADLINE_S)
-        finally:
-            left_behind.forget(process.pid)
-            self._process = None
+        return answer_at(self.monitoring_port, path)
 
 
 @final
-class NatsCluster:
+class NatsCluster(LogServers[NatsServer]):
     """Servers of one cluster.
 
     Args:
@@ -175,7 +93,7 @@ class NatsCluster:
         lines: str = "",
         uses_tls: bool = False,
     ) -> None:
-        self.servers: list[NatsServer] = []
+        super().__init__()
         for number in range(1, servers + 1):
             home = directory / f"n{number}"
             home.mkdir(parents=True)
@@ -184,47 +102,10 @@ class NatsCluster:
         for server in self.servers:
             server.configure(route_ports, jetstream, lines)
 
-    @property
-    def urls(self) -> tuple[str, ...]:
-        """URLs of all servers, for ``cluster.log``."""
-        return tuple(server.url for server in self.servers)
-
-    def start(self) -> None:
-        """Start those that do not run, and wait until JetStream has a leader and all are there."""
-        for server in self.servers:
-            if not server.is_running:
-                server.start()
-        self.wait_until_whole()
-
     def wait_until_whole(self) -> None:
         """Wait until all servers run and have all that JetStream knows of its streams."""
         for server in self.servers:
             wait_for(f"{server.name} of NATS", partial(self._is_whole, server))
-
-    def server(self, name: str) -> NatsServer:
-        """Return the server of this name."""
-        return next(server for server in self.servers if server.name == name)
-
-    def pause(self) -> None:
-        """Pause all servers."""
-        for server in self.servers:
-            server.pause()
-
-    def resume(self) -> None:
-        """Let all servers go on."""
-        for server in self.servers:
-            server.resume()
-
-    def restart(self) -> None:
-        """Kill all servers at once, and start them again."""
-        for server in self.servers:
-            server.kill()
-        self.start()
-
-    def close(self) -> None:
-        """End all servers."""
-        for server in self.servers:
-            server.close()
 
     def _is_whole(self, server: NatsServer) -> bool:
         assert server.process.poll() is None, server.log_path.read_text()[-2000:]
