@@ -1,5 +1,6 @@
 """The model of the disk, by itself: what is synced is certain, and all else is open."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from tests.support.disk_calls import (
     DiskCall,
     read_disk_calls,
 )
-from tests.support.disk_model import Disk, Style
+from tests.support.disk_model import Disk, Names, Style
 from tests.support.recording import without_the_undone
 
 SEEDS = 300
@@ -28,17 +29,30 @@ def call(
     return DiskCall(at, at, kind, f"/r/{path}", target and f"/r/{target}", where, data)
 
 
-def outcomes(tmp_path: Path, calls: list[DiskCall], style: Style, path: str) -> set[bytes | None]:
-    """Everything that may be at ``path`` after a cut."""
-    disk = Disk("/r")
+def disks(
+    tmp_path: Path, calls: list[DiskCall], style: Style, certain: Names = Names.POSIX
+) -> Iterator[Path]:
+    """Everything that may be left after a cut, with repetitions."""
+    disk = Disk("/r", certain)
     for one in calls:
         disk.do(one)
-    found: set[bytes | None] = set()
     for seed in range(SEEDS):
-        to = tmp_path / str(seed)
-        disk.cut(Random(seed), style, [], to)
-        found.add((to / path).read_bytes() if (to / path).exists() else None)
-    return found
+        disk.cut(Random(seed), style, [], tmp_path / str(seed))
+        yield tmp_path / str(seed)
+
+
+def outcomes(
+    tmp_path: Path,
+    calls: list[DiskCall],
+    style: Style,
+    path: str,
+    certain: Names = Names.POSIX,
+) -> set[bytes | None]:
+    """Everything that may be at ``path`` after a cut."""
+    return {
+        (to / path).read_bytes() if (to / path).exists() else None
+        for to in disks(tmp_path, calls, style, certain)
+    }
 
 
 SYNCED = [
@@ -57,6 +71,51 @@ def test_what_is_synced_is_certain(tmp_path: Path) -> None:
 
 def test_a_name_is_not_durable_by_its_files_sync(tmp_path: Path) -> None:
     assert outcomes(tmp_path, SYNCED[:3], Style.SCATTERED, "f") == {None, b"one"}
+
+
+def test_where_names_come_with_files_those_above_it_do_too(tmp_path: Path) -> None:
+    calls = [
+        call(1, MAKE_DIRECTORY, "d"),
+        call(2, CREATE, "d/f"),
+        call(3, WRITE, "d/f", data=b"one"),
+        call(4, CREATE, "d/g"),
+        call(5, SYNC, "d/f"),
+    ]
+    for number, path in enumerate(("d/f", "d/g")):
+        (tmp_path / str(number)).mkdir()
+        found = outcomes(
+            tmp_path / str(number), calls, Style.SCATTERED, path, certain=Names.WITH_FILES
+        )
+        assert found == ({b"one"} if path == "d/f" else {None, b""})
+
+
+MOVED = [
+    *SYNCED,
+    call(5, MAKE_DIRECTORY, "d"),
+    DiskCall(6, 6, SYNC, "/r"),
+    call(7, RENAME, "f", "d/f"),
+]
+
+
+def test_what_is_moved_to_another_directory_is_in_one_of_them(tmp_path: Path) -> None:
+    for to in disks(tmp_path, MOVED, Style.SCATTERED):
+        assert (to / "f").exists() != (to / "d" / "f").exists()
+
+
+def test_a_journal_takes_both_sides_of_a_move(tmp_path: Path) -> None:
+    calls = [*MOVED, DiskCall(8, 8, SYNC, "/r/d")]
+    for number, (certain, is_left_behind) in enumerate(
+        ((Names.POSIX, True), (Names.WITH_FILES, False))
+    ):
+        (tmp_path / str(number)).mkdir()
+        for to in disks(tmp_path / str(number), calls, Style.NOTHING, certain):
+            assert (to / "d" / "f").read_bytes() == b"one"
+            assert (to / "f").exists() == is_left_behind
+
+
+def test_a_removal_in_a_directory_that_is_seen_to_be_gone_changes_nothing(tmp_path: Path) -> None:
+    calls = [*SYNCED, call(5, REMOVE, "d/f")]
+    assert outcomes(tmp_path, calls, Style.EVERYTHING, "f") == {b"one"}
 
 
 def test_a_rename_is_old_or_new(tmp_path: Path) -> None:
@@ -145,3 +204,19 @@ def test_a_call_without_a_result_is_one_that_the_kill_cut_short() -> None:
     """strace tells its end all the same, when it saw the thread go."""
     lines = [r'7 unlink("\x2f\x72\x2f\x66" <unfinished ...>', "7 <... unlink resumed>)  = ?"]
     assert list(read_disk_calls(lines, "/r", 9)) == [DiskCall(0, 9, REMOVE, "/r/f")]
+
+
+def test_a_write_to_a_file_opened_to_be_synced_is_synced(tmp_path: Path) -> None:
+    lines = [
+        r'7 openat(AT_FDCWD</>, "\x2f\x72\x2f\x66", O_WRONLY|O_CREAT|O_SYNC, 0666) = 3</r/f>',
+        r'7 write(3</r/f>, "\x6f\x6e\x65", 3) = 3',
+        r"8 fsync(4</r>) = 0",
+    ]
+    calls = read_disk_calls(lines, "/r", 9)
+    assert [one.kind for one in calls] == [CREATE, WRITE, SYNC, SYNC]
+    assert outcomes(tmp_path, calls, Style.NOTHING, "f") == {b"one"}
+
+
+def test_a_name_below_an_open_directory_is_found() -> None:
+    lines = [r'7 unlinkat(3<\x2f\x72\x2f\x64>, "\x66", 0) = 0']
+    assert read_disk_calls(lines, "/r", 9) == [DiskCall(0, 0, REMOVE, "/r/d/f")]

@@ -1,4 +1,4 @@
-"""What the log in etcd does beside its contract: logins, TLS, quota, servers that hang or are too few."""
+"""The log in etcd beyond its contract: logins, TLS, quota, servers that hang or are too few."""
 
 from __future__ import annotations
 

@@ -17,6 +17,9 @@ TRACED: Final = (
     "fdatasync,fsync,msync,openat,creat,rename,renameat,renameat2,link,linkat,"
     "unlink,unlinkat,mkdir,mkdirat,rmdir,ftruncate,truncate,fallocate"
 )
+TRACED_CHANGES: Final = ",".join(
+    name for name in TRACED.split(",") if not name.startswith(("read", "recv"))
+)
 MAPPED_SUFFIX: Final = ".mapped"
 
 CREATE: Final = "create"  # opened for writing with O_CREAT
@@ -36,6 +39,8 @@ _OFFSET: Final = re.compile(r", (\d+)\)\s+= -?\d+")
 _FLAGS: Final = re.compile(r'", (O_[A-Z_|]+)')
 _FALLOCATE: Final = re.compile(r">, ([^,]+), (\d+), (\d+)\)")
 _FLAG_APPEND: Final = "O_APPEND"
+_FLAG_SYNC: Final = "O_SYNC"
+_DIRECTORY_FD: Final = re.compile(r"\w+\(\d+<(.*?)>, \"")
 _READS: Final = ("read", "readv", "recvfrom", "recvmsg")
 _RESULT_LENGTH_MAX: Final = 20_000  # it may name a file, in hexadecimal
 _NAMED: Final = {
@@ -82,6 +87,7 @@ def read_disk_calls(lines: Iterable[str], root: str, end: int) -> list[DiskCall]
     """
     found: list[DiskCall] = []
     appending: set[str] = set()
+    syncing: set[str] = set()  # files of which each write is synced
     prefix = root.rstrip("/") + "/"
     for line in whole_lines(lines):
         name = line.text[:20].partition("(")[0]
@@ -94,11 +100,18 @@ def read_disk_calls(lines: Iterable[str], root: str, end: int) -> list[DiskCall]
                 continue
         for call in _read(line.started, finished, name, line.text, line.finished is None):
             if call.path.startswith(prefix) or call.path == root:
-                if call.kind == CREATE and _FLAG_APPEND in line.text:
-                    appending.add(call.path)
+                if call.kind == CREATE:
+                    _note(call.path, appending, _FLAG_APPEND in line.text)
+                    _note(call.path, syncing, _FLAG_SYNC in line.text)
                 at_end = call.kind == WRITE and call.offset == -1 and call.path in appending
                 found.append(call._replace(offset=-2) if at_end else call)
+                if call.kind == WRITE and call.path in syncing and line.finished is not None:
+                    found.append(DiskCall(finished + 1, finished, SYNC, call.path))
     return found
+
+
+def _note(path: str, paths: set[str], belongs: bool) -> None:
+    (paths.add if belongs else paths.discard)(path)
 
 
 def _read(started: int, finished: int, name: str, text: str, cut: bool) -> Iterator[DiskCall]:
@@ -106,6 +119,9 @@ def _read(started: int, finished: int, name: str, text: str, cut: bool) -> Itera
         yield from _opened(started, finished, text)
     elif name in _NAMED:
         paths = [_text(match.group(1)) for match in _STRING.finditer(text)]
+        above = _DIRECTORY_FD.match(text)
+        if above is not None:
+            paths[0] = f"{_text(above.group(1))}/{paths[0]}"
         assert all(path.startswith("/") for path in paths), text
         target = paths[1] if len(paths) > 1 else ""
         yield DiskCall(started, finished, _NAMED[name], paths[0], target)

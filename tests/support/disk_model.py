@@ -2,7 +2,9 @@
 
 The model promises no more than POSIX does. A file's bytes are certain once an fsync or fdatasync of
 it that began after they were written has finished; a name (a creation, a rename, a removal) once an
-fsync of its directory has. Everything else is open::
+fsync of its directory has. ``Names.WITH_FILES`` promises more: there the sync of a file or
+directory makes its own name and those of the directories above it certain, too, as ext4, XFS and
+Btrfs do. Everything else is open::
 
       changes ──▶ pending ── sync ─▶ durable
                      │
@@ -52,6 +54,16 @@ class Style(enum.Enum):
     """All names and sizes, but of the data only what was synced: zeros, or whatever lay there."""
 
 
+class Names(enum.Enum):
+    """When a name is certain."""
+
+    POSIX = "posix"
+    """Once its directory was synced."""
+
+    WITH_FILES = "with files"
+    """Also once what it stands for was synced; and so is each name above it."""
+
+
 class Change(NamedTuple):
     """A pending change of a file's bytes; ``size`` is set where it is truncated."""
 
@@ -62,10 +74,14 @@ class Change(NamedTuple):
 
 
 class Naming(NamedTuple):
-    """A pending change of names, atomic: what each stands for from then on (None: nothing)."""
+    """A pending change of names, atomic: what each stands for from then on (None: nothing).
+
+    ``beside`` is the other directory where something was moved from one to another.
+    """
 
     at: int
     names: dict[str, "File | Directory | None"]
+    beside: "Directory | None" = None
 
 
 @final
@@ -115,12 +131,21 @@ class Directory:
         self.pending.append(naming)
         _name(self.names, naming)
 
-    def sync(self, began: int) -> None:
-        """All names given before ``began`` are certain."""
-        for naming in self.pending:
-            if naming.at < began:
-                _name(self.durable, naming)
-        self.pending = [naming for naming in self.pending if naming.at >= began]
+    def sync(self, began: int, name: str | None = None, journal: bool = False) -> None:
+        """All names given before ``began`` are certain, or all changes of this ``name``; with a
+        ``journal`` something moved has left the other directory, or is there, too.
+        """
+        done = [
+            naming
+            for naming in self.pending
+            if naming.at < began and (name is None or name in naming.names)
+        ]
+        self.pending = [naming for naming in self.pending if naming not in done]
+        for naming in done:
+            _name(self.durable, naming)
+            if journal and naming.beside is not None:
+                for other in [one for one in naming.beside.pending if one.at == naming.at]:
+                    naming.beside.sync(began, next(iter(other.names)), journal)
 
 
 def apply(content: bytearray, change: Change) -> None:
@@ -152,10 +177,12 @@ class Disk:
 
     Args:
         root: the directory below which changes count; it exists and is certain.
+        certain: when a name is certain.
     """
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, certain: Names = Names.POSIX) -> None:
         self._root = root.rstrip("/")
+        self._certain = certain
         self._top = Directory()
 
     def do(self, call: DiskCall) -> None:
@@ -164,7 +191,11 @@ class Disk:
         if call.kind == SYNC:
             node = self._find(call.path)
             if node is not None:
-                node.sync(call.started)
+                self._sync(node, call)
+            return
+        if call.kind in (RENAME, LINK, REMOVE):
+            for changed, naming in self._namings(call, at):
+                changed.change(naming)
             return
         directory, name = self._place(call.path)
         if call.kind in (CREATE, MAKE_DIRECTORY):
@@ -173,14 +204,24 @@ class Disk:
                 directory.change(Naming(at, {name: made}))
             elif call.kind == CREATE:
                 self._reopen(directory, name, call)
-        elif call.kind in (RENAME, LINK, REMOVE):
-            naming = self._naming(call, at)
-            if naming is not None:
-                directory.change(naming)
         else:
             file = directory.names.get(name)
             if isinstance(file, File):
                 self._write(file, call)
+
+    def _sync(self, node: File | Directory, call: DiskCall) -> None:
+        if self._certain is Names.POSIX:
+            node.sync(call.started)
+            return
+        if isinstance(node, Directory):
+            node.sync(call.started, journal=True)
+        else:
+            node.sync(call.started)
+        above: File | Directory | None = self._top
+        for name in call.path.removeprefix(self._root).split("/"):
+            if name and isinstance(above, Directory):
+                above.sync(call.started, name, journal=True)
+                above = above.names.get(name)
 
     def _reopen(self, directory: Directory, name: str, call: DiskCall) -> None:
         file = directory.names[name]
@@ -201,15 +242,27 @@ class Disk:
         offset = {-1: file.position, -2: file.size}.get(call.offset, call.offset)
         return Change(call.finished, offset, call.data)
 
-    def _naming(self, call: DiskCall, at: int) -> Naming | None:
+    def _namings(self, call: DiskCall, at: int) -> list[tuple[Directory, Naming]]:
+        """The change of names in each directory that a rename, link or removal changes.
+
+        The directory of what is removed may be gone: another thread removes it, and is seen first.
+        """
+        if call.kind == REMOVE and self._find(call.path) is None:
+            return []
         directory, name = self._place(call.path)
         node = directory.names.get(name)
         if call.kind == REMOVE:
-            return None if node is None else Naming(at, {name: None})
+            return [(directory, Naming(at, {name: None}))]
         assert node is not None, call
         target_directory, target = self._place(call.target)
-        assert target_directory is directory, f"between directories: {call}"
-        return Naming(at, {name: node if call.kind == LINK else None, target: node})
+        if call.kind == LINK:
+            return [(target_directory, Naming(at, {target: node}))]
+        if target_directory is directory:
+            return [(directory, Naming(at, {name: None, target: node}))]
+        return [
+            (target_directory, Naming(at, {target: node}, directory)),
+            (directory, Naming(at, {name: None}, target_directory)),
+        ]
 
     def _place(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")
@@ -245,19 +298,18 @@ class Disk:
 
     def torn(
         self, call: DiskCall, draw: Random
-    ) -> tuple[File, Change] | tuple[Directory, Naming] | None:
-        """The change that a call under way may have made by now; None if it cannot be seen."""
-        directory, name = self._place(call.path)
+    ) -> list[tuple[File, Change] | tuple[Directory, Naming]]:
+        """The changes that a call under way may have made by now; none if they cannot be seen."""
         if call.kind in (RENAME, LINK, REMOVE):
-            naming = self._naming(call, call.finished)
-            return None if naming is None else (directory, naming)
+            return [*self._namings(call, call.finished)]
         if call.kind in (WRITE, MAPPED, CUT):
+            directory, name = self._place(call.path)
             file = directory.names.get(name)
             if isinstance(file, File):
                 change = self._change(file, call)
                 length = draw.randint(0, len(change.data))
-                return file, change._replace(data=change.data[:length])
-        return None
+                return [(file, change._replace(data=change.data[:length]))]
+        return []
 
 
 def _collect(directory: Directory, prefix: str, found: dict[str, bytes]) -> None:
@@ -278,16 +330,15 @@ class _Cut:
         self._changes: dict[int, list[Change]] = {}
         self._namings: dict[int, list[Naming]] = {}
         for call in under_way:
-            torn = disk.torn(call, draw)
-            if torn is None:
-                continue
-            if isinstance(torn[0], File):
-                self._changes.setdefault(id(torn[0]), []).append(torn[1])
-            else:
-                self._namings.setdefault(id(torn[0]), []).append(torn[1])
+            for changed, change in disk.torn(call, draw):
+                if isinstance(change, Change):
+                    self._changes.setdefault(id(changed), []).append(change)
+                else:
+                    self._namings.setdefault(id(changed), []).append(change)
         self._sector_bytes = draw.choice(SECTORS_BYTES)
         self._survival = draw.choice((0.1, 0.5, 0.9))
         self._garbage = draw.random() < 0.5
+        self._moved: dict[int, bool] = {}
         moments = self._moments(disk._top)
         self._until = draw.choice(moments) if moments else 0
 
@@ -311,13 +362,19 @@ class _Cut:
         to.mkdir()
         names = dict(directory.durable)
         for naming in self._of_directory(directory):
-            if self._survives(naming.at):
+            if self._is_named(naming):
                 _name(names, naming)
         for name, node in names.items():
             if isinstance(node, Directory):
                 self.write(node, to / name)
             else:
                 (to / name).write_bytes(self._content(node))
+
+    def _is_named(self, naming: Naming) -> bool:
+        """Whether a change of names survives; of something moved both or none."""
+        if naming.beside is None:
+            return self._survives(naming.at)
+        return self._moved.setdefault(naming.at, self._survives(naming.at))
 
     def _survives(self, at: int) -> bool:
         if self._style is Style.NOTHING:
