@@ -43,7 +43,7 @@ def events(
     limit: Annotated[int, typer.Option("--limit", min=1, help="The last so many.")] = 100,
     server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+        typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
     ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,

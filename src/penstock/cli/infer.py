@@ -59,7 +59,7 @@ def infer(
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The stream service, if not at stream.bind."),
+        typer.Option(metavar="HOST:PORT,…", help="The stream service, if not at stream.bind."),
     ] = None,
 ) -> None:
     """Look at messages in the log, and write a declaration of the tables they would make.

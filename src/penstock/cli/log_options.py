@@ -55,7 +55,7 @@ class LogOptions:
     ] = "messages"
     server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+        typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
     ] = None
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="The broker's TOML file.")

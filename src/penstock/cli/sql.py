@@ -64,7 +64,7 @@ def sql(
     config: ConfigFile = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+        typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
     ] = None,
     data_dir: DataDir = None,
     access: Access,

@@ -61,7 +61,7 @@ def story(
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+        typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
     ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 SERVER: Final = "127.0.0.1:8815"
 
-Server = Annotated[str, typer.Option(metavar="HOST:PORT", help="The broker's stream service.")]
+Server = Annotated[
+    str,
+    typer.Option(metavar="HOST:PORT,…", help="The broker's stream service; of a cluster, all."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +46,16 @@ class Access:
 
     def reach(self, server: str) -> tuple[str, Credentials]:
         """Return address and credentials of the service; raise ConfigError if `server` is no
-        address."""
-        from penstock.spark.option_values import address
+        address.
+
+        In a cluster there are several addresses, separated by commas.
+        """
+        from penstock.spark.option_values import addresses
         from penstock.stream.credentials import Credentials
 
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-key-file, two PEM files, belong together")
-        found, uses_tls = address("--server", server)
+        found, uses_tls = addresses("--server", server)
         tls_files = (self.tls_ca_file, self.tls_cert_file)
         return found, Credentials(
             self.tls or uses_tls or any(tls_files),

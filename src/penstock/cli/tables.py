@@ -65,7 +65,7 @@ Config = Annotated[
 ]
 Server = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="The stream service, if not at stream.bind."),
+    typer.Option(metavar="HOST:PORT,…", help="The stream service, if not at stream.bind."),
 ]
 
 

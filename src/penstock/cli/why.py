@@ -50,7 +50,7 @@ def why(
     ] = 5,
     server: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="The stream service; as the settings say."),
+        typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
     ] = None,
     config: ConfigFile = None,
     data_dir: DataDir = None,

@@ -29,6 +29,7 @@ from penstock.control.login_requests import LoginRequest
 from penstock.control.metric_requests import MetricRequest
 from penstock.control.ranking_requests import RankingRequest
 from penstock.control.reader_requests import ReaderRequest
+from penstock.control.role_requests import ReadRole
 from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.store.manifest import Manifest
 
@@ -96,6 +97,7 @@ Request = (
     | RankingRequest
     | LoginRequest
     | ClusterRequest
+    | ReadRole
 )
 """Everything that may be asked."""
 

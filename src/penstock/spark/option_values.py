@@ -14,6 +14,7 @@ from penstock.auth.tokens import FORM, is_token
 from penstock.config.address import Address
 from penstock.errors import ConfigError
 from penstock.stream.credentials import Credentials
+from penstock.stream.replicas import parse_addresses
 
 T = TypeVar("T")
 
@@ -152,3 +153,21 @@ def address(option: str, text: str) -> tuple[str, bool]:
     if found.port == 0:
         raise ConfigError(f"option {option} needs the port the stream service listens on")
     return str(found), scheme == "grpc+tls"
+
+
+def addresses(option: str, text: str) -> tuple[str, bool]:
+    """Return the addresses of the stream services of one log, and whether they ask for TLS.
+
+    Args:
+        option: the name of the option, for errors.
+        text: HOST:PORT of one or, in a cluster, of each machine, separated by commas.
+    """
+    found = [address(option, part.strip()) for part in text.split(",")]
+    if len({tls for _, tls in found}) > 1:
+        raise ConfigError(f"option {option}: TLS is spoken with all addresses or none")
+    joined = ",".join(one for one, _ in found)
+    try:
+        parse_addresses(joined)
+    except ConfigError as error:
+        raise ConfigError(f"option {option}: {error}") from None
+    return joined, found[0][1]

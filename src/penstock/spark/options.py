@@ -16,7 +16,7 @@ from penstock.errors import ConfigError
 from penstock.spark.declared_options import SOURCE_OPTIONS
 from penstock.spark.groups import LEASE_S
 from penstock.spark.offsets import ONLY
-from penstock.spark.option_values import SERVER, OptionReader, address
+from penstock.spark.option_values import SERVER, OptionReader, address, addresses
 from penstock.spark.range_limits import AtTime, RangeLimit, moves, parse_offsets, parse_time
 from penstock.spark.topics import parse_topics
 from penstock.stream.client import CONNECT_TIMEOUT_S
@@ -38,8 +38,8 @@ class SourceOptions:
     """The validated options of one source.
 
     Attributes:
-        servers: HOST:PORT of each stream service, by its name in positions: `ONLY` for the one of
-            option `server`, else the same text.
+        servers: the address of each log, by its name in positions: of option `server`, `ONLY`,
+            HOST:PORT of each replica, separated by commas; of `servers` HOST:PORT, the same text.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
         starting: the begin of a new query, by server.
@@ -151,13 +151,7 @@ def _servers(given: OptionReader) -> tuple[dict[str, str], bool]:
     """Return the addresses by their names in positions, and whether they ask for TLS."""
     given.check_exclusive("server", "servers")
     if "servers" not in given.names:
-        text = given.text("server", SERVER)
-        if "," in text:
-            raise ConfigError(
-                f"option server must be one HOST:PORT, not {text!r}; several brokers go into"
-                " servers"
-            )
-        only, tls = address("server", text)
+        only, tls = addresses("server", given.text("server", SERVER))
         return {ONLY: only}, tls
     texts = [part.strip() for part in given.text("servers", "").split(",")]
     if len(texts) > SERVERS_MAX:

@@ -75,7 +75,7 @@ def resolve(wanted: RangeLimit, log: StreamOffsets, client: StreamClient) -> Log
     if wanted == "latest":
         return LogPosition(log.epoch, log.latest)
     if isinstance(wanted, AtTime):
-        offset = client.offset_at(log.stream, log.epoch, wanted.received_at_us)
+        offset = client.offset_at(log.stream, log.epoch, wanted.received_at_us, log.latest)
         if offset is None and not wanted.or_latest:
             time = _EPOCH + timedelta(microseconds=wanted.received_at_us)
             raise OffsetOutOfRange(

@@ -25,7 +25,7 @@ from penstock.engine.publishing.sink_positions import BATCH_MAX
 from penstock.engine.topics import is_system_topic, is_topic_name
 from penstock.errors import ConfigError
 from penstock.spark.declared_options import SINK_OPTIONS
-from penstock.spark.option_values import SERVER, OptionReader, address
+from penstock.spark.option_values import SERVER, OptionReader, addresses
 from penstock.spark.schema import SPARK_SCHEMA
 from penstock.store.staging import NAME_RULE, is_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
@@ -44,7 +44,7 @@ class SinkOptions:
     """The validated options of one sink.
 
     Attributes:
-        server: HOST:PORT of the stream service.
+        server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         topic: the topic of rows without one; None: they must have one.
         qos: the QoS of rows without one.
         retain: the RETAIN flag of rows without one.
@@ -90,7 +90,7 @@ def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOp
             "option topic must be one that a client may publish to, with no + and # and not one of"
             f" the broker's own, not {topic!r}"
         )
-    server, tls = address("server", given.text("server", SERVER))
+    server, tls = addresses("server", given.text("server", SERVER))
     return SinkOptions(
         server=server,
         topic=topic,

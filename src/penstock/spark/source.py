@@ -9,6 +9,10 @@
 All of it relies on one rule of the log: the same range of offsets of the same epoch always gives
 the same rows. A task that is run again, or a batch that is replayed, reads what it read before.
 
+In a cluster `server` names several replicas of one log, of which any gives these rows
+(`penstock.stream.client`): the planner never believes one that has less than is in the checkpoint,
+and hands each task the address that answered it first, and the others to go on at.
+
 A log that is new to a running query (a server that was added, or an epoch with which the user lets
 it continue) *enters* it: the current batch ends where that log begins for the query, and reads
 nothing of it; the next one starts there. So its begin is in the checkpoint before a row of it is
@@ -123,8 +127,10 @@ class PenstockDataSource(DataSource):
 
 
 class Range(InputPartition):
-    """The rows that one task reads: offsets `start` to `end` (excluded) of `epoch`, from a
-    service."""
+    """The rows that one task reads: offsets `start` to `end` (excluded) of `epoch`.
+
+    `address` names the services that have them, the one that answered the planner last first.
+    """
 
     def __init__(self, address: str, epoch: str, start: int, end: int) -> None:
         super().__init__(None)
@@ -199,7 +205,7 @@ class RangeReader:
             logger.warning("%s; the query goes on, for failOnDataLoss is false", loss)
 
     def _range(self, server: str, epoch: str, start: int, end: int) -> Range:
-        return Range(self._options.servers[server], epoch, start, end)
+        return Range(self._brokers.client(server).addresses, epoch, start, end)
 
     def _split(self, ranges: Iterable[Range]) -> list[InputPartition]:
         """Return the same rows in a range for each task, none of them empty."""
@@ -292,7 +298,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Return the end of the next batch: what is committed, within the limit and the target."""
-        logs = self._brokers.logs()
+        logs = self._brokers.logs(at_least=Position.from_spark(start).logs)
         position = self._read_position(start, logs)
         after = dict(position.logs)
         backlogs = {}
@@ -332,7 +338,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of one batch, split. It may have been planned in an earlier run."""
-        logs = self._brokers.logs()
+        logs = self._brokers.logs(at_least=Position.from_spark(end).logs)
         first, last = self._read_position(start, logs), self._read_position(end, logs)
         ranges = []
         for server, log in logs.items():
@@ -362,7 +368,8 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
 
         if options.checkpoint is None:
             return find()
-        source = "|".join((options.servers[server], options.stream, *options.topics))
+        address = options.servers[server].partition(",")[0]  # others may join a cluster
+        source = "|".join((address, options.stream, *options.topics))
         return pinned_offset(options.checkpoint, source, find)
 
     def _read_position(self, fields: dict[str, Any], logs: Mapping[str, StreamOffsets]) -> Position:

@@ -8,10 +8,16 @@ range of offsets always gives the same rows.
     ok ──unavailable──▶ waiting ──answer──▶ ok
                            └──connect_timeout_s over──▶ StreamUnavailable
 
-A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send, so
-it would wait for ever. Therefore gRPC pings a service that has been silent for long.
+In a cluster there are several services, each with the same log. What only reads goes on at the
+next (`stream.replicas`), from the first row that has not arrived; what changes something goes to
+the primary, which is found by trying. One that lags says so, and another is asked, or it is waited
+for; and the end of a stream that a client has seen once never goes back.
 
-A refusal of the service is never tried again: it becomes EpochMismatch, OffsetOutOfRange,
+A machine that vanishes in the middle of a range says nothing, and a reader has nothing to send, so
+it would wait for ever. Therefore gRPC pings a service that has been silent for minutes; where there
+is another replica, the reader asks after some seconds (`stream.silence`).
+
+A refusal of the service is never tried again there: it becomes EpochMismatch, OffsetOutOfRange,
 StoreFailed or ConfigError. Nor is a service whose certificate is not trusted.
 """
 
@@ -22,6 +28,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -31,15 +38,13 @@ import pyarrow.flight as flight
 
 from penstock.control.landed_requests import ReceiptPosition, ReportProgress, TableState
 from penstock.control.reader_requests import Granted, Lease, ReaderState
-from penstock.errors import (
-    ConfigError,
-    EpochMismatch,
-    OffsetOutOfRange,
-    PenstockError,
-    StoreFailed,
-)
+from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
+from penstock.stream.connections import Connections
 from penstock.stream.credentials import PLAIN, Credentials
-from penstock.stream.requests import PutRequest, RangeRequest, Refusal, SetRequest
+from penstock.stream.flight_errors import doubt_about, first_sentence, is_away, read_failure
+from penstock.stream.replicas import Failure, GivenUp, Kind, Memory, Trial, parse_addresses
+from penstock.stream.requests import PutRequest, RangeRequest, SetRequest
+from penstock.stream.silence import SilenceWatch
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """How long the service may be away before a reader gives up, unless told otherwise."""
@@ -50,48 +55,32 @@ CALL_TIMEOUT_S: Final = 10.0
 PUT_TIMEOUT_S: Final = 120.0
 """Longest wait until rows are staged."""
 
-SILENT_S_MAX: Final = 310.0
-"""After so long without data within a call gRPC pings the service. gRPC's
-servers close the connection of a client that pings more often than every 300 s
-(https://grpc.io/docs/guides/keepalive/)."""
+SILENT_S_MAX: Final = 10.0
+"""After so long without a row a reader asks whether the service is there, if there is another."""
 
-ECHO_S_MAX: Final = 20.0
-"""Longest wait for the answer to such a ping."""
+COMPARE_S: Final = 5.0
+"""After so long a client that sees no new messages asks the other replicas, too: the one that
+it reads may be cut off from the log."""
 
-PAUSE_S_MIN: Final = 0.1
-PAUSE_S_MAX: Final = 2.0
-
-_CHANNEL: Final = [
-    ("grpc.enable_http_proxy", 0),  # a proxy for the web does not lead to the broker
-    ("grpc.use_local_subchannel_pool", 1),  # a new attempt really connects anew
-    ("grpc.keepalive_time_ms", int(SILENT_S_MAX * 1000)),
-    ("grpc.keepalive_timeout_ms", int(ECHO_S_MAX * 1000)),
-    ("grpc.http2.ping_timeout_ms", int(ECHO_S_MAX * 1000)),
-]
-_AWAY: Final = (
-    flight.FlightUnavailableError,
-    flight.FlightTimedOutError,
-    flight.FlightCancelledError,
-)
-_REFUSALS: Final[dict[str, type[PenstockError]]] = {
-    Refusal.BAD_REQUEST: ConfigError,
-    Refusal.UNKNOWN_STREAM: ConfigError,
-    Refusal.UNAUTHENTICATED: ConfigError,
-    Refusal.EPOCH_MISMATCH: EpochMismatch,
-    Refusal.OFFSET_OUT_OF_RANGE: OffsetOutOfRange,
-    Refusal.STORE_FAILED: StoreFailed,
-    Refusal.NOT_ALLOWED: ConfigError,
-}
-
-_CERTIFICATE_REJECTED: Final = ("certificate verify failed", "is not in peer certificate")
-_NO_TLS: Final = "wrong version number"
-_CLOSED: Final = "Socket closed"
+_MEMORY: Final = Memory()  # of the process: each task of Spark makes a client of its own
 
 Answer = TypeVar("Answer")
+
+_ERRORS: Final = (
+    flight.FlightError,
+    pa.ArrowException,
+    OSError,
+    EpochMismatch,  # these two: found by the client, of one replica
+    OffsetOutOfRange,
+)
 
 
 class StreamUnavailable(PenstockError):
     """Raised when the stream service did not answer for as long as the reader would wait."""
+
+
+class NotPrimary(StreamUnavailable):
+    """Raised when only standbys of a cluster answered, and the request needs its primary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +97,16 @@ class StreamOffsets:
 
 
 class StreamClient:
-    """A connection to the stream service at `server`, HOST:PORT; `grpc://` in front is allowed.
+    """Connections to the stream services of one log.
 
     Args:
-        server: the address of the service.
-        connect_timeout_s: how long it may be away before a call gives up; 0 tries once.
-        credentials: token, TLS and certificates.
+        server: the address of the service, HOST:PORT; `grpc://` in front is allowed. In a cluster
+            those of all machines, separated by commas.
+        connect_timeout_s: how long they may be away before a call gives up; 0 tries each once.
+        credentials: token, TLS and certificates, the same for all.
+
+    Raises:
+        ConfigError: an address is given twice, or there are too many.
     """
 
     def __init__(
@@ -122,11 +115,12 @@ class StreamClient:
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         credentials: Credentials = PLAIN,
     ) -> None:
-        self._server = server.removeprefix("grpc://")
+        self._addresses = parse_addresses(server)
         self._connect_timeout_s = connect_timeout_s
         self._credentials = credentials
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._connection: flight.FlightClient | None = None
+        self._connections = Connections(self._addresses, credentials)
+        self._seen: dict[str, StreamOffsets] = {}  # by stream, where there are several replicas
+        self._compared_at_s = time.monotonic()
         self._reader: flight.FlightStreamReader | None = None
         self._is_cancelled = False
 
@@ -142,10 +136,13 @@ class StreamClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next call opens it again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        """Close the connections; the next call opens one again."""
+        self._connections.close_all()
+
+    @property
+    def addresses(self) -> str:
+        """The addresses, separated by commas: first the one that answered a read last."""
+        return ",".join(_MEMORY.order(self._addresses, time.monotonic(), changes=False))
 
     def cancel(self) -> None:
         """End the read that another thread is in; it and all later calls raise StreamUnavailable.
@@ -159,32 +156,62 @@ class StreamClient:
 
     def streams(self) -> dict[str, list[str]]:
         """Return the topic filters of each stream offered, by its name."""
-        found = self._retry(lambda: self._call("streams", {}))
+        found = self._ask("streams", {})
         return {entry["name"]: entry["topic_filters"] for entry in found}
 
-    def offsets(self, stream: str, connect_timeout_s: float | None = None) -> StreamOffsets:
+    def offsets(
+        self,
+        stream: str,
+        connect_timeout_s: float | None = None,
+        at_least: tuple[str, int] | None = None,
+    ) -> StreamOffsets:
         """Return the offsets that `stream` spans now.
+
+        Of several replicas one is asked that is of the epoch seen before, and `latest` is never
+        less than before: a replica that lags has it soon.
 
         Args:
             stream: its name.
             connect_timeout_s: instead of the client's own.
+            at_least: an epoch and an offset of it that the log is known to have: a replica that
+                has not is passed over or waited for. If none has, what they have is returned.
         """
-        found = self._retry(lambda: self._call("offsets", {"stream": stream}), connect_timeout_s)
-        given_up = tuple((begin, end) for begin, end in found.get("given_up", ()))
-        return StreamOffsets(
-            found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
-        )
+        if len(self._addresses) == 1:
+            return self._retry(lambda one: self._offsets_at(one, stream), connect_timeout_s)
+        seen = self._seen.get(stream)
+        floor = at_least
+        if floor is None and seen is not None:
+            floor = seen.epoch, 0
+        found: list[StreamOffsets] = []
 
-    def offset_at(self, stream: str, epoch: str, received_at_us: int) -> int | None:
+        def ask(address: str) -> StreamOffsets:
+            offsets = self._offsets_at(address, stream)
+            found.append(offsets)
+            _check_floor(offsets, floor)
+            return offsets
+
+        try:
+            answer = self._retry(ask, connect_timeout_s)
+        except (EpochMismatch, OffsetOutOfRange):  # all answered, and none is good enough
+            wanted_epoch = None if floor is None else floor[0]
+            answer = max(found, key=lambda one: (one.epoch == wanted_epoch, one.latest))
+        if seen is not None and answer.epoch == seen.epoch and answer.latest <= seen.latest:
+            newest = self._newest_elsewhere(stream, answer)
+            answer = newest if newest.latest > seen.latest else replace(answer, latest=seen.latest)
+        self._seen[stream] = answer
+        return answer
+
+    def offset_at(self, stream: str, epoch: str, received_at_us: int, end: int = 0) -> int | None:
         """Return the first offset received at or after a time; None where there is none.
 
         Args:
             stream: its name.
             epoch: the incarnation of the log that is meant.
             received_at_us: the time, µs since the Unix epoch.
+            end: the end of the stream as far as it is known: all before it is looked at.
         """
-        body = {"stream": stream, "epoch": epoch, "received_at": received_at_us}
-        offset: int | None = self._retry(lambda: self._call("offset_at", body))["offset"]
+        body = {"stream": stream, "epoch": epoch, "received_at": received_at_us, "end": end}
+        offset: int | None = self._ask("offset_at", body)["offset"]
         return offset
 
     def received_between(
@@ -209,7 +236,7 @@ class StreamClient:
             "until": until_us,
         }
         while True:  # the service answers early if it takes long
-            found = self._retry(lambda: self._call("received_between", body))["ranges"]
+            found = self._ask("received_between", body)["ranges"]
             if found is not None:
                 return [(begin, end) for begin, end in found]
 
@@ -222,16 +249,16 @@ class StreamClient:
         """
         fields = msgspec.to_builtins(lease)
         del fields["do"]
-        found = self._retry(lambda: self._call("lease", fields), connect_timeout_s)
+        found = self._change("lease", fields, connect_timeout_s)
         return msgspec.convert(found, Granted)
 
     def release(self, group: str) -> bool:
         """Forget a reader; return whether it was known."""
-        return bool(self._retry(lambda: self._call("release", {"group": group})))
+        return bool(self._change("release", {"group": group}))
 
     def readers(self) -> list[ReaderState]:
         """Return every registered reader, and how far it is behind."""
-        return msgspec.convert(self._retry(lambda: self._call("readers", {})), list[ReaderState])
+        return msgspec.convert(self._change("readers", {}), list[ReaderState])
 
     def report_progress(self, report: ReportProgress) -> int:
         """Report the messages that a table has; return the offset below which their receipts are
@@ -241,16 +268,16 @@ class StreamClient:
         """
         fields = msgspec.to_builtins(report)
         del fields["do"]
-        found = self._retry(lambda: self._call("landed", fields))
+        found = self._change("landed", fields)
         return msgspec.convert(found, ReceiptPosition).offset
 
     def tables(self) -> list[TableState]:
         """Return every table whose job reports how far it has come."""
-        return msgspec.convert(self._retry(lambda: self._call("tables", {})), list[TableState])
+        return msgspec.convert(self._change("tables", {}), list[TableState])
 
     def forget(self, table: str) -> bool:
         """Forget a table; return whether it was known."""
-        return bool(self._retry(lambda: self._call("forget", {"table": table})))
+        return bool(self._change("forget", {"table": table}))
 
     def read(
         self,
@@ -283,20 +310,20 @@ class StreamClient:
         request = RangeRequest(
             stream, epoch, start, end, tuple(topic_filters), wanted, since_us, until_us
         )
-        deadline: float | None = None
-        pause = _Pause()
+        trial = self._trial(self._connect_timeout_s)
         while True:
             try:
-                for batch in self._fetch(request):
+                for batch in self._fetch(trial.address, request):
                     if not batch.num_rows:
                         continue
                     offsets = batch.column(batch.schema.get_field_index("offset"))
                     request = replace(request, start=offsets[-1].as_py() + 1)
-                    deadline, pause = None, _Pause()
+                    trial.worked(time.monotonic())
                     yield batch.select(list(columns)) if hidden and columns is not None else batch
-            except (flight.FlightError, pa.ArrowException, OSError) as error:
-                deadline = self._wait_or_give_up(error, deadline, pause, self._connect_timeout_s)
+            except _ERRORS as error:
+                self._wait_or_give_up(error, trial, self._connect_timeout_s)
             else:
+                trial.worked(time.monotonic())
                 return
 
     def stage(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
@@ -309,7 +336,7 @@ class StreamClient:
             request: the batch, and the part of it, to which the rows belong.
             rows: rows of `PUBLISH_SCHEMA`, as many as fit into memory here and there.
         """
-        return self._retry(lambda: self._put(request, rows))
+        return self._retry(lambda one: self._put(one, request, rows), changes=True)
 
     def publish(self, request: SetRequest) -> int:
         """Publish a batch of staged rows; on return they are published and on disk.
@@ -321,19 +348,20 @@ class StreamClient:
             then nothing was done, and the rows of this batch were published earlier or never.
         """
         while True:  # the service answers early if it takes long
-            published = self._retry(lambda: self._call("publish", asdict(request)))
+            published = self._change("publish", asdict(request))
             if published["is_done"]:
                 return int(published.get("later", 0))
 
     def abandon(self, request: SetRequest) -> None:
         """Give up the staged rows of a batch, unless it is being published already; tried once."""
-        self._retry(lambda: self._call("abandon", asdict(request)), 0.0)
+        self._change("abandon", asdict(request), 0.0)
 
-    def _put(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
-        writer, reader = self._connect().do_put(
+    def _put(self, address: str, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
+        connection = self._connections.to(address)
+        writer, reader = connection.flight.do_put(
             flight.FlightDescriptor.for_command(request.to_json()),
             rows.schema,
-            flight.FlightCallOptions(timeout=PUT_TIMEOUT_S, headers=self._headers),
+            connection.options(PUT_TIMEOUT_S),
         )
         with writer:
             writer.write_table(rows)
@@ -342,119 +370,151 @@ class StreamClient:
         name, count, size_bytes = json.loads(answer.to_pybytes())
         return name, count, size_bytes
 
-    def _fetch(self, request: RangeRequest) -> Iterator[pa.RecordBatch]:
-        connection = self._connect()
-        options = flight.FlightCallOptions(headers=self._headers)
-        reader = connection.do_get(flight.Ticket(request.to_json()), options)
+    def _fetch(self, address: str, request: RangeRequest) -> Iterator[pa.RecordBatch]:
+        connection = self._connections.to(address)
+        reader = connection.flight.do_get(flight.Ticket(request.to_json()), connection.options())
         self._reader = reader
+        parts = (part.data for part in reader)
         try:
-            for part in reader:
-                yield part.data
+            if len(self._addresses) == 1:
+                yield from parts
+                return
+            watch = SilenceWatch(SILENT_S_MAX, partial(self._answers, address), reader.cancel)
+            with watch.watching():
+                yield from watch.watched(parts)
         finally:
             self._reader = None
 
-    def _call(self, action: str, body: Mapping[str, object]) -> Any:
-        connection = self._connect()
-        answers = connection.do_action(
+    def _answers(self, address: str) -> bool:
+        """Return whether a service answers anything; in another thread, on a new connection."""
+        connections = Connections(self._addresses, self._credentials)
+        try:
+            connection = connections.to(address)
+            list(connection.flight.list_actions(connection.options(CALL_TIMEOUT_S)))
+        except (*_ERRORS, PenstockError) as error:
+            return not is_away(error)
+        finally:
+            connections.close_all()
+        return True
+
+    def _offsets_at(self, address: str, stream: str) -> StreamOffsets:
+        found = self._call(address, "offsets", {"stream": stream})
+        given_up = tuple((begin, end) for begin, end in found.get("given_up", ()))
+        return StreamOffsets(
+            found["stream"], found["epoch"], found["earliest"], found["latest"], given_up
+        )
+
+    def _newest_elsewhere(self, stream: str, answer: StreamOffsets) -> StreamOffsets:
+        """Return the replica's answer, or a newer one of another; they are asked now and then."""
+        now_s = time.monotonic()
+        if now_s - self._compared_at_s < COMPARE_S:
+            return answer
+        self._compared_at_s = now_s
+        _asked, *others = _MEMORY.order(self._addresses, now_s, changes=False)
+        for address in others:
+            if _MEMORY.is_put_off(address, now_s):
+                continue
+            try:
+                found = self._offsets_at(address, stream)
+            except _ERRORS:
+                _MEMORY.failed(address, time.monotonic())
+                self._connections.close(address)
+                continue
+            if found.epoch == answer.epoch and found.latest > answer.latest:
+                answer = found
+        return answer
+
+    def _ask(self, action: str, body: Mapping[str, object]) -> Any:
+        """Ask any replica."""
+        return self._retry(lambda one: self._call(one, action, body))
+
+    def _change(
+        self, action: str, body: Mapping[str, object], connect_timeout_s: float | None = None
+    ) -> Any:
+        """Ask the primary."""
+        return self._retry(
+            lambda one: self._call(one, action, body), connect_timeout_s, changes=True
+        )
+
+    def _call(self, address: str, action: str, body: Mapping[str, object]) -> Any:
+        connection = self._connections.to(address)
+        answers = connection.flight.do_action(
             flight.Action(action, json.dumps(body).encode()),
-            flight.FlightCallOptions(timeout=CALL_TIMEOUT_S, headers=self._headers),
+            connection.options(CALL_TIMEOUT_S),
         )
         return json.loads(next(iter(answers)).body.to_pybytes())
 
-    def _connect(self) -> flight.FlightClient:
-        if self._connection is None:
-            self._headers = self._credentials.headers()
-            scheme = "grpc+tls" if self._credentials.tls else "grpc"
-            certificate, key = self._credentials.pair()
-            self._connection = flight.FlightClient(
-                f"{scheme}://{self._server}",
-                tls_root_certs=self._credentials.root_certificates(),
-                cert_chain=certificate,
-                private_key=key,
-                disable_server_verification=not self._credentials.verifies_service,
-                generic_options=_CHANNEL,
-            )
-        return self._connection
-
-    def _retry(self, call: Callable[[], Answer], connect_timeout_s: float | None = None) -> Answer:
+    def _retry(
+        self,
+        call: Callable[[str], Answer],
+        connect_timeout_s: float | None = None,
+        *,
+        changes: bool = False,
+    ) -> Answer:
         patience_s = self._connect_timeout_s if connect_timeout_s is None else connect_timeout_s
-        deadline: float | None = None
-        pause = _Pause()
+        trial = self._trial(patience_s, changes=changes)
         while True:
             try:
-                return call()
-            except (flight.FlightError, pa.ArrowException, OSError) as error:
-                deadline = self._wait_or_give_up(error, deadline, pause, patience_s)
+                answer = call(trial.address)
+            except _ERRORS as error:
+                self._wait_or_give_up(error, trial, patience_s)
+            else:
+                trial.worked(time.monotonic())
+                return answer
 
-    def _wait_or_give_up(
-        self, error: Exception, deadline: float | None, pause: _Pause, patience_s: float
-    ) -> float:
-        """Pause before the next attempt; return when to give up, in monotonic seconds."""
+    def _trial(self, patience_s: float, *, changes: bool = False) -> Trial:
+        return Trial(self._addresses, _MEMORY, patience_s, time.monotonic(), changes=changes)
+
+    def _wait_or_give_up(self, error: Exception, trial: Trial, patience_s: float) -> None:
+        """Pause before the next attempt, or raise what the replicas answered."""
         if self._is_cancelled:
             raise StreamUnavailable("the read was cancelled") from error
-        _raise_refusal(error)
-        if not isinstance(error, _AWAY):
-            raise error
-        self._raise_tls_failure(error)
-        self.close()
-        now = time.monotonic()
-        if deadline is None:
-            deadline = now + patience_s
-        if now >= deadline:
-            doubt = "is the broker running, and is this its stream.bind?"
-            if isinstance(error, flight.FlightTimedOutError):
-                doubt = "is the broker running, and is it its stream service that listens there?"
-            elif _CLOSED in str(error):
-                doubt = "is it being restarted, or does it "
-                if not self._credentials.tls:
-                    doubt += "speak TLS?"
-                elif self._credentials.certificate_file:
-                    doubt += "not know who signed our certificate?"
-                else:
-                    doubt += "ask for a certificate of ours?"
-            waited = f" Waited {patience_s:g} s:" if patience_s else ""
-            raise StreamUnavailable(
-                f"no stream service answers at {self._server}; {doubt}{waited}"
-                f" {_first_sentence(error)}"
-            ) from error
-        time.sleep(min(pause.next_s(), deadline - now))
-        return deadline
+        failure = read_failure(error, trial.address, self._credentials)
+        if failure.kind is Kind.AWAY:
+            self._connections.close(trial.address)
+        jitter = random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
+        try:
+            pause_s = trial.failed(failure.kind, failure.error, time.monotonic(), jitter)
+        except GivenUp as given_up:
+            worst = given_up.worst
+            if worst.kind not in (Kind.AWAY, Kind.STANDBY):
+                raise worst.error from worst.error.__cause__
+            raise self._unavailable(given_up, patience_s) from worst.error
+        time.sleep(pause_s)
 
-    def _raise_tls_failure(self, error: Exception) -> None:
-        """Raise if TLS failed in a way that no other attempt would change."""
-        found = str(error)
-        if any(words in found for words in _CERTIFICATE_REJECTED):
-            who = self._credentials.ca_file or "an authority this machine knows"
-            raise ConfigError(
-                f"the stream service at {self._server} shows a certificate that is not for this"
-                f" name or not signed by {who}: {_first_sentence(error)}"
-            ) from error
-        if _NO_TLS in found:
-            raise ConfigError(f"the stream service at {self._server} speaks no TLS") from error
+    def _unavailable(self, given_up: GivenUp, patience_s: float) -> StreamUnavailable:
+        worst = given_up.worst
+        waited = f" Waited {patience_s:g} s:" if patience_s else ""
+        if worst.kind is Kind.STANDBY:
+            return NotPrimary(
+                f"no primary answers at {self._all_addresses}; are all machines of the cluster"
+                f" named?{waited} {_of_each(given_up.failures)}"
+            )
+        doubt = doubt_about(worst.error, self._credentials)
+        return StreamUnavailable(
+            f"no stream service answers at {self._all_addresses}; {doubt}{waited}"
+            f" {_of_each(given_up.failures)}"
+        )
+
+    @property
+    def _all_addresses(self) -> str:
+        *others, last = self._addresses
+        return f"{', '.join(others)} or {last}" if others else last
 
 
-class _Pause:
-    """Computes pauses between attempts: each twice the last up to a limit, a little uneven."""
-
-    def __init__(self) -> None:
-        self._length_s = PAUSE_S_MIN
-
-    def next_s(self) -> float:
-        """Return the next pause, in seconds."""
-        length_s = self._length_s * random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
-        self._length_s = min(PAUSE_S_MAX, self._length_s * 2)
-        return length_s
+def _check_floor(found: StreamOffsets, floor: tuple[str, int] | None) -> None:
+    """Raise if a replica has another log, or not yet as much of it as is wanted."""
+    if floor is None:
+        return
+    epoch, offset = floor
+    if found.epoch != epoch:
+        raise EpochMismatch(f"its log is of epoch {found.epoch}, and not of {epoch}")
+    if found.latest < offset:
+        raise OffsetOutOfRange(f"its log ends at {found.latest}, before offset {offset}")
 
 
-def _raise_refusal(error: Exception) -> None:
-    """Raise the refusal of the service as our own exception; return if it refused nothing."""
-    word = getattr(error, "extra_info", b"").decode("ascii", "replace")
-    kind = _REFUSALS.get(word)
-    if kind is not None:
-        raise kind(_first_sentence(error).removeprefix(f"{word}: ")) from error
-
-
-def _first_sentence(error: Exception) -> str:
-    """Return the message without what gRPC and Flight add to it."""
-    text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
-    return text.removeprefix("Flight returned unavailable error, with message: ")
+def _of_each(failures: Sequence[Failure]) -> str:
+    """Return what went wrong at each address; a single one needs no name."""
+    if len(failures) == 1:
+        return first_sentence(failures[0].error)
+    return "; ".join(f"{one.address}: {first_sentence(one.error)}" for one in failures)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from penstock.auth.tokens import EVERYTHING, Grant
 from penstock.control import client as control
-from penstock.control.client import NoBroker, Published
+from penstock.control.client import NoBroker, Published, Refused
 from penstock.engine.message import is_utf8
 from penstock.engine.topics import is_system_topic, is_topic_name, topic_matches
 from penstock.errors import ProtocolError, StoreFailed
@@ -31,6 +31,7 @@ from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of
 from penstock.store.secondary import StoreNotReady
 from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging, owned
+from penstock.stream.broker_role import refuse_standby
 from penstock.stream.requests import PutRequest, Refusal, RequestError, SetRequest
 from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
 
@@ -90,6 +91,7 @@ class Publishing:
         rows = pa.Table.from_batches(received, PUBLISH_SCHEMA).combine_chunks()
         if not rows.num_rows:
             raise _bad("there are no rows")
+        refuse_standby(self._data_dir)  # the primary would not find the file
         checked = check_rows(rows, limits, request.first_row, grant.topic_filters)
         if self._staging.size_bytes() + checked.nbytes > limits.staged_bytes_max:
             raise StoreFailed(
@@ -134,6 +136,9 @@ class Publishing:
             raise StoreNotReady(str(error)) from error
         except StoreFailed as error:  # the broker went away, so asking again repeats nothing
             raise StoreNotReady(str(error)) from error
+        except Refused:
+            refuse_standby(self._data_dir)
+            raise
 
     def _allowed(self, grant: Grant) -> PublishLimits:
         limits = self._limits

@@ -17,7 +17,8 @@ from penstock.auth.tokens import Grant
 from penstock.control.client import PROMPT_S, NoBroker, Request, ask
 from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
 from penstock.errors import PenstockError, StoreFailed
-from penstock.store.secondary import LogFollower, StoreNotReady
+from penstock.store.secondary import Extent, LogFollower, StoreNotReady
+from penstock.stream.broker_role import refuse_standby
 from penstock.stream.requests import Refusal, RequestError
 
 Action = Callable[[dict[str, Any], Grant], object]
@@ -92,14 +93,26 @@ def check_epoch(epoch: str, of_the_log: str) -> None:
         )
 
 
+def behind_error(wanted_end: int, extent: Extent) -> RequestError:
+    """Return the refusal of offsets that the log here does not have yet."""
+    return RequestError(
+        Refusal.BEHIND, f"the range ends at {wanted_end}, and the log at {extent.end}"
+    )
+
+
 def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
     """Ask the broker and return its answer.
 
     Requests may be repeated, so a broker that is away counts as not ready yet.
+
+    Raises:
+        StoreNotReady: it is away.
+        RequestError: it refuses, or is not the primary of its cluster.
     """
     try:
         return ask(data_dir, request, done, PROMPT_S)
     except (NoBroker, StoreFailed) as error:
         raise StoreNotReady(str(error)) from error
     except PenstockError as error:
+        refuse_standby(data_dir)
         raise RequestError(Refusal.BAD_REQUEST, str(error)) from error

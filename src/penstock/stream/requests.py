@@ -6,7 +6,7 @@ Requests are small JSON objects::
     get_flight_info, get_schema         the same for one: by its path, or by a command, see below
     action "streams"                    → [{"name", "topic_filters"}, ...]
     action "offsets"  {"stream"}        → {"stream", "epoch", "earliest", "latest", "given_up"}
-    action "offset_at"  {"stream", "epoch", "received_at"} → {"offset"}
+    action "offset_at"  {"stream", "epoch", "received_at", "end"?} → {"offset"}
     action "received_between"  {"stream", "epoch", "start", "end", "since", "until"}
                                         → {"ranges"}
     action "lease"    {"group", "stream", "topics", "epoch", "offset", "ttl_s", "resume"?, "about"?}
@@ -31,7 +31,8 @@ the flight of the chosen rows, with an endpoint for each part of the log that ma
 (docs/log_commands.md). Its `since` and `until` may also be a time of ISO 8601 with its zone.
 `filter` is one MQTT topic filter or a list of them; `columns` names the columns wanted.
 `received_at` is a time in µs since the Unix epoch, and its offset the first that was received at
-or after it (`penstock.store.time_search`), null where there is none.
+or after it (`penstock.store.time_search`), null where there is none. A replica of the log that has
+not come up to `end` yet refuses.
 `since` and `until` are such times, too: rows that were received at or after the one and before the
 other. `ranges` are the offsets of a range where there may be such rows
 (`penstock.store.time_index`); null where that takes longer: ask again.
@@ -43,6 +44,10 @@ need the role read, the actions for readers and tables lease, those that publish
 Rows to publish come in the descriptor's command, and are staged for a batch of a sink
 (`penstock.stream.publishing`); `files` are the answers to the puts that are to be the batch, in
 their order. The client repeats `publish` until `is_done`.
+
+In a cluster each machine answers what only reads. A range that ends behind what the machine has is
+refused as `behind`: it has that soon, or another machine has it. What changes something, and the
+lists of readers and tables, the primary answers; others refuse it as `not_primary`.
 
 A refusal is a Flight error whose message is one sentence after a word from `Refusal`; the word
 alone is also in `extra_info`, so that the other end need not parse the message.
@@ -93,8 +98,10 @@ class Refusal(StrEnum):
     UNKNOWN_STREAM = "unknown_stream"
     EPOCH_MISMATCH = "epoch_mismatch"
     OFFSET_OUT_OF_RANGE = "offset_out_of_range"
+    BEHIND = "behind"
     STORE_FAILED = "store_failed"
     NOT_READY = "not_ready"
+    NOT_PRIMARY = "not_primary"
     NOT_ALLOWED = "not_allowed"
 
 
@@ -202,8 +209,8 @@ class FlightRequest:
             read_text(fields, "stream"),
             _topic_filters(fields.get("filter")),
             _columns(fields),
-            _offset(fields, "start") if "start" in fields else None,
-            _offset(fields, "end") if "end" in fields else None,
+            read_offset(fields, "start") if "start" in fields else None,
+            read_offset(fields, "end") if "end" in fields else None,
             _moment(fields, "since") if "since" in fields else None,
             _moment(fields, "until") if "until" in fields else None,
         )
@@ -305,7 +312,7 @@ def read_text(fields: dict[str, Any], name: str) -> str:
 
 def read_range(fields: dict[str, Any]) -> tuple[int, int]:
     """Return the offsets `start` and `end`; raise RequestError if they are no range."""
-    start, end = _offset(fields, "start"), _offset(fields, "end")
+    start, end = read_offset(fields, "start"), read_offset(fields, "end")
     if start > end:
         raise _bad(f"the range ends at {end}, before it starts at {start}")
     return start, end
@@ -341,7 +348,8 @@ def bad_filter(topic_filters: Sequence[str]) -> str | None:
     return None
 
 
-def _offset(fields: dict[str, Any], name: str) -> int:
+def read_offset(fields: dict[str, Any], name: str) -> int:
+    """Return the offset in field `name`; raise RequestError if it has none."""
     value = fields.get(name)
     if not _is_count(value):
         raise _bad(f"{name} must be given, as an offset of 0 or more")

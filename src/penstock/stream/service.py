@@ -46,7 +46,7 @@ from penstock.store.selection import TopicSelector
 from penstock.stream import landed_actions, reader_actions, time_actions
 from penstock.stream.landed_actions import LandedActions
 from penstock.stream.publishing import Publishing, PublishLimits
-from penstock.stream.reader_actions import ReaderActions, check_epoch
+from penstock.stream.reader_actions import ReaderActions, behind_error, check_epoch
 from penstock.stream.requests import (
     FlightRequest,
     PutRequest,
@@ -353,10 +353,7 @@ def _check_bounds(request: RangeRequest, extent: Extent) -> None:
             f" {extent.earliest}: retention has removed it",
         )
     if request.end > extent.end:
-        raise RequestError(
-            Refusal.OFFSET_OUT_OF_RANGE,
-            f"the range ends at {request.end}, and the log at {extent.end}",
-        )
+        raise behind_error(request.end, extent)
 
 
 def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:
@@ -364,6 +361,10 @@ def _flight_error(error: RequestError | PenstockError) -> flight.FlightError:
     if isinstance(error, StoreNotReady):
         return flight.FlightUnavailableError(
             f"{Refusal.NOT_READY}: {error}", Refusal.NOT_READY.encode()
+        )
+    if isinstance(error, RequestError) and error.refusal is Refusal.NOT_PRIMARY:
+        return flight.FlightUnavailableError(
+            f"{Refusal.NOT_PRIMARY}: {error}", Refusal.NOT_PRIMARY.encode()
         )
     if isinstance(error, RequestError):
         refusal, sentence = error.refusal, error.sentence

@@ -15,10 +15,11 @@ from penstock.store.ranges import Ranges
 from penstock.store.secondary import Extent, LogFollower
 from penstock.store.time_index import TimeIndex
 from penstock.store.time_search import first_received_at
-from penstock.stream.reader_actions import Action, check_epoch
+from penstock.stream.reader_actions import Action, behind_error, check_epoch
 from penstock.stream.requests import (
     TIME_US_MAX,
     RangeRequest,
+    read_offset,
     read_range,
     read_text,
     read_time,
@@ -61,6 +62,9 @@ class TimeActions:
         received_at_us = read_time(fields, "received_at")
         extent = self._log.extent(stream)
         check_epoch(read_text(fields, "epoch"), extent.epoch)
+        end = read_offset(fields, "end") if "end" in fields else 0
+        if end > extent.end:  # the first such offset may be behind the end that is known here
+            raise behind_error(end, extent)
         return {"offset": first_received_at(self._log, extent, received_at_us, stream)}
 
     def _received_between(self, fields: dict[str, Any], _grant: Grant) -> object:
@@ -69,6 +73,8 @@ class TimeActions:
         span = read_range(fields)
         extent = self._log.extent(stream)
         check_epoch(read_text(fields, "epoch"), extent.epoch)
+        if span[1] > extent.end:
+            raise behind_error(span[1], extent)
         ends_s = time.monotonic() + CALL_S_MAX
         index = self._indexes[stream.name]
         return {"ranges": index.ranges(extent, span, since_us, until_us, ends_s)}

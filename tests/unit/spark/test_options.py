@@ -51,6 +51,12 @@ def test_the_case_of_names_does_not_matter() -> None:
     assert found.connect_timeout_s == 0.5
 
 
+def test_the_machines_of_a_cluster_are_one_server() -> None:
+    found = parse_options({"server": "grpc+tls://one:1, grpc+tls://two:2"})
+    assert found.servers == {"": "one:1,two:2"}
+    assert found.credentials.tls
+
+
 def test_several_brokers_each_have_their_position() -> None:
     wanted = '{"two:2": {"0": -1}, "one:1": {"0": 5, "epoch": "e"}}'
     found = parse_options({**TWO, "startingOffsets": wanted})
@@ -134,7 +140,9 @@ def test_a_token_is_in_no_representation() -> None:
         ({"server": "broker"}, "option server must be HOST:PORT"),
         ({"server": "http://broker:1"}, "with grpc:// or grpc+tls:// in front"),
         ({"server": "broker:0"}, "option server needs the port"),
-        ({"server": "one:1,two:2"}, "not 'one:1,two:2'; several brokers go into servers"),
+        ({"server": "one:1,"}, "option server must be HOST:PORT"),
+        ({"server": "one:1,grpc://one:1"}, "option server: 'one:1,one:1' names one:1 twice"),
+        ({"server": "one:1,grpc+tls://two:2"}, "TLS is spoken with all addresses or none"),
         ({"servers": ""}, "option servers must be HOST:PORT"),
         ({"servers": "one:1,"}, "option servers must be HOST:PORT"),
         ({"servers": "one:1, one:1"}, "option servers names one:1 twice"),

@@ -95,7 +95,7 @@ def test_a_command_chooses_offsets_and_times(
     ("chosen", "sentence"),
     [
         ({"start": 5, "end": 3}, "bad_request: the range ends at 3, before it starts at 5"),
-        ({"end": 10}, "offset_out_of_range: the range ends at 10, and the log at 9"),
+        ({"end": 10}, "behind: the range ends at 10, and the log at 9"),
     ],
 )
 def test_offsets_that_are_not_there_are_refused_before_rows_are_asked_for(

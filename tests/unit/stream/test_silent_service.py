@@ -14,6 +14,7 @@ import pytest
 
 from penstock.config.stream import StreamDefinition
 from penstock.stream import client as client_module
+from penstock.stream import connections as connections_module
 from penstock.stream.client import StreamClient, StreamUnavailable
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import serving
@@ -26,10 +27,11 @@ def test_a_reader_of_a_service_that_vanished_does_not_wait_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = [
-        (name, 2000 if name.endswith("_ms") else value) for name, value in client_module._CHANNEL
+        (name, 2000 if name.endswith("_ms") else value)
+        for name, value in connections_module._CHANNEL
     ]
-    assert impatient != client_module._CHANNEL
-    monkeypatch.setattr(client_module, "_CHANNEL", impatient)
+    assert impatient != connections_module._CHANNEL
+    monkeypatch.setattr(connections_module, "_CHANNEL", impatient)
     with LogWriter(tmp_path, "e1") as log, serving(tmp_path, ALL) as service:
         for _ in range(CHUNKS):
             log.append(ROWS, topics=LONG)

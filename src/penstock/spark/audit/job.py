@@ -45,7 +45,7 @@ class AuditSettings:
     """The settings of an audit: what to read, and what to make of it.
 
     Attributes:
-        server: HOST:PORT of the stream service.
+        server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         since: leave out events before, UTC; None: from the beginning.
         until: leave out events from then on, UTC; None: to the end.
         output: HTML file of the report; None: none.

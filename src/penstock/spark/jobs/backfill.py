@@ -103,6 +103,7 @@ def backfill(
         selection = Selection(log.epoch, definition.stream, (table.topic_filter,))
         target.prepare(selection)
         landed_end = target.landed_end(selection)
+        log = client.offsets(definition.stream, at_least=(log.epoch, landed_end))
         first = max(log.earliest, _offset(client, log, start))
         last = min(landed_end, _offset(client, log, end))
     parts = [(first, last)] if first < last else []
@@ -159,5 +160,5 @@ def _offsets_and_topics(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Record
 def _offset(client: StreamClient, log: StreamOffsets, point: Point) -> int:
     if isinstance(point, int):
         return point
-    found = client.offset_at(log.stream, log.epoch, int(point.timestamp() * 1_000_000))
+    found = client.offset_at(log.stream, log.epoch, int(point.timestamp() * 1_000_000), log.latest)
     return log.latest if found is None else found

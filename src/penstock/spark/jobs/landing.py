@@ -92,7 +92,7 @@ class LandingSettings:
 
     Attributes:
         table: directory of the table; created with the first message.
-        server: HOST:PORT of the stream service.
+        server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         stream: name of the stream.
         topics: MQTT topic filters; empty: every message of the stream.
         checkpoint: directory of the checkpoint; None: `_checkpoint` in the table's directory.
@@ -256,10 +256,12 @@ class Landing:
     def _wait_for_log(self, client: StreamClient) -> StreamOffsets | None:
         """Return the offsets of the stream, once the service answers; None if stopped before."""
         deadline = time.monotonic() + self._settings.connect_timeout_s
+        planned = read_checkpoint(self._settings.checkpoint_dir).planned
+        known = None if planned is None else (planned.only.epoch, planned.only.offset)
         while not self._stopping:
             self._reporter.change(state="waiting")
             try:
-                return client.offsets(self._settings.stream)
+                return client.offsets(self._settings.stream, at_least=known)
             except StreamUnavailable:
                 if time.monotonic() > deadline:
                     raise

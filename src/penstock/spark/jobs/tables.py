@@ -53,7 +53,7 @@ class RunSettings:
     """The settings for landing declared tables.
 
     Attributes:
-        server: HOST:PORT of the stream service.
+        server: HOST:PORT of the stream service; in a cluster of each, separated by commas.
         credentials: the credentials for the stream service; a token only by its file.
         available_now: end when everything there was at the start has landed.
         trigger_s: shortest time from one commit to the next; None: as each table says.

@@ -1,0 +1,24 @@
+"""The request for the role of a broker in its cluster.
+
+A broker without a cluster is its own primary, and need not know the request.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class ReadRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="role", tag_field="do"):
+    """Return the role of the broker; ``done`` is ``Role``."""
+
+
+class Role(msgspec.Struct, frozen=True):
+    """The role of a broker.
+
+    Attributes:
+        is_primary: whether it is the one that takes what changes the log.
+        primary: the name of the machine that is, as far as it knows; empty: not known.
+    """
+
+    is_primary: bool
+    primary: str = ""
