@@ -63,7 +63,7 @@ def test_the_first_decision_holds_for_ever(staging: Staging) -> None:
 def test_what_was_removed_cannot_be_decided(staging: Staging) -> None:
     proposal, _ = proposed(staging, b"1")
     staging.abandon("s", 3, "run1")
-    with pytest.raises(StoreError, match="staged rows of batch 3 of s were removed before it was"):
+    with pytest.raises(StoreError, match="staged rows of batch 3 of s are not here any more: rem"):
         staging.decide("s", 3, proposal)
     with pytest.raises(StoreError, match="there is no proposal"):
         staging.decide("s", 4, proposal)

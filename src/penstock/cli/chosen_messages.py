@@ -96,6 +96,9 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> Chosen:
     if options.until is not None:
         end = parse_place("--until", options.until, clock)
     log = client.offsets(options.stream, ANSWER_S)
+    furthest = max((one.offset for one in (begin, end) if isinstance(one, AtOffset)), default=0)
+    if furthest > log.latest:  # a replica may lag
+        log = client.offsets(options.stream, ANSWER_S, (log.epoch, furthest))
     low, high = log.earliest, log.latest
     if isinstance(begin, AtOffset) or begin == "latest":
         low = _offset("--from", begin, client, log, clock)

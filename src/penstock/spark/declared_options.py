@@ -68,13 +68,14 @@ SOURCE_OPTIONS: Final = (
         "server",
         "`127.0.0.1:8815`",
         "HOST:PORT of the stream service; `grpc://` in front is allowed, `grpc+tls://` says "
-        "that it speaks TLS",
+        "that it speaks TLS. [In a cluster](spark.md#a-cluster) those of all machines, separated "
+        "by commas: the query goes on at another when one dies",
     ),
     DeclaredOption(
         "servers",
         "",
-        "several, separated by commas, [read as one](spark.md#several-brokers-in-one-query); "
-        "instead of `server`",
+        "several brokers with a log each, separated by commas, [read as "
+        "one](spark.md#several-brokers-in-one-query); instead of `server`",
     ),
     DeclaredOption(
         "stream",
@@ -192,7 +193,8 @@ SINK_OPTIONS: Final = (
         "server",
         "`127.0.0.1:8815`",
         "HOST:PORT of the stream service; `grpc://` in front is allowed, `grpc+tls://` says "
-        "that it speaks TLS",
+        "that it speaks TLS. [In a cluster](spark.md#a-cluster) those of all machines, separated "
+        "by commas",
     ),
     DeclaredOption(
         "connectTimeoutSeconds",

@@ -176,9 +176,9 @@ class RangeReader:
                     self._accept_loss(error, _ACCEPT_EPOCH)
                     return
                 except OffsetOutOfRange as error:  # before any row arrived: retention, or a hole
-                    log = client.offsets(self._options.stream)
+                    log = client.offsets(self._options.stream, at_least=(partition.epoch, 0))
                     left = without(max(start, min(log.earliest, end)), end, log.given_up)
-                    if left == [(start, end)]:
+                    if left == [(start, end)] or log.epoch != partition.epoch:
                         raise
                     self._accept_loss(error, _ACCEPT)
                     ranges = left + ranges
@@ -237,6 +237,8 @@ class BatchReader(RangeReader, DataSourceReader):
         for server, log in self._brokers.logs().items():
             start = self._brokers.find(server, self._options.starting[server], log)
             end = self._brokers.find(server, self._options.ending[server], log)
+            if end.offset > log.latest:  # found at another replica, which has more
+                log = self._brokers.log(server, at_least=end)
             first = self._after_retention(server, start, log)
             if first > end.offset:
                 raise ConfigError(

@@ -184,8 +184,9 @@ class Staging:
                 size_bytes = (place / _checked(file.name)).stat().st_size
             except FileNotFoundError:
                 raise StoreError(
-                    f"staged rows of batch {proposed.batch} of {proposed.sink} were removed before"
-                    " it was published, after stream.staged_expiry_s or because it was given up"
+                    f"staged rows of batch {proposed.batch} of {proposed.sink} are not here any"
+                    " more: removed after stream.staged_expiry_s, given up, or staged at a machine"
+                    " of the cluster that is the primary no longer; run the batch again"
                 ) from None
             if size_bytes != file.size_bytes:
                 raise StoreError(f"{place / file.name} has {size_bytes} bytes, not what was staged")

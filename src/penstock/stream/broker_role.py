@@ -1,4 +1,4 @@
-"""Whether the broker of a stream service is the primary of its cluster.
+"""The role of the broker beside a stream service: is it the primary of its cluster?
 
 Only a primary changes something for readers: leases, tables, published rows. The service asks its
 broker when that has refused a request, and before it stages rows, which only the primary of this

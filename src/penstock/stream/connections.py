@@ -43,7 +43,7 @@ class Connection:
 
     Attributes:
         flight: the client of Flight.
-        headers: what goes with each call.
+        headers: sent with each call; they have the token.
     """
 
     flight: flight.FlightClient

@@ -102,7 +102,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 @final
 class Memory:
-    """What is known of addresses: which of them answered last, and which failed lately.
+    """Knows which addresses answered last, and which failed lately.
 
     Readers and changes are told apart: any replica can be read, and only the primary changes
     something.
@@ -150,7 +150,7 @@ class Trial:
 
     Args:
         addresses: the addresses as the user gave them; not empty.
-        memory: what is known of them; the trial adds to it.
+        memory: knows which of them answered before; the trial adds to it.
         patience_s: how long to go on after the first failure; 0: one round.
         now_s: monotonic time.
         changes: whether the request needs the primary.

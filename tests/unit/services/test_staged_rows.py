@@ -157,7 +157,7 @@ async def test_an_attempt_is_given_up_unless_it_is_decided(running: Running) -> 
     request = running.propose("s", 0, 3)
     assert await running.publisher.abandon(Abandon("s", 0, "run")) == Published(False)
     assert not staged_files(running.data_dir, ".arrow")
-    with pytest.raises(StoreError, match="were removed before it was published"):
+    with pytest.raises(StoreError, match="are not here any more"):
         await running.publisher.publish(request)
     assert (await running.publisher.publish(running.propose("s", 0, 3))).is_done
     assert (await running.publisher.abandon(Abandon("s", 0, "run"))).is_done

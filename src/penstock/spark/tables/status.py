@@ -75,9 +75,10 @@ def table_status(table: Declared, client: StreamClient, checkpoint: Path) -> Tab
     upkeep = read_upkeep_record(tables[ROWS].path)
     pace = offsets_per_second(checkpoint, time.time())
     try:
-        log = client.offsets(table.stream)
-        landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
         done = read_checkpoint(checkpoint).done
+        known = None if done is None else (done.only.epoch, 0)
+        log = client.offsets(table.stream, at_least=known)
+        landed_end = tables[ROWS].landed_end(table.selection(log.epoch))
         if done is not None and done.only.epoch == log.epoch:
             landed_end = max(landed_end, done.only.offset)  # other topics count as landed
         lag = _lag(client, log, table, landed_end)
