@@ -24,12 +24,12 @@ from penstock.cli.log_positions import (
     AtTime,
     AtTimeOfDay,
     Clock,
-    Place,
+    LogPosition,
     begin_us,
     end_us,
     from_us,
     local_text,
-    parse_place,
+    parse_log_position,
     to_us,
 )
 from penstock.cli.message_format import Logged, Received
@@ -41,7 +41,7 @@ from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties
 from penstock.store.ranges import Ranges, in_words
 from penstock.stream.client import StreamClient, StreamOffsets
-from penstock.stream.log_places import spans_of_last, time_of
+from penstock.stream.log_positions import spans_of_last, time_of
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
 
 ANSWER_S: Final = 5.0
@@ -89,12 +89,12 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> Chosen:
         OffsetOutOfRange: an offset is not in the log.
         PenstockError: the stream service cannot be read.
     """
-    begin: Place = "earliest"
+    begin: LogPosition = "earliest"
     if options.begin is not None:
-        begin = parse_place("--from", options.begin, clock)
-    end: Place = "latest"
+        begin = parse_log_position("--from", options.begin, clock)
+    end: LogPosition = "latest"
     if options.until is not None:
-        end = parse_place("--until", options.until, clock)
+        end = parse_log_position("--until", options.until, clock)
     log = client.offsets(options.stream, ANSWER_S)
     furthest = max((one.offset for one in (begin, end) if isinstance(one, AtOffset)), default=0)
     if furthest > log.latest:  # a replica may lag
@@ -177,13 +177,13 @@ def received_in(batch: pa.RecordBatch) -> list[Received]:
             row["topic"], row["payload"], row["qos"], row["retain"], properties=properties
         )
         message = Message(ReceivedMessage(publish, row["topic"]))
-        place = Logged(row["epoch"], row["offset"], row["client_id"])
-        found.append(Received(message, 0, at_us * 1000, place))
+        position = Logged(row["epoch"], row["offset"], row["client_id"])
+        found.append(Received(message, 0, at_us * 1000, position))
     return found
 
 
 def _time_of_begin(
-    begin: Place, since_us: int | None, client: StreamClient, log: StreamOffsets, clock: Clock
+    begin: LogPosition, since_us: int | None, client: StreamClient, log: StreamOffsets, clock: Clock
 ) -> int | None:
     """Return the time at which the messages begin, after which a time of day is looked for."""
     if isinstance(begin, AtOffset):
@@ -192,24 +192,24 @@ def _time_of_begin(
 
 
 def _offset(
-    option: str, place: Place, client: StreamClient, log: StreamOffsets, clock: Clock
+    option: str, position: LogPosition, client: StreamClient, log: StreamOffsets, clock: Clock
 ) -> int:
-    """Return the offset of a place that is not a time, if the log has it."""
-    if not isinstance(place, AtOffset):
-        return log.earliest if place == "earliest" else log.latest
-    if place.offset < log.earliest:
+    """Return the offset of a position that is not a time, if the log has it."""
+    if not isinstance(position, AtOffset):
+        return log.earliest if position == "earliest" else log.latest
+    if position.offset < log.earliest:
         begins_us = time_of(client, log, log.earliest)
         received = "" if begins_us is None else f", received {local_text(begins_us, clock)}"
         raise OffsetOutOfRange(
-            f"{option} {place.offset} is no longer in the log, which begins at offset"
+            f"{option} {position.offset} is no longer in the log, which begins at offset"
             f" {log.earliest}{received}: give {option} earliest"
         )
-    if place.offset > log.latest:
+    if position.offset > log.latest:
         raise OffsetOutOfRange(
-            f"{option} {place.offset} is not in the log yet, which ends before offset"
+            f"{option} {position.offset} is not in the log yet, which ends before offset"
             f" {log.latest}: give {option} latest"
         )
-    return place.offset
+    return position.offset
 
 
 def _notes(

@@ -1,4 +1,4 @@
-"""A place in the log as a person writes it: an offset, a time, a time of day, an age.
+"""A position in the log as a person writes it: an offset, a time, a time of day, an age.
 
     1234                       an offset
     -10m  10m                  so long ago; s, m, h, d
@@ -45,13 +45,13 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimeOfDay:
-    """A time of day, whose date another place decides."""
+    """A time of day, whose date another position decides."""
 
     time: time
 
 
 Edge: TypeAlias = Literal["earliest", "latest"]
-Place: TypeAlias = Edge | AtOffset | AtTime | AtTimeOfDay
+LogPosition: TypeAlias = Edge | AtOffset | AtTime | AtTimeOfDay
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Clock:
         return found if found > moment else self.at(day + _DAY, hour)
 
 
-def parse_place(option: str, text: str, clock: Clock) -> Place:
-    """Read a place in the log.
+def parse_log_position(option: str, text: str, clock: Clock) -> LogPosition:
+    """Read a position in the log.
 
     Raises:
         ConfigError: it is none.
@@ -119,24 +119,24 @@ def parse_place(option: str, text: str, clock: Clock) -> Place:
     return AtTime(_micros(option, text, moment))
 
 
-def begin_us(place: AtTime | AtTimeOfDay, clock: Clock) -> int:
+def begin_us(position: AtTime | AtTimeOfDay, clock: Clock) -> int:
     """Return the time at which a selection begins, µs since the Unix epoch."""
-    return place.time_us if isinstance(place, AtTime) else to_us(clock.last(place.time))
+    return position.time_us if isinstance(position, AtTime) else to_us(clock.last(position.time))
 
 
-def end_us(place: AtTime | AtTimeOfDay, clock: Clock, begins_us: int | None) -> int:
+def end_us(position: AtTime | AtTimeOfDay, clock: Clock, begins_us: int | None) -> int:
     """Return the time before which a selection ends, µs since the Unix epoch.
 
     Args:
-        place: the end.
+        position: the end.
         clock: for a time of day.
         begins_us: the time at which the selection begins; None if it has no begin.
     """
-    if isinstance(place, AtTime):
-        return place.time_us
+    if isinstance(position, AtTime):
+        return position.time_us
     if begins_us is None:
-        return to_us(clock.last(place.time))
-    return to_us(clock.first_after(place.time, from_us(begins_us)))
+        return to_us(clock.last(position.time))
+    return to_us(clock.first_after(position.time, from_us(begins_us)))
 
 
 def to_us(moment: datetime) -> int:

@@ -2,10 +2,10 @@
 
 ::
 
-      press-[0-9]*    ─▶  places   0 p   1 r   …   6 [0-9]   7 *   8: the end
-      "press-7b"      ─▶  each character moves every place that may be next by one, all at once
+      press-[0-9]*    ─▶  states   0 p   1 r   …   6 [0-9]   7 *   8: the end
+      "press-7b"      ─▶  each character moves every state that may be next by one, all at once
 
-The places that may be next are the bits of one number, so nothing is ever tried again: the time is
+The states that may be next are the bits of one number, so nothing is ever tried again: the time is
 that of one look at each character, whatever the pattern is. ``*`` is any text, ``?`` one character,
 ``[…]`` one of a set, with ranges and ``!`` for all others; an open bracket that is never closed is
 itself. Upper and lower case differ. It matches what ``fnmatch.fnmatchcase`` does.
@@ -17,7 +17,7 @@ from typing import Final, final
 
 PATTERN_CHARACTERS_MAX: Final = 256
 REMEMBERED_MAX: Final = 1024
-"""Characters of which a pattern remembers the places that take them."""
+"""Characters of which a pattern remembers the states that take them."""
 
 
 @final
@@ -36,81 +36,81 @@ class NamePattern:
             raise ValueError(
                 f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters, not {len(text)}"
             )
-        self._stars = 0  # places at which any text may stand
-        self._any = 0  # places that every character takes
-        self._taken: dict[str, int] = {}  # by character: further places that take it
+        self._stars = 0  # states at which any text may stand
+        self._any = 0  # states that every character takes
+        self._taken: dict[str, int] = {}  # by character: further states that take it
         self._ranges: list[tuple[str, str, int]] = []  # the same by range
         self._except: list[tuple[list[tuple[str, str]], int]] = []  # all but these take it
-        self._remembered: dict[str, int] = {}  # by character: all places that take it
+        self._remembered: dict[str, int] = {}  # by character: all states that take it
         self._end = 1 << self._read(text)
         self._begin = self._skipped(1)
 
     def matches(self, text: str) -> bool:
         """Return whether the whole of ``text`` is as the pattern says."""
-        places = self._begin
+        states = self._begin
         end = self._end
         last_is_star = end >> 1 & self._stars
         for character in text:
-            if places & last_is_star:
+            if states & last_is_star:
                 return True
-            places = places & self._stars | (places & self._takers(character)) << 1
-            if places == 0:
+            states = states & self._stars | (states & self._takers(character)) << 1
+            if states == 0:
                 return False
             if self._stars:
-                places = self._skipped(places)
-        return places & end != 0
+                states = self._skipped(states)
+        return states & end != 0
 
     def _takers(self, character: str) -> int:
-        """Return the places that take ``character``."""
+        """Return the states that take ``character``."""
         remembered = self._remembered.get(character)
         if remembered is not None:
             return remembered
         takers = self._any | self._taken.get(character, 0)
-        for first, last, place in self._ranges:
+        for first, last, state in self._ranges:
             if first <= character <= last:
-                takers |= place
-        for refused, place in self._except:
+                takers |= state
+        for refused, state in self._except:
             if not any(first <= character <= last for first, last in refused):
-                takers |= place
+                takers |= state
         if len(self._remembered) < REMEMBERED_MAX:
             self._remembered[character] = takers
         return takers
 
-    def _skipped(self, places: int) -> int:
-        """Return ``places`` with those that follow a ``*`` which stands for nothing."""
-        return places | (places & self._stars) << 1
+    def _skipped(self, states: int) -> int:
+        """Return ``states`` with those that follow a ``*`` which stands for nothing."""
+        return states | (states & self._stars) << 1
 
     def _read(self, text: str) -> int:
-        """Take in the pattern; return how many places it has."""
+        """Take in the pattern; return how many states it has."""
         number = 0
         at = 0
         while at < len(text):
             character = text[at]
             at += 1
-            place = 1 << number
+            state = 1 << number
             closed = _closing(text, at) if character == "[" else -1
             if character == "*":
                 if number > 0 and self._stars >> (number - 1) & 1:
                     continue  # two of them say no more than one
-                self._stars |= place
+                self._stars |= state
             elif character == "?":
-                self._any |= place
+                self._any |= state
             elif closed >= 0:
-                self._add_set(text[at:closed], place)
+                self._add_set(text[at:closed], state)
                 at = closed + 1
             else:
-                self._taken[character] = self._taken.get(character, 0) | place
+                self._taken[character] = self._taken.get(character, 0) | state
             number += 1
         return number
 
-    def _add_set(self, inner: str, place: int) -> None:
+    def _add_set(self, inner: str, state: int) -> None:
         """Take in what stands between two brackets."""
         is_except = inner.startswith("!")
         found = _ranges_of(inner[1:] if is_except else inner)
         if is_except:
-            self._except.append((found, place))
+            self._except.append((found, state))
         else:
-            self._ranges += [(first, last, place) for first, last in found]
+            self._ranges += [(first, last, state) for first, last in found]
 
 
 def _closing(text: str, at: int) -> int:

@@ -12,12 +12,12 @@ from penstock.cli.log_positions import (
     AtTime,
     AtTimeOfDay,
     Clock,
-    Place,
+    LogPosition,
     begin_us,
     end_us,
     from_us,
     local_text,
-    parse_place,
+    parse_log_position,
     to_us,
 )
 from penstock.errors import ConfigError
@@ -33,22 +33,22 @@ NOON = clock("2026-11-26T12:00:00")
 
 
 def begins(text: str, at: Clock = NOON) -> str:
-    place = parse_place("--from", text, at)
-    assert isinstance(place, AtTime | AtTimeOfDay)
-    return from_us(begin_us(place, at)).astimezone(BERLIN).strftime("%m-%d %H:%M:%S")
+    position = parse_log_position("--from", text, at)
+    assert isinstance(position, AtTime | AtTimeOfDay)
+    return from_us(begin_us(position, at)).astimezone(BERLIN).strftime("%m-%d %H:%M:%S")
 
 
 def ends(text: str, begin: str | None, at: Clock = NOON) -> str:
-    place = parse_place("--until", text, at)
-    assert isinstance(place, AtTime | AtTimeOfDay)
+    position = parse_log_position("--until", text, at)
+    assert isinstance(position, AtTime | AtTimeOfDay)
     begins_us = (
         None if begin is None else to_us(datetime.fromisoformat(begin).replace(tzinfo=BERLIN))
     )
-    return from_us(end_us(place, at, begins_us)).astimezone(BERLIN).strftime("%m-%d %H:%M:%S")
+    return from_us(end_us(position, at, begins_us)).astimezone(BERLIN).strftime("%m-%d %H:%M:%S")
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "position"),
     [
         ("1234", AtOffset(1234)),
         ("0", AtOffset(0)),
@@ -57,8 +57,8 @@ def ends(text: str, begin: str | None, at: Clock = NOON) -> str:
         ("LATEST", "latest"),
     ],
 )
-def test_offsets_and_edges(text: str, place: Place) -> None:
-    assert parse_place("--from", text, NOON) == place
+def test_offsets_and_edges(text: str, position: LogPosition) -> None:
+    assert parse_log_position("--from", text, NOON) == position
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,10 @@ def test_an_end_is_the_first_time_after_the_begin(begin: str | None, text: str, 
 def test_a_day_with_summer_time_has_its_own_hours() -> None:
     """At 3:00 on 25 October 2026 the clocks were set back to 2:00."""
     after = clock("2026-10-25T04:00:00")
-    place = parse_place("--from", "00:30", after)
-    assert isinstance(place, AtTimeOfDay)
-    assert begin_us(place, after) == to_us(datetime(2026, 10, 24, 22, 30, tzinfo=UTC))
-    age = parse_place("--from", "-4h", after)
+    position = parse_log_position("--from", "00:30", after)
+    assert isinstance(position, AtTimeOfDay)
+    assert begin_us(position, after) == to_us(datetime(2026, 10, 24, 22, 30, tzinfo=UTC))
+    age = parse_log_position("--from", "-4h", after)
     assert age == AtTime(to_us(datetime(2026, 10, 24, 23, 0, tzinfo=UTC)))
 
 
@@ -121,7 +121,7 @@ def test_a_day_with_summer_time_has_its_own_hours() -> None:
 )  # fmt: skip
 def test_what_is_no_place_is_a_mistake_that_says_what_is_one(text: str) -> None:
     with pytest.raises(ConfigError, match="--from must be"):
-        parse_place("--from", text, NOON)
+        parse_log_position("--from", text, NOON)
 
 
 def test_a_time_is_shown_with_its_date_and_zone() -> None:
