@@ -18,7 +18,7 @@ from penstock.engine.batch.records import (
     UnreleasedEntry,
     WindowEntry,
     WindowPage,
-    squares_of,
+    packet_id_checksum,
 )
 from penstock.engine.session.inbound import PAGE_IDENTIFIERS, ids_in, pages_of
 from penstock.engine.session.window import AWAIT_PUBREC, PAGE_PLACES
@@ -50,7 +50,7 @@ def progress(window: Sequence[int], head: int, following: int, place: int = 0) -
         *(1, head, following, stored, [], [], [], [], []),
         window_len=len(window),
         next_place=place + len(window),
-        window_squares=squares_of(window),
+        window_checksum=packet_id_checksum(window),
     )
 
 
@@ -198,7 +198,7 @@ def receives(
     received.inbound += pages_of(list(packet_ids))
     received.unreleased = list(held)
     received.inbound_len = len(packet_ids)
-    received.inbound_squares = squares_of(list(packet_ids))
+    received.inbound_checksum = packet_id_checksum(list(packet_ids))
     commit.progress = [received]
     store = RocksStore(data_dir)
     store.commit(commit)
@@ -220,7 +220,7 @@ def test_a_page_of_inbound_identifiers_that_is_missing_is_told(data_dir: Path) -
     damage(data_dir, remove=first)
     assert examine(data_dir).problems == [told(2, 5)]
     found = repaired(data_dir)
-    assert (found.inbound, found.inbound_len, found.inbound_squares) == ([], 0, 0)
+    assert (found.inbound, found.inbound_len, found.inbound_checksum) == ([], 0, 0)
 
 
 def test_a_page_of_inbound_identifiers_that_is_back_is_told(data_dir: Path) -> None:

@@ -252,8 +252,8 @@ async def test_a_full_disk(
             ) as client,
         ):
             await until("the connection", lambda: client.is_connected)
-            assert client._core is not None
-            context = client._core.server.context
+            assert client._engine is not None
+            context = client._engine.server.context
             accepted_ones = []
             sending: asyncio.Task[object] | None = None
             while not context.store.fails:

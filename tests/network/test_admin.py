@@ -20,7 +20,7 @@ from penstock.control.client import ask
 from penstock.control.landed_requests import ReceiptPosition, ReportProgress
 from penstock.control.metric_families import FAMILIES
 from penstock.control.metric_page import exposed_names, process_names
-from penstock.control.reader_requests import Granted, Lease
+from penstock.control.reader_requests import Lease, LeaseGrant
 from penstock.protocol.packets import Publish
 from tests.support.admin_http import get
 from tests.support.bridged import with_bridges
@@ -91,7 +91,11 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
             for name, labels in scrape(broker)
             if name == "penstock_log_epoch_info"
         )
-        ask(broker.data_dir, Lease("etl", "messages", (), epoch, 0, 60.0, about="a test"), Granted)
+        ask(
+            broker.data_dir,
+            Lease("etl", "messages", (), epoch, 0, 60.0, about="a test"),
+            LeaseGrant,
+        )
         ask(
             broker.data_dir,
             ReportProgress("readings", "messages", (), epoch, 0, 0),

@@ -19,7 +19,7 @@ pytest.importorskip("starlette", reason="the extra admin is not installed")
 pytest.importorskip("uvicorn", reason="the extra admin is not installed")
 pytest.importorskip("prometheus_client", reason="the extra admin is not installed")
 
-from penstock.admin.impatience import CONNECTIONS_MAX
+from penstock.admin.connection_timeouts import CONNECTIONS_MAX
 from penstock.admin.operations import PREFIX
 from penstock.admin.rate_limiter import LOGINS_AT_ONCE
 from penstock.admin.web import ANSWERS_MAX

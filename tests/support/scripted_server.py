@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar, Unpack, cast, final
 
 from penstock import Client
-from penstock.client.core import Core
+from penstock.client.client_engine import ClientEngine
 from penstock.client.options import Settings
 from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX, Decoder
 from penstock.protocol.encode import encode
@@ -205,11 +205,11 @@ async def scripted_server(script: Script = nothing_special) -> AsyncIterator[Scr
             await asyncio.sleep(0)  # their sockets close
 
 
-def core_of(client: Client) -> Core:
+def engine_of(client: Client) -> ClientEngine:
     """What is beneath an open client."""
-    core = client._core
-    assert core is not None
-    return core
+    engine = client._engine
+    assert engine is not None
+    return engine
 
 
 @asynccontextmanager

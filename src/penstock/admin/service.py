@@ -27,9 +27,9 @@ import uvicorn
 
 from penstock.admin.access import Gate
 from penstock.admin.broker import Broker
+from penstock.admin.connection_timeouts import TimeoutProtocol
 from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
-from penstock.admin.impatience import ImpatientProtocol
 from penstock.admin.logins import Logins
 from penstock.admin.web import web_app
 from penstock.auth.admin_tokens import AdminTokens, read_admin_grants
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     config = uvicorn.Config(
         app,
-        http=ImpatientProtocol,
+        http=TimeoutProtocol,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -28,7 +28,7 @@ from penstock.app.composing import (
     event_options,
     server_options,
 )
-from penstock.auth.files import load_access
+from penstock.auth.files import load_user_files
 from penstock.config.available_memory import Available
 from penstock.config.changes import Change, compared
 from penstock.config.listener import MainListener, OtherListener
@@ -188,7 +188,7 @@ class Reloading:
             if refused:
                 raise ConfigError(refused)
         files = settings.access
-        access = load_access(
+        access = load_user_files(
             files.password_file, files.acl_file, bool(files.identity_from_certificate)
         )
         listeners = [

@@ -29,7 +29,7 @@ from penstock.app.composing import (
     login_method,
 )
 from penstock.app.reloading import Parts, Reloading, Source
-from penstock.auth.files import Access
+from penstock.auth.files import UserFiles
 from penstock.bridge.bridge import Bridge
 from penstock.config.available_memory import available
 from penstock.config.listener import MainListener, OtherListener
@@ -93,7 +93,7 @@ class BrokerParts(NamedTuple):
         manager: the service manager.
     """
 
-    access: Access
+    access: UserFiles
     contexts: list[ssl.SSLContext | None]
     source: Source
     manager: ServiceManager

@@ -20,7 +20,7 @@ from penstock.app.children import Children
 from penstock.app.membership import RunningMember
 from penstock.app.reloading import Source, use_log
 from penstock.app.running import BrokerParts, RunningBroker
-from penstock.auth.files import load_access
+from penstock.auth.files import load_user_files
 from penstock.bridge.plan import check_packets, context_of
 from penstock.config.available_memory import available
 from penstock.config.memory import excess, fitted
@@ -57,7 +57,7 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
     refused = excess(settings)
     if refused:
         raise ConfigError(refused)
-    access = load_access(
+    access = load_user_files(
         settings.access.password_file,
         settings.access.acl_file,
         bool(settings.access.identity_from_certificate),

@@ -2,9 +2,9 @@
 
 ::
 
-      CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ AuthorizeByAnswer
+      CONNECT ─▶ Method.concerns ─▶ Method.check, in a thread ─▶ Answer ─▶ AuthorizeByService
                                                                                   ▼ rules
-      a will is due, files are read again: permissions are asked for ─▶ AnsweredRules
+      a will is due, files are read again: permissions are asked for ─▶ ExternalAclCache
 
 A *method* (``http_requests``, ``json_web_tokens``) answers for the clients that concern it. Rules
 that come with an answer are the client's access list, instead of the file's. They are stored
@@ -83,10 +83,11 @@ class FirstOf:
 
 
 @final
-class AnsweredRules:
-    """The access lists that came with answers, by user name and client identifier.
+class ExternalAclCache:
+    """The access rules that methods answered with, by user name and client identifier.
 
-    At most ``CLIENTS_MAX`` clients have one; the oldest are dropped, and then permit nothing.
+    At most ``CLIENTS_MAX`` clients have some; the oldest are dropped, and their clients may then do
+    nothing.
     """
 
     def __init__(self) -> None:
@@ -118,26 +119,26 @@ class AnsweredRules:
 
 
 @final
-class AuthorizeByAnswer(Authorize):
-    """The permissions of one client by the rules of an answer.
+class AuthorizeByService(Authorize):
+    """The permissions of one client by the rules that a method answered with.
 
     Args:
-        answered_rules: stores the rules, once the client's identifier is known.
+        external_acl_cache: stores the rules, once the client's identifier is known.
         rules: the rules of the answer.
         access_list: the broker's.
     """
 
     def __init__(
         self,
-        answered_rules: AnsweredRules,
+        external_acl_cache: ExternalAclCache,
         rules: tuple[Rule, ...] | None,
         access_list: AccessList | None,
     ) -> None:
-        self._answered_rules = answered_rules
+        self._cache = external_acl_cache
         self._rules = rules
         self._access_list = access_list
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return the client's permissions, and remember them for later questions."""
-        self._answered_rules.put(username, client_id, self._rules)
-        return self._answered_rules.permissions(username, client_id, self._access_list)
+        self._cache.put(username, client_id, self._rules)
+        return self._cache.permissions(username, client_id, self._access_list)

@@ -12,7 +12,7 @@ from typing import Final, final
 from penstock.auth import passwords, scram
 from penstock.auth.acl import NOTHING, AccessList
 from penstock.auth.acl_file import read_access_list
-from penstock.auth.external import AnsweredRules
+from penstock.auth.external import ExternalAclCache
 from penstock.auth.lines import lines_of
 from penstock.auth.passwords import Users, name_mistake
 from penstock.engine.access.access import Authorize, Permissions
@@ -22,8 +22,8 @@ FILE_MODE: Final = 0o600
 
 
 @final
-class Access(Authorize):
-    """Both files together: the permissions of a user that still exists.
+class UserFiles(Authorize):
+    """The password file and the access list: the permissions of a user that still exists.
 
     Args:
         users: users of the password file, None without one.
@@ -40,14 +40,14 @@ class Access(Authorize):
         self.users = users
         self._certificates_name_users = certificates_name_users
         self.access_list = access_list
-        self.answered_rules = AnsweredRules()  # by methods outside of both files
+        self.external_acl_cache = ExternalAclCache()  # by methods outside of both files
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return the permissions by the access list, None for everything; ``NOTHING`` for a user
         that is gone from the password file."""
         is_listed = username is not None and self.users is not None and username in self.users
-        if not is_listed and self.answered_rules.knows(username, client_id):
-            return self.answered_rules.permissions(username, client_id, self.access_list)
+        if not is_listed and self.external_acl_cache.knows(username, client_id):
+            return self.external_acl_cache.permissions(username, client_id, self.access_list)
         users = None if self._certificates_name_users else self.users
         if username is not None and users is not None and username not in users:
             return NOTHING
@@ -63,24 +63,26 @@ class Access(Authorize):
         return scram.parse_line(line)
 
 
-def load_access(password_file: str, acl_file: str, certificates_name_users: bool = False) -> Access:
+def load_user_files(
+    password_file: str, acl_file: str, certificates_name_users: bool = False
+) -> UserFiles:
     """Read both files; an empty path means that there is none.
 
-    ``certificates_name_users``: see ``Access``.
+    ``certificates_name_users``: see ``UserFiles``.
 
     Raises:
         ConfigError: a file cannot be read, or a line is wrong; one sentence with its number.
     """
     users = Users(read_passwords(Path(password_file))) if password_file else None
     access_list = read_access_list(Path(acl_file)) if acl_file else None
-    return Access(users, access_list, certificates_name_users)
+    return UserFiles(users, access_list, certificates_name_users)
 
 
 def read_passwords(path: Path) -> dict[str, str]:
     """Return the password line of each user, by name.
 
     Raises:
-        ConfigError: as ``load_access``.
+        ConfigError: as ``load_user_files``.
     """
     lines: dict[str, str] = {}
     for place, line in lines_of(path, "password file"):

@@ -23,7 +23,7 @@ from penstock.cli.spark_jobs import (
     local_directory,
     spark_installed,
 )
-from penstock.cli.stream_service import SERVER, Access, Server
+from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TableFormat(StrEnum):
 
 @grouped
 def audit(
-    access: Access,
+    access: StreamCredentialOptions,
     server: Server = SERVER,
     since: Annotated[
         str,

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.app.composing import check_admin, check_stream_files, login_method
-from penstock.auth.files import load_access
+from penstock.auth.files import load_user_files
 from penstock.cli.version import package_version
 from penstock.config.address import Address
 from penstock.config.admin import Admin
@@ -180,7 +180,7 @@ def users(settings: Settings) -> Finding:
     subject = "users"
     files = settings.access
     try:
-        access = load_access(
+        access = load_user_files(
             files.password_file, files.acl_file, bool(files.identity_from_certificate)
         )
     except ConfigError as error:

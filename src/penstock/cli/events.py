@@ -14,7 +14,7 @@ from penstock.cli.operator_commands import AsJson, age_s, utc_text
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects, print_table
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _MAIN: Final = ("act", "reason")  # are shown first
 
 @grouped
 def events(
-    access: Access,
+    access: StreamCredentialOptions,
     kinds: Annotated[
         list[str] | None,
         typer.Argument(metavar="[KIND]...", help="Only these, as 'administered' or 'refused'."),

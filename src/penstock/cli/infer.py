@@ -13,7 +13,7 @@ import typer
 
 from penstock.cli.screen import Screen
 from penstock.cli.spark_jobs import spark_installed
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Show = Callable[[str], None]
 
 
 def infer(
-    access: Access,
+    access: StreamCredentialOptions,
     topics: Annotated[
         str,
         typer.Option(

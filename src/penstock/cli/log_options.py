@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class LogOptions:
         Path | None, typer.Option(metavar="DIR", help="The broker's data directory.")
     ] = None
 
-    def client(self, access: Access, connect_timeout_s: float) -> StreamClient:
+    def client(self, access: StreamCredentialOptions, connect_timeout_s: float) -> StreamClient:
         """Return a client of the stream service, not connected.
 
         Raises:

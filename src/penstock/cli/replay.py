@@ -9,7 +9,7 @@ import typer
 from penstock.cli.broker_options import BrokerOptions
 from penstock.cli.log_options import LogOptions
 from penstock.cli.option_groups import grouped
-from penstock.cli.stream_service import Access
+from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.cli.topic_map import parse_topic_map
 from penstock.errors import ConfigError
 
@@ -68,7 +68,7 @@ def replay(
         str, typer.Option("-i", "--id", metavar="ID", help="Client identifier.")
     ] = "",
     connection: BrokerOptions,
-    access: Access,
+    access: StreamCredentialOptions,
 ) -> None:
     """Publish messages of the log again, as they came or faster."""
     if chosen.begin is None and chosen.last is None:

@@ -31,7 +31,7 @@ from penstock.cli.log_positions import local_text
 from penstock.cli.message_format import Received
 from penstock.cli.output import counted, in_thread
 from penstock.cli.progress import Progress, progress_shown
-from penstock.cli.stream_service import Access
+from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.cli.topic_map import TopicMap
 from penstock.client import Client, Publication
 from penstock.control.landed_requests import RECEIPT
@@ -142,7 +142,11 @@ class Replaying:
     """
 
     def __init__(
-        self, options: LogOptions, access: Access, republishing: Republishing, pace: Pace
+        self,
+        options: LogOptions,
+        access: StreamCredentialOptions,
+        republishing: Republishing,
+        pace: Pace,
     ) -> None:
         self._options = options
         self._log: StreamClient = options.client(access, CONNECT_TIMEOUT_S)

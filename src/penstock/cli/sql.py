@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import ConfigFile, DataDir
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
 FURTHER: Final = """\
@@ -67,7 +67,7 @@ def sql(
         typer.Option(metavar="HOST:PORT,…", help="The stream service; as the settings say."),
     ] = None,
     data_dir: DataDir = None,
-    access: Access,
+    access: StreamCredentialOptions,
 ) -> None:
     """Query the log by SQL, with the columns of declared tables."""
     if output is not None and (statement is None or as_json):

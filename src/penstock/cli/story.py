@@ -11,7 +11,7 @@ from penstock.cli.operator_commands import AsJson, ask_broker
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import ConfigFile, DataDir, check_topic
 from penstock.cli.screen import print_objects
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ CLIENT_STEPS: Final = 40
 
 @grouped
 def story(
-    access: Access,
+    access: StreamCredentialOptions,
     offset: Annotated[
         int | None, typer.Argument(metavar="[OFFSET]", help="Of the message, in the log.")
     ] = None,

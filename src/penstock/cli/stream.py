@@ -12,7 +12,7 @@ import typer
 
 from penstock.cli.option_groups import grouped
 from penstock.cli.screen import print_objects, print_table
-from penstock.cli.stream_service import SERVER, Access, Server
+from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, fo
 
 @app.command()
 @grouped
-def readers(access: Access, server: Server = SERVER, as_json: AsJson = False) -> None:
+def readers(
+    access: StreamCredentialOptions, server: Server = SERVER, as_json: AsJson = False
+) -> None:
     """List the groups of readers that are registered, and how far each is behind the log."""
     with _client(server, access) as client:
         found = client.readers()
@@ -58,7 +60,7 @@ def readers(access: Access, server: Server = SERVER, as_json: AsJson = False) ->
 @grouped
 def release(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="As 'penstock stream readers'.")],
-    access: Access,
+    access: StreamCredentialOptions,
     server: Server = SERVER,
 ) -> None:
     """Forget a group of readers: the log no longer keeps messages for it."""
@@ -69,7 +71,9 @@ def release(
 
 @app.command()
 @grouped
-def tables(access: Access, server: Server = SERVER, as_json: AsJson = False) -> None:
+def tables(
+    access: StreamCredentialOptions, server: Server = SERVER, as_json: AsJson = False
+) -> None:
     """List the tables that messages land in, and how far each is behind the log."""
     with _client(server, access) as client:
         found = client.tables()
@@ -89,7 +93,7 @@ def tables(access: Access, server: Server = SERVER, as_json: AsJson = False) -> 
 @grouped
 def forget(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="As 'penstock stream tables'.")],
-    access: Access,
+    access: StreamCredentialOptions,
     server: Server = SERVER,
 ) -> None:
     """Forget a table. A job that still lands messages in it makes it known again."""
@@ -123,7 +127,7 @@ def duration_text(seconds: float | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _client(server: str, access: Access) -> StreamClient:
+def _client(server: str, access: StreamCredentialOptions) -> StreamClient:
     from penstock.stream.client import StreamClient
 
     address, credentials = access.reach(server)

@@ -24,7 +24,7 @@ Server = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class StreamCredentialOptions:
     """The options for TLS and the token. A token itself is never on the command line."""
 
     tls: Annotated[bool, typer.Option("--tls", help="The stream service speaks TLS.")] = False
@@ -66,7 +66,9 @@ class Access:
         )
 
 
-def reach_stream(settings: Settings, server: str | None, access: Access) -> tuple[str, Credentials]:
+def reach_stream(
+    settings: Settings, server: str | None, access: StreamCredentialOptions
+) -> tuple[str, Credentials]:
     """Return address and credentials of the broker's stream service, from settings and options.
 
     If the user owns the broker's data directory, its own token is used.

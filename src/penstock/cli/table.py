@@ -27,7 +27,7 @@ from penstock.cli.spark_jobs import (
     spark_installed,
     stop_on_signals,
 )
-from penstock.cli.stream_service import SERVER, Access, Server
+from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ Checkpoint = Annotated[
 @grouped
 def run(
     table: TablePath,
-    access: Access,
+    access: StreamCredentialOptions,
     server: Server = SERVER,
     stream: StreamName = "messages",
     topics: Annotated[
@@ -144,7 +144,7 @@ def run(
 @grouped
 def status(
     table: TablePath,
-    access: Access,
+    access: StreamCredentialOptions,
     server: Server = SERVER,
     stream: StreamName = "messages",
     checkpoint: Checkpoint = None,

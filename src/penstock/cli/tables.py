@@ -30,7 +30,7 @@ from penstock.cli.spark_jobs import (
     spark_installed,
     stop_on_signals,
 )
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.cli.table_lines import cut
 from penstock.cli.table_rows import print_rows
 from penstock.errors import ConfigError
@@ -72,7 +72,7 @@ Server = Annotated[
 @app.command()
 @grouped
 def run(
-    access: Access,
+    access: StreamCredentialOptions,
     names: Names = None,
     config: Config = None,
     available_now: AvailableNow = False,
@@ -122,7 +122,7 @@ def run(
 @app.command()
 @grouped
 def status(
-    access: Access,
+    access: StreamCredentialOptions,
     names: Names = None,
     config: Config = None,
     server: Server = None,
@@ -148,7 +148,7 @@ def backfill(
         str, typer.Option("--from", metavar="WHERE", help="An offset, or a time in ISO 8601.")
     ],
     end: Annotated[str, typer.Option("--to", metavar="WHERE", help="The same; it is excluded.")],
-    access: Access,
+    access: StreamCredentialOptions,
     config: Config = None,
     server: Server = None,
     master: Master = None,
@@ -207,7 +207,7 @@ def backfill(
 @app.command()
 @grouped
 def validate(
-    access: Access,
+    access: StreamCredentialOptions,
     names: Names = None,
     config: Config = None,
     server: Server = None,
@@ -272,7 +272,10 @@ def vacuum(
 
 
 def _select_tables(
-    config: Path | None, names: list[str] | None, server: str | None, access: Access
+    config: Path | None,
+    names: list[str] | None,
+    server: str | None,
+    access: StreamCredentialOptions,
 ) -> tuple[list[AnyTable], tuple[str, Credentials]]:
     """Return the named tables, and address and credentials of the stream service."""
     from penstock.config.load import load_settings

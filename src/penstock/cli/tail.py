@@ -12,7 +12,7 @@ import typer
 from penstock.cli.log_options import LogOptions
 from penstock.cli.option_groups import grouped
 from penstock.cli.printing import Printing
-from penstock.cli.stream_service import Access
+from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.errors import ConfigError
 
 FURTHER: Final = """\
@@ -50,7 +50,7 @@ def tail(
     force: Annotated[
         bool, typer.Option("--force", help="Write over a file that is there.")
     ] = False,
-    access: Access,
+    access: StreamCredentialOptions,
 ) -> None:
     """Print messages of the log, by time, offset and topic."""
     if follow and chosen.until is not None:

@@ -32,7 +32,7 @@ from penstock.cli.log_options import LogOptions
 from penstock.cli.message_format import Received, as_json, utc_text
 from penstock.cli.output import Output, OutputFailed, counted, in_thread
 from penstock.cli.row_files import ArrowRows, UnfinishedFile, csv_line, kind_of
-from penstock.cli.stream_service import Access
+from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.errors import StoreError
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.rows import STREAM_SCHEMA
@@ -179,7 +179,9 @@ class Tailing:
         follow: go on with what comes.
     """
 
-    def __init__(self, options: LogOptions, access: Access, sink: Sink, *, follow: bool) -> None:
+    def __init__(
+        self, options: LogOptions, access: StreamCredentialOptions, sink: Sink, *, follow: bool
+    ) -> None:
         patience_s = CONNECT_TIMEOUT_S if follow else SERVICE_S
         self._client = options.client(access, patience_s)
         self._options = options

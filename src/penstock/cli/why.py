@@ -13,7 +13,7 @@ from penstock.cli.operator_commands import AsJson, ask_broker, utc_text
 from penstock.cli.option_groups import grouped
 from penstock.cli.options import ConfigFile, DataDir, check_topic
 from penstock.cli.screen import print_heading, print_objects, print_pairs, print_table
-from penstock.cli.stream_service import Access, reach_stream
+from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,7 +41,7 @@ def why(
         str,
         typer.Argument(metavar="CLIENT", help="A client identifier.", autocompletion=client_ids),
     ],
-    access: Access,
+    access: StreamCredentialOptions,
     topic: Annotated[
         str, typer.Argument(metavar="[TOPIC]", help="A topic that it should get, no filter.")
     ] = "",
@@ -92,7 +92,7 @@ def _last_messages(
     topic: str,
     count: int,
     server: str | None,
-    access: Access,
+    access: StreamCredentialOptions,
 ) -> tuple[LastMessages | None, str]:
     """Return the last messages of the topic, None where nobody can tell, and why."""
     if not topic or count == 0:

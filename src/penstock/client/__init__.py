@@ -4,11 +4,11 @@ client          what a program uses
 blocking        the same for programs without an event loop
 options         every setting
 checks          validates and converts what a program passes in
-core            the engine of a client
+client_engine   the engine of a client
 engine_options  the client's options as options of the engine
 lifecycle       from opening the store to closing it
 publication     the delivery of published messages
-room            publishers that wait for room
+publisher_line  publishers that wait for room
 age_limit       gives up messages that wait too long
 outbox          keeps messages on disk
 message, inbox  received messages, and their acknowledgement

@@ -35,7 +35,7 @@ from penstock.client.checks import (
     encode_publish_properties,
     urls_of,
 )
-from penstock.client.core import Core
+from penstock.client.client_engine import ClientEngine
 from penstock.client.inbox import Messages
 from penstock.client.lifecycle import Lifecycle
 from penstock.client.message import Message
@@ -97,7 +97,7 @@ class Client:
         self._context = context_of(self._urls, self.options.tls)
         check_connect(self.options)
         self._life: Lifecycle | None = None
-        self._core: Core | None = None  # the engine of that
+        self._engine: ClientEngine | None = None  # the engine of that
         self._responses: Responses | None = None
         self._is_opened = False
         self._is_closed = False
@@ -130,9 +130,9 @@ class Client:
         self._is_opened = True
         life = await Lifecycle.begin(self.options, self._urls, self._context)
         self._life = life
-        self._core = life.core
+        self._engine = life.engine
         try:
-            await life.core.driver.durable()
+            await life.engine.driver.wait_durable()
             if self._is_closed:
                 raise NotConnected("the client was closed while it was opened")
             await life.connect()
@@ -160,25 +160,25 @@ class Client:
     @property
     def client_id(self) -> str:
         """The client identifier: that of ``options``, or the one that was chosen."""
-        return self.options.client_id if self._core is None else self._core.client_id
+        return self.options.client_id if self._engine is None else self._engine.client_id
 
     @property
     def status(self) -> Status:
         """The state of the connection to the server."""
-        if self._core is None:
+        if self._engine is None:
             return Status("closed", str(self._urls[0]), 0, 0.0, "", 0)
-        return self._core.status
+        return self._engine.status
 
     @property
     def is_connected(self) -> bool:
         """True while there is a connection."""
-        return self._core is not None and self._core.dialler.is_connected
+        return self._engine is not None and self._engine.dialler.is_connected
 
     @property
     def pending(self) -> int:
         """The number of QoS 1 and 2 messages without acknowledgement, those of the outbox
         included."""
-        return 0 if self._core is None else self._core.pending
+        return 0 if self._engine is None else self._engine.pending
 
     @property
     def last_sequence(self) -> int:
@@ -195,7 +195,7 @@ class Client:
     @property
     def connack(self) -> Connack | None:
         """The server's latest CONNACK: what it accepts, and whether it had our session."""
-        return None if self._core is None else self._core.connack
+        return None if self._engine is None else self._engine.connack
 
     def connect_now(self) -> None:
         """Try to connect at once instead of waiting for the next attempt: the network is back."""
@@ -241,24 +241,24 @@ class Client:
         """
         if receipt is not None:
             properties = await receipt.ask(self._response_topic("receipts"), properties)
-        core, encoded = self._check(topic, qos, properties)
+        engine, encoded = self._check(topic, qos, properties)
         if payload.__class__ is not bytes:
             payload = bytes_of(payload)
-        if core.exceeds_turn_share:
+        if engine.exceeds_turn_share:
             await asyncio.sleep(0)
             self._opened()
         if qos > 0:
-            if not core.room.is_free:
-                await self._wait_for_room(core)
+            if not engine.line.is_free:
+                await self._wait_for_room(engine)
             try:
-                return await core.publish(topic, payload, qos, retain, encoded)
+                return await engine.publish(topic, payload, qos, retain, encoded)
             except PublishFailed as error:
                 if error.reason != reasons.QUOTA_EXCEEDED or self.options.quota_retry_s == 0:
                     raise
             return await self._publish_again(topic, payload, qos, retain, encoded)
-        if not core.socket_room.is_free:
-            await self._wait_for_socket(core)
-        core.publish_qos0(topic, payload, retain, encoded)
+        if not engine.socket_line.is_free:
+            await self._wait_for_socket(engine)
+        engine.publish_qos0(topic, payload, retain, encoded)
         return reasons.SUCCESS
 
     async def _publish_again(
@@ -273,11 +273,11 @@ class Client:
             pause_s = pauses.after_failure()
             is_last = pause_s >= left_s
             await asyncio.sleep(max(0.0, min(pause_s, left_s)))
-            core = self._opened()
-            if not core.room.is_free:
-                await self._wait_for_room(core)
+            engine = self._opened()
+            if not engine.line.is_free:
+                await self._wait_for_room(engine)
             try:
-                return await core.publish(topic, data, qos, retain, encoded)
+                return await engine.publish(topic, data, qos, retain, encoded)
             except PublishFailed as error:
                 if error.reason != reasons.QUOTA_EXCEEDED or is_last:
                     raise
@@ -314,23 +314,23 @@ class Client:
             ClientError: there is a ``sequence``, and no outbox.
             LocalProtocolError: no topic name, or something MQTT cannot carry.
         """
-        if self._core is not None and properties is None and sequence is None:
-            at_once = self._core.publish_at_once(topic, payload, qos, retain)
+        if self._engine is not None and properties is None and sequence is None:
+            at_once = self._engine.publish_at_once(topic, payload, qos, retain)
             if at_once is not None:
                 return at_once
         if qos == 0:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, "QoS 0 is published, not sent")
-        core, encoded = self._check(topic, qos, properties)
+        engine, encoded = self._check(topic, qos, properties)
         body = bytes_of(payload)
-        if core.exceeds_turn_share:
+        if engine.exceeds_turn_share:
             await asyncio.sleep(0)
             self._opened()
-        if not core.room.is_free:
-            await self._wait_for_room(core)
-        number = 0 if sequence is None else self._check_sequence(core, sequence)
-        publication = core.publish(topic, body, qos, retain, encoded, number)
-        if core.is_stored:
-            await core.driver.durable()
+        if not engine.line.is_free:
+            await self._wait_for_room(engine)
+        number = 0 if sequence is None else self._check_sequence(engine, sequence)
+        publication = engine.publish(topic, body, qos, retain, encoded, number)
+        if engine.is_stored:
+            await engine.driver.wait_durable()
         return publication
 
     def send_nowait(
@@ -354,23 +354,23 @@ class Client:
         """
         if qos == 0 and sequence is not None:
             raise ClientError("QoS 0 does not go through the outbox, and has no sequence")
-        core, encoded = self._check(topic, qos, properties)
-        room = core.room if qos > 0 else core.socket_room
-        if not room.is_free:
-            if qos == 0 and core.link is None:
+        engine, encoded = self._check(topic, qos, properties)
+        line = engine.line if qos > 0 else engine.socket_line
+        if not line.is_free:
+            if qos == 0 and engine.link is None:
                 raise NotConnected("there is no connection")
             raise QueueFull("there is no room for one more message")
         if qos == 0:
-            core.publish_qos0(topic, bytes_of(payload), retain, encoded)
+            engine.publish_qos0(topic, bytes_of(payload), retain, encoded)
             return None
-        number = 0 if sequence is None else self._check_sequence(core, sequence)
-        return core.publish(topic, bytes_of(payload), qos, retain, encoded, number)
+        number = 0 if sequence is None else self._check_sequence(engine, sequence)
+        return engine.publish(topic, bytes_of(payload), qos, retain, encoded, number)
 
-    def _check_sequence(self, core: Core, sequence: int) -> int:
+    def _check_sequence(self, engine: ClientEngine, sequence: int) -> int:
         """Check the ``sequence`` of the next message, and return it."""
         if self.options.outbox is None:
             raise ClientError("a sequence needs an outbox, which remembers it")
-        last = core.last_sequence
+        last = engine.last_sequence
         if not last < sequence <= _SEQUENCE_MAX:
             raise OutOfSequence(f"message {sequence} is out of sequence: the last one is {last}")
         return sequence
@@ -387,44 +387,46 @@ class Client:
         while self._opened().pending > 0:
             await self._opened().drain()
 
-    async def _wait_for_room(self, core: Core) -> None:
+    async def _wait_for_room(self, engine: ClientEngine) -> None:
         if self.options.overflow == "raise":
-            why = core.server.context.store.failure
+            why = engine.server.context.store.failure
             raise QueueFull(
                 why
-                or f"{core.pending} messages wait for their acknowledgement: queue_messages_max or"
-                " queue_bytes_max is reached"
+                or f"{engine.pending} messages wait for their acknowledgement: queue_messages_max"
+                " or queue_bytes_max is reached"
             )
-        await core.wait_for(core.room)
+        await engine.wait_in(engine.line)
         self._opened()
 
-    async def _wait_for_socket(self, core: Core) -> None:
+    async def _wait_for_socket(self, engine: ClientEngine) -> None:
         """Wait until a QoS 0 message may be sent."""
         overflow = self.options.overflow
         if overflow == "raise":
-            if core.link is None:
+            if engine.link is None:
                 raise NotConnected("there is no connection")
             raise QueueFull("the socket's buffer is full")
         if overflow != "wait":
             raise PublishFailed("given up: QoS 0 needs a connection with room in its socket")
-        await core.wait_for(core.socket_room)
+        await engine.wait_in(engine.socket_line)
         self._opened()
 
-    def _check(self, topic: str, qos: int, properties: Properties | None) -> tuple[Core, bytes]:
-        core = self._core
-        if core is None or core.is_closed or core.failure is not None:
-            core = self._opened()
-        if topic != core.topic:
+    def _check(
+        self, topic: str, qos: int, properties: Properties | None
+    ) -> tuple[ClientEngine, bytes]:
+        engine = self._engine
+        if engine is None or engine.is_closed or engine.failure is not None:
+            engine = self._opened()
+        if topic != engine.topic:
             check_topic(topic)
-            core.topic = topic
+            engine.topic = topic
         if properties is None and qos.__class__ is int and qos in _QOS:
-            return core, b""
+            return engine, b""
         if qos not in _QOS or qos.__class__ is not int:
             raise LocalProtocolError(reasons.QOS_NOT_SUPPORTED, f"QoS is 0, 1 or 2, not {qos}")
         if self.options.level != V5:
             raise LocalProtocolError(reasons.UNSUPPORTED_PROTOCOL_VERSION, "properties need MQTT 5")
         assert properties is not None
-        return core, encode_publish_properties(properties)
+        return engine, encode_publish_properties(properties)
 
     # -- subscribing -------------------------------------------------------------------------
 
@@ -449,7 +451,7 @@ class Client:
             NotConnected: the client is closed.
             LocalProtocolError: no topic filter, or something MQTT cannot carry.
         """
-        core = self._opened()
+        engine = self._opened()
         for one in topic_filters:
             if not isinstance(one, str | Subscription):
                 raise TypeError(
@@ -461,7 +463,7 @@ class Client:
             for one in topic_filters
         ]
         check_filters([one.topic_filter for one in subscriptions])
-        return await self._ask(core, subscriptions, [], properties)
+        return await self._ask(engine, subscriptions, [], properties)
 
     async def unsubscribe(
         self, *topic_filters: str, properties: Properties | None = None
@@ -476,13 +478,13 @@ class Client:
             NotConnected: the client is closed.
             LocalProtocolError: no topic filter, or something MQTT cannot carry.
         """
-        core = self._opened()
+        engine = self._opened()
         check_filters(list(topic_filters))
-        return await self._ask(core, [], list(topic_filters), properties)
+        return await self._ask(engine, [], list(topic_filters), properties)
 
     async def _ask(
         self,
-        core: Core,
+        engine: ClientEngine,
         subscriptions: list[Subscription],
         ended: list[str],
         properties: Properties | None,
@@ -491,7 +493,7 @@ class Client:
             Unsubscribe(1, ended, properties) if ended else Subscribe(1, subscriptions, properties)
         )
         encode(request, self.options.level)  # encoded here, so that the caller gets the error
-        codes = await core.ask(subscriptions, ended, properties)
+        codes = await engine.ask(subscriptions, ended, properties)
         names = ended or [one.topic_filter for one in subscriptions]
         refused = [
             (name, code)
@@ -539,17 +541,17 @@ class Client:
 
     def _response_topic(self, asker: str) -> Responses:
         """Return the responses of this client, made when they are first asked for."""
-        core = self._opened()
+        engine = self._opened()
         if self.options.level != V5:
             raise RequestFailed(f"{asker} need MQTT 5")
         if self._responses is None:
-            self._responses = Responses(partial(self.subscribe, qos=2), core)
+            self._responses = Responses(partial(self.subscribe, qos=2), engine)
         return self._responses
 
-    def _opened(self) -> Core:
-        core = self._core
-        if core is None or core.is_closed:
+    def _opened(self) -> ClientEngine:
+        engine = self._engine
+        if engine is None or engine.is_closed:
             raise NotConnected("the client is not open: use it in 'async with'")
-        if core.failure is not None:
-            raise StoreFailed(*core.failure.args)
-        return core
+        if engine.failure is not None:
+            raise StoreFailed(*engine.failure.args)
+        return engine

@@ -2,7 +2,7 @@
 
 ::
 
-      store opened ─▶ core ─▶ dialled ─▶ … ─▶ drained ─▶ core closed ─▶ store closed
+      store opened ─▶ engine ─▶ dialled ─▶ … ─▶ drained ─▶ engine closed ─▶ store closed
            │           │         ╰─ the first connection failed ──▲           ▲
            ╰───────────┴─ a defect, cancelled, closed meanwhile ──────────────╯
 
@@ -18,7 +18,7 @@ import ssl
 from pathlib import Path
 from typing import Final, Self, final
 
-from penstock.client.core import Core
+from penstock.client.client_engine import ClientEngine
 from penstock.client.engine_options import limits_of
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
@@ -40,11 +40,11 @@ class Lifecycle:
     Args:
         options: the client's options.
         store: closed when the client is.
-        core: the engine, which uses the store.
+        engine: the engine, which uses the store.
     """
 
-    def __init__(self, options: Options, store: Store, core: Core) -> None:
-        self.core = core
+    def __init__(self, options: Options, store: Store, engine: ClientEngine) -> None:
+        self.engine = engine
         self.store = store
         self.stops_trimming = asyncio.Event()
         self._options = options
@@ -71,8 +71,8 @@ class Lifecycle:
             clock = MachineClock(recovered.clock, recovered.next_offset)
             now = clock.now()
             server = Server(limits_of(options), recovered, (), store.acknowledged_when, now)
-            core = Core(options, urls, client_id, context, store, server, clock)
-            return cls(options, store, core)
+            engine = ClientEngine(options, urls, client_id, context, store, server, clock)
+            return cls(options, store, engine)
         except BaseException:
             store.close()
             raise
@@ -85,12 +85,12 @@ class Lifecycle:
         """
         has_outbox = self._options.outbox is not None
         if has_outbox:
-            trimming = trim_until(self.stops_trimming, self.core)
+            trimming = trim_until(self.stops_trimming, self.engine)
             self._trimming = asyncio.get_running_loop().create_task(trimming)
-        self.core.start()
+        self.engine.start()
         waits = self._options.waits_for_connection
         if not has_outbox if waits is None else waits:
-            await self.core.first_connection()
+            await self.engine.first_connection()
 
     async def end(self, drain: bool) -> None:
         """Disconnect, and close the store; a second caller waits for the first.
@@ -103,18 +103,18 @@ class Lifecycle:
         """
         if self._ending is not None:  # by another task
             if not drain:
-                self.core.stop_draining()
+                self.engine.stop_draining()
             await asyncio.shield(self._ending)
             return
         self._ending = asyncio.get_running_loop().create_future()
         options = self._options
         left = 0
         try:
-            if drain and (self.core.dialler.is_connected or options.outbox is None):
+            if drain and (self.engine.dialler.is_connected or options.outbox is None):
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(options.drain_s):
-                        await self.core.drain()
-            left = self.core.pending
+                        await self.engine.drain()
+            left = self.engine.pending
         finally:
             try:
                 await self._close()
@@ -133,7 +133,7 @@ class Lifecycle:
                 await self._trimming
         finally:
             try:
-                await self.core.close()
+                await self.engine.close()
             finally:
                 await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 

@@ -16,7 +16,7 @@ import contextlib
 from pathlib import Path
 from typing import Final
 
-from penstock.client.core import Core
+from penstock.client.client_engine import ClientEngine
 from penstock.engine.batch.records import Recovered
 from penstock.errors import ConfigError, StoreError
 from penstock.store.api import Store
@@ -79,21 +79,21 @@ def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
     return wanted or known[0]
 
 
-async def trim_until(stopped: asyncio.Event, core: Core) -> None:
+async def trim_until(stopped: asyncio.Event, engine: ClientEngine) -> None:
     """Remove delivered and given up messages from the log of the outbox, until stopped.
 
     Args:
         stopped: set to end it; a removal that has begun is completed.
-        core: the engine of the client.
+        engine: the engine of the client.
     """
     trimmed_to = -1
     while not await _is_set_within(stopped, INTERVAL_S):
         try:
-            needed = core.session.lowest_offset()
-            keep_from = core.server.context.batch.next_offset if needed < 0 else needed
+            needed = engine.session.lowest_offset()
+            keep_from = engine.server.context.batch.next_offset if needed < 0 else needed
             if keep_from > trimmed_to:
-                await core.driver.durable()  # the record that they are not needed any more
-                await _trim(core.store, keep_from)
+                await engine.driver.wait_durable()  # the record that they are not needed any more
+                await _trim(engine.store, keep_from)
                 trimmed_to = keep_from
         except StoreError as error:
             logger.error("the outbox could not be trimmed: %s", error)

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, final
 from weakref import WeakValueDictionary
 
 from penstock.client.checks import copy_of
-from penstock.client.core import Core
+from penstock.client.client_engine import ClientEngine
 from penstock.client.message import Message
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.errors import NotConnected
@@ -36,18 +36,18 @@ class Responses:
 
     Args:
         subscribe: subscribes the client to a topic filter, with QoS 2.
-        core: the engine of the client.
+        engine: the engine of the client.
     """
 
-    def __init__(self, subscribe: Callable[[str], Awaitable[object]], core: Core) -> None:
-        self._topic = f"{PREFIX}{core.client_id}/{secrets.token_hex(6)}"
+    def __init__(self, subscribe: Callable[[str], Awaitable[object]], engine: ClientEngine) -> None:
+        self._topic = f"{PREFIX}{engine.client_id}/{secrets.token_hex(6)}"
         self._subscribing = asyncio.Lock()
         self._is_subscribed = False
         self._subscribe = subscribe
-        self._core = core
+        self._engine = engine
         self._waiting: WeakValueDictionary[bytes, Response] = WeakValueDictionary()
-        core.take_reply = self._take
-        core.end_replies = self._end
+        engine.take_reply = self._take
+        engine.end_replies = self._end
 
     async def ask(self, properties: Properties | None) -> tuple[Properties, Response]:
         """Ask for a response: return a copy of these properties that does, and the response's
@@ -81,10 +81,10 @@ class Responses:
         response = None if correlation is None else self._waiting.get(correlation)
         if response is not None and not response.done():
             response.set_result(message)
-        connection = self._core.dialler.connection
+        connection = self._engine.dialler.connection
         if connection is not None and arrival.publish.qos > 0:
-            connection.settle(arrival, reasons.SUCCESS, self._core.driver.now())
-            self._core.driver.end_turn_soon()
+            connection.settle(arrival, reasons.SUCCESS, self._engine.driver.now())
+            self._engine.driver.end_turn_soon()
         return True
 
     def _end(self, why: str) -> None:

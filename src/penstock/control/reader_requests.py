@@ -17,7 +17,7 @@ _GROUP: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease", tag_field="do"):
-    """Register a reader, or renew its lease; ``done`` is ``Granted``.
+    """Register a reader, or renew its lease; ``done`` is ``LeaseGrant``.
 
     Attributes:
         group: its name.
@@ -42,12 +42,15 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
     owner: str = ""
 
 
-class Granted(msgspec.Struct, frozen=True):
-    """A lease.
+class LeaseGrant(msgspec.Struct, frozen=True):
+    """A lease that was granted.
 
-    Attributes: epoch: epoch of the log. offset: offset from which on the log is kept for the
-    reader. ttl_s: duration of the lease, in seconds; less than was asked for where the broker has a
-    limit. lost: messages that left the log although they were held for this group, since it began.
+    Attributes:
+        epoch: epoch of the log.
+        offset: offset from which on the log is kept for the reader.
+        ttl_s: duration of the lease, in seconds; less than was asked for where the broker has a
+            limit.
+        lost: messages that left the log although they were held for this group, since it began.
     """
 
     epoch: str

@@ -252,7 +252,7 @@ class Delivery:
         self.size_bytes = 0  # of the message; set when it is queued
         self.gone = False  # removed from the middle of a lane, and still in place
         self.counted = False  # in the window, and counted in its account
-        self.has_no_events = False  # it is known to have no events of its own, see ``events``
+        self.is_unobserved = False  # it has no events of its own, see ``Events.has_events``
         self.packet_id = 0  # in the window
         self.page = 0  # the page of the window in which it is stored
         self.state = 0  # in the window

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from penstock.auth.files import load_access, write_passwords
+from penstock.auth.files import load_user_files, write_passwords
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
 from penstock.mosquitto.configuration import Configuration, read_configuration
 from penstock.mosquitto.database import Snapshot, read_database
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings
-from penstock.mosquitto.sessions import play_in
+from penstock.mosquitto.sessions import import_sessions
 from penstock.mosquitto.translation import Translation
 from penstock.mosquitto.users import ACCESS_LIST_FILE, USERS_FILE
 
@@ -224,7 +224,7 @@ def _write_stage(translation: Translation, stage: Path, directory: Path) -> Sett
     _write(stage / SETTINGS_FILE, translation.toml())
     try:
         settings = load_settings(stage / SETTINGS_FILE, environ={})
-        load_access(
+        load_user_files(
             str(stage / USERS_FILE) if access.users is not None else "",
             str(stage / ACCESS_LIST_FILE) if access.rules is not None else "",
         )
@@ -282,7 +282,7 @@ def _make_store(
     data_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     made = Path(tempfile.mkdtemp(prefix=_STAGE, dir=data_dir.parent))
     try:
-        played = play_in(
+        imported = import_sessions(
             snapshot,
             settings,
             made,
@@ -298,9 +298,9 @@ def _make_store(
     finally:
         shutil.rmtree(made, ignore_errors=True)
     findings = translation.findings
-    for what, count in played.counts.items():
+    for what, count in imported.counts.items():
         findings.note(TAKEN, "", f"{what}: {count:,}", f"in the store in {data_dir}.")
-    for what, count in played.left.items():
+    for what, count in imported.left.items():
         if count:
             findings.note(MISSING, "", f"{what}: {count:,}", "They are not in the store.")
 

@@ -1,4 +1,4 @@
-"""Play a database of Mosquitto's into the engine, and so into a new store.
+"""Replay a database of Mosquitto's through the engine, and so write it into a new store.
 
 ::
 
@@ -68,27 +68,27 @@ _SENT: Final = (WAIT_FOR_PUBACK, WAIT_FOR_PUBREC, RESEND_PUBREL, WAIT_FOR_PUBCOM
 _RECEIVED: Final = (RESEND_PUBREL, WAIT_FOR_PUBCOMP)
 
 
-class PlayedIn(NamedTuple):
-    """The counts of all that came over, and of what did not.
+class ImportedSessions(NamedTuple):
+    """The counts of an import.
 
     Attributes:
-        counts: how many of what came over.
-        left: how many of what did not, by the reason.
+        counts: how many sessions, messages, … were imported, by what they are.
+        left: how many were not, by the reason.
     """
 
     counts: Counter[str]
     left: Counter[str]
 
 
-def play_in(
+def import_sessions(
     snapshot: Snapshot,
     settings: Settings,
     data_dir: Path,
     zones: dict[int, str],
     bridges: dict[str, str],
     progress: Callable[[int, int], None],
-) -> PlayedIn:
-    """Make a store in ``data_dir`` with what ``snapshot`` holds.
+) -> ImportedSessions:
+    """Make a store in ``data_dir`` with the sessions and messages of ``snapshot``.
 
     Args:
         snapshot: the database.
@@ -104,7 +104,7 @@ def play_in(
     """
     store = RocksStore(data_dir, ())
     try:
-        return _Player(snapshot, _unlimited(settings), store, zones, bridges).play(progress)
+        return _SessionImporter(snapshot, _unlimited(settings), store, zones, bridges).run(progress)
     finally:
         store.close()
 
@@ -134,7 +134,7 @@ def _unlimited(settings: Settings) -> Settings:
 
 
 @final
-class _Player:
+class _SessionImporter:
     def __init__(
         self,
         snapshot: Snapshot,
@@ -159,7 +159,7 @@ class _Player:
         self._left: Counter[str] = Counter()
         self._waiting_bytes = 0  # of retained messages, since the last commit
 
-    def play(self, progress: Callable[[int, int], None]) -> PlayedIn:
+    def run(self, progress: Callable[[int, int], None]) -> ImportedSessions:
         self._append_messages()
         clients = self._snapshot.clients
         for number, client in enumerate(clients.values(), start=1):
@@ -173,7 +173,7 @@ class _Player:
         self._retain()
         self._server.context.batch.put_clock(self._clock.record())
         self._commit()
-        return PlayedIn(self._counts, self._left)
+        return ImportedSessions(self._counts, self._left)
 
     # -- messages --------------------------------------------------------------------------
 

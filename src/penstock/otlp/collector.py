@@ -34,8 +34,8 @@ AGAIN_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
-    """The address of a collector, and all that it asks for.
+class CollectorEndpoint:
+    """The address of a collector, with the headers and certificates for it.
 
     Attributes:
         endpoint: its URL, without v1/….
@@ -52,13 +52,13 @@ class Access:
     key: str | None = None
 
     def url(self, signal: str) -> str:
-        """Return where a signal is sent: "traces" or "metrics"."""
+        """Return the URL that a signal is sent to: "traces" or "metrics"."""
         return f"{self.endpoint.rstrip('/')}/v1/{signal}"
 
 
 @final
-class _LastWords(logging.Handler):
-    """Keeps the last lines of an exporter: the failure, and what the attempt before met."""
+class _ErrorCapture(logging.Handler):
+    """Keeps the last error that an exporter logged, with the warning of the attempt before."""
 
     def __init__(self, exporter: str) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _LastWords(logging.Handler):
         self._attempt = ""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line."""
+        """Keep the text of a log record."""
         text = record.getMessage()
         if record.levelno < logging.ERROR:
             self._attempt = f" {text}"
@@ -82,33 +82,33 @@ class Collector:
     """One collector.
 
     Args:
-        access: how it is reached.
+        endpoint: its address, headers and certificates.
         resource: the sender, as OpenTelemetry describes one.
     """
 
-    def __init__(self, access: Access, resource: Resource) -> None:
-        self._access = access
+    def __init__(self, endpoint: CollectorEndpoint, resource: Resource) -> None:
+        self._endpoint = endpoint
         self._resource = resource
-        self._words = {
-            "traces": _LastWords(OTLPSpanExporter.__module__),
-            "metrics": _LastWords(OTLPMetricExporter.__module__),
+        self._errors = {
+            "traces": _ErrorCapture(OTLPSpanExporter.__module__),
+            "metrics": _ErrorCapture(OTLPMetricExporter.__module__),
         }
         self._spans = OTLPSpanExporter(
-            access.url("traces"),
-            access.ca_file,
-            access.key,
-            access.certificate,
-            access.headers,
+            endpoint.url("traces"),
+            endpoint.ca_file,
+            endpoint.key,
+            endpoint.certificate,
+            endpoint.headers,
             REQUEST_S_MAX,
             Compression.Gzip,
             _session(),
         )
         self._metrics = OTLPMetricExporter(
-            access.url("metrics"),
-            access.ca_file,
-            access.key,
-            access.certificate,
-            access.headers,
+            endpoint.url("metrics"),
+            endpoint.ca_file,
+            endpoint.key,
+            endpoint.certificate,
+            endpoint.headers,
             REQUEST_S_MAX,
             Compression.Gzip,
             _session(),
@@ -145,15 +145,15 @@ class Collector:
             if told_s is not None:
                 del self._away[signal]
                 logger.warning(
-                    "the collector takes %s again%s", Sentence(self._access.url(signal)), more
+                    "the collector takes %s again%s", Sentence(self._endpoint.url(signal)), more
                 )
         elif told_s is None or now_s - told_s >= AGAIN_S:
             self._away[signal] = now_s
             logger.warning(
                 "the collector does not take %s%s: %s",
-                Sentence(self._access.url(signal)),
+                Sentence(self._endpoint.url(signal)),
                 more,
-                Sentence(self._words[signal].text),
+                Sentence(self._errors[signal].text),
             )
 
 

@@ -33,7 +33,7 @@ from penstock.control.client import ask
 from penstock.control.metric_families import COUNTER, GAUGE, Family
 from penstock.control.metric_requests import Metrics, ReadMetrics
 from penstock.errors import ConfigError, PenstockError
-from penstock.otlp.collector import AGAIN_S, Access, Collector
+from penstock.otlp.collector import AGAIN_S, Collector, CollectorEndpoint
 from penstock.otlp.event_feed import EventFeed
 from penstock.otlp.message_traces import MessageTraces, Span
 from penstock.otlp.metric_points import metrics_data
@@ -242,7 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         headers = read_headers(options.headers_file) if options.headers_file else {}
-        access = Access(
+        endpoint = CollectorEndpoint(
             options.endpoint, headers, options.ca_file, options.certificate, options.key
         )
     except ConfigError as error:
@@ -250,7 +250,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     os.nice(NICENESS)
     resource = _resource(options)
-    exporting = Exporting(options, Collector(access, resource), resource)
+    exporting = Exporting(options, Collector(endpoint, resource), resource)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: exporting.stop())
     threading.Thread(target=_wait_for_end_of_input, args=(exporting,), daemon=True).start()

@@ -372,7 +372,7 @@ class Driver(PeerOwner):
                     peer.wire.close()
                     self._log.closed(peer)
 
-    async def durable(self) -> None:
+    async def wait_durable(self) -> None:
         """Wait until everything done up to now is durable.
 
         Raises:

@@ -217,7 +217,7 @@ class Administration:
             ),
         )
         if not request.only_count:
-            await self._driver.durable()
+            await self._driver.wait_durable()
             logger.info(
                 "%s removed %d sessions (%s)",
                 _who(request.by),
@@ -299,7 +299,7 @@ class Administration:
 
         await in_portions(self._driver, step)
         if not request.only_count:
-            await self._driver.durable()
+            await self._driver.wait_durable()
             logger.info(
                 "%s cleared %d retained messages ('%s'%s)",
                 _who(request.by),

@@ -26,10 +26,10 @@ from typing import Final, final
 
 from penstock.auth import scram
 from penstock.auth.decoys import Decoys
-from penstock.auth.external import Answer, AuthorizeByAnswer, Method
-from penstock.auth.files import Access
+from penstock.auth.external import Answer, AuthorizeByService, Method
+from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users
-from penstock.config.access import Access as AccessSettings
+from penstock.config.access import Access
 from penstock.control.metric_families import MetricSample
 from penstock.engine.access.access import Authenticate, AuthResult, Credentials, Exchange
 from penstock.engine.access.login_queue import LoginQueueOptions
@@ -66,8 +66,8 @@ class Authentication(Authenticate):
 
     def __init__(
         self,
-        access: Access,
-        settings: AccessSettings,
+        access: UserFiles,
+        settings: Access,
         secret: bytes,
         method: Method | None = None,
         method_threads: int = 1,
@@ -177,13 +177,13 @@ class Authentication(Authenticate):
         inner = scram.ScramExchange(self._scram_keys, self._decoy_keys)
         return GuardedExchange(inner, self._guard, credentials.address)
 
-    def reload(self, access: Access) -> set[str]:
+    def reload(self, access: UserFiles) -> set[str]:
         """Use files that were read again; forget what was verified with the old ones.
 
         Return the users that are gone or have another password line now.
         """
         before = self._access.users
-        access.answered_rules = self._access.answered_rules
+        access.external_acl_cache = self._access.external_acl_cache
         self._access = access
         self._decoys = _decoys(access, self._secret)
         self._verified.forget()
@@ -192,7 +192,7 @@ class Authentication(Authenticate):
             return set()
         return before.changed(access.users)
 
-    def use(self, settings: AccessSettings) -> None:
+    def use(self, settings: Access) -> None:
         """Delay, ban and remember logins by other settings from now on."""
         options = _options(settings)
         for guard in (self._guard, self._outside_guard):
@@ -282,7 +282,7 @@ class Authentication(Authenticate):
         if check.basis is access.users:
             self._verified.remember(check.key[1], check.links[-1], time.monotonic())
             return AuthResult(reasons.SUCCESS, answer.username)
-        authorize = AuthorizeByAnswer(access.answered_rules, answer.rules, access.access_list)
+        authorize = AuthorizeByService(access.external_acl_cache, answer.rules, access.access_list)
         return AuthResult(reasons.SUCCESS, answer.username, authorize, answer.lasts_s)
 
     def _report(self, check: Check, verdict: AuthResult) -> None:
@@ -314,7 +314,7 @@ def _verified(users: Users, username: str, password: bytes, decoy: str) -> Answe
     return Answer(reasons.BAD_USER_NAME_OR_PASSWORD)
 
 
-def _options(settings: AccessSettings) -> LoginQueueOptions:
+def _options(settings: Access) -> LoginQueueOptions:
     return LoginQueueOptions(
         settings.failures_burst,
         settings.failure_delay_s,
@@ -324,9 +324,9 @@ def _options(settings: AccessSettings) -> LoginQueueOptions:
     )
 
 
-def _guard(settings: AccessSettings) -> LoginGuard[Check]:
+def _guard(settings: Access) -> LoginGuard[Check]:
     return LoginGuard(_options(settings), settings.checks_waiting_max, settings.ban_exempt)
 
 
-def _decoys(access: Access, secret: bytes) -> Decoys:
+def _decoys(access: UserFiles, secret: bytes) -> Decoys:
     return Decoys([] if access.users is None else access.users.lines(), secret)

@@ -20,7 +20,7 @@ from typing import Final, final
 
 from penstock.config.stream import Stream
 from penstock.control.metric_families import MetricSample
-from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
+from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
 from penstock.engine.clock import Now
 from penstock.errors import StoreError
 from penstock.services.lag import Lag, lags
@@ -87,7 +87,7 @@ class ReaderLeases:
         self._readers.per_owner_max = settings.readers_per_token_max
         self.hold_bytes_max = settings.readers_hold_bytes_max
 
-    async def lease(self, request: Lease) -> Granted:
+    async def lease(self, request: Lease) -> LeaseGrant:
         """Register a reader, or renew its lease; see ``Readers.lease``."""
         async with self.trimming:
             granted, is_new = self._readers.lease(

@@ -34,7 +34,7 @@ from typing import final
 
 import msgspec
 
-from penstock.control.reader_requests import Granted, Lease, check_group
+from penstock.control.reader_requests import Lease, LeaseGrant, check_group
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreError
 from penstock.store.api import NOTHING_LEASED
 
@@ -100,7 +100,7 @@ class Readers:
         """Return the seconds until the lease of ``group`` ends; 0 when it has."""
         return max(0.0, self._ends_s.get(group, now_s) - now_s)
 
-    def lease(self, request: Lease, end: int, now_s: float) -> tuple[Granted, bool]:
+    def lease(self, request: Lease, end: int, now_s: float) -> tuple[LeaseGrant, bool]:
         """Register a group or renew its lease; return the lease, and whether it must be stored
         before it is granted.
 
@@ -139,7 +139,7 @@ class Readers:
         reader.has_lease = True
         self._known[request.group] = reader
         self._ends_s[request.group] = now_s + ttl_s
-        return Granted(self._epoch, reader.offset, ttl_s, reader.lost), is_new
+        return LeaseGrant(self._epoch, reader.offset, ttl_s, reader.lost), is_new
 
     def _check(self, request: Lease, end: int) -> None:
         check_group(request.group)

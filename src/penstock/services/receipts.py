@@ -92,7 +92,7 @@ class Receipts:
             self._driver.end_turn_soon()
             await asyncio.sleep(0)
         try:
-            await asyncio.wait_for(self._driver.durable(), COMMIT_S_MAX)
+            await asyncio.wait_for(self._driver.wait_durable(), COMMIT_S_MAX)
         except TimeoutError:
             raise StoreFailed("the store does not take receipts at the moment") from None
         refused = len(asking) - published

@@ -204,7 +204,7 @@ class StagedRowsPublisher:
                     at += len(rows)
                 at -= file.rows
             positions.finish(sink, batch, self._driver.now_of_turn())
-        await self._driver.durable()
+        await self._driver.wait_durable()
         async with self._deciding:
             await _in_thread(partial(self._staging.forget, sink, batch))
             del self._decided[sink, batch]
@@ -235,7 +235,7 @@ class StagedRowsPublisher:
             await asyncio.sleep(0)  # the others' turn
             if self._context.store.is_full():
                 break
-        await self._driver.durable()
+        await self._driver.wait_durable()
         return at
 
     # -- the time limit ----------------------------------------------------------------

@@ -19,7 +19,7 @@ from __future__ import annotations
 import socket
 import time
 
-from penstock.control.reader_requests import Granted, Lease
+from penstock.control.reader_requests import Lease, LeaseGrant
 from penstock.spark.offsets import LogPosition
 from penstock.stream.client import StreamClient, StreamUnavailable
 
@@ -78,7 +78,7 @@ class Group:
         *,
         resume: bool = False,
         patience_s: float | None = None,
-    ) -> Granted:
+    ) -> LeaseGrant:
         request = Lease(
             self._name,
             self._stream,

@@ -205,7 +205,7 @@ def _with_pages(kept: Progress, pages: list[WindowPage], inbound: list[InboundPa
         kept.sent_below,
         kept.window_len,
         kept.next_place,
-        kept.window_squares,
+        kept.window_checksum,
         kept.inbound_len,
-        kept.inbound_squares,
+        kept.inbound_checksum,
     )

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import final
 
 from penstock.engine.batch.packed_run import PackedRun
-from penstock.engine.batch.records import Progress, squares_of
+from penstock.engine.batch.records import Progress, packet_id_checksum
 from penstock.engine.session.inbound import ids_in, pages_of
 from penstock.engine.session.queue import PRIORITY_SHIFT
 from penstock.engine.session.window import AWAIT_PUBCOMP
@@ -133,8 +133,8 @@ class QueueExaminer:
         """Report a window that has other messages than its session's progress says."""
         packet_ids = [entry[0] for entry in progress.in_flight()]
         missing = progress.window_len - len(packet_ids)
-        recorded = progress.window_len, progress.window_squares
-        if progress.window_len < 0 or recorded == (len(packet_ids), squares_of(packet_ids)):
+        recorded = progress.window_len, progress.window_checksum
+        if progress.window_len < 0 or recorded == (len(packet_ids), packet_id_checksum(packet_ids)):
             return
         name = repr(self._clients[progress.number])
         if missing > 0:
@@ -162,8 +162,11 @@ class QueueExaminer:
         too, and stay.
         """
         packet_ids = ids_in(progress.inbound)
-        recorded = progress.inbound_len, progress.inbound_squares
-        if progress.inbound_len < 0 or recorded == (len(packet_ids), squares_of(packet_ids)):
+        recorded = progress.inbound_len, progress.inbound_checksum
+        if progress.inbound_len < 0 or recorded == (
+            len(packet_ids),
+            packet_id_checksum(packet_ids),
+        ):
             return
         self._found.add_problem(
             f"the packet identifiers of QoS 2 messages received from"
@@ -297,9 +300,9 @@ class QueueExaminer:
         packet_ids = ids_in(progress.inbound)
         sent_ids = [entry[0] for entry in progress.in_flight()]
         progress.window_len = len(sent_ids)
-        progress.window_squares = squares_of(sent_ids)
+        progress.window_checksum = packet_id_checksum(sent_ids)
         progress.inbound_len = len(packet_ids)
-        progress.inbound_squares = squares_of(packet_ids)
+        progress.inbound_checksum = packet_id_checksum(packet_ids)
         copy.put("progress", encode_key(progress.number), records.encode_progress(progress))
         for key, value in page_values(progress):
             if value is not None:

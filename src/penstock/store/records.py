@@ -24,7 +24,7 @@ from penstock.engine.batch.records import (
     WillRecord,
     WindowEntry,
     WindowPage,
-    squares_of,
+    packet_id_checksum,
 )
 from penstock.engine.batch.steady_clock import ClockRecord, Leads
 from penstock.engine.message import Message
@@ -87,9 +87,9 @@ class _Progress2(msgspec.Struct, array_like=True):
     sent_below: int
     window_len: int
     next_place: int
-    window_squares: int
+    window_checksum: int
     inbound_len: int
-    inbound_squares: int
+    inbound_checksum: int
 
 
 class _Page(msgspec.Struct, array_like=True):
@@ -207,9 +207,9 @@ def encode_progress(progress: Progress) -> bytes:
             progress.sent_below,
             progress.window_len,
             progress.next_place,
-            progress.window_squares,
+            progress.window_checksum,
             progress.inbound_len,
-            progress.inbound_squares,
+            progress.inbound_checksum,
         )
     )
 
@@ -233,9 +233,9 @@ def decode_progress(number: int, value: bytes) -> Progress:
             ),
             sent_below=old.sent_below,
             window_len=len(old.window),
-            window_squares=squares_of([entry[0] for entry in old.window]),
+            window_checksum=packet_id_checksum([entry[0] for entry in old.window]),
             inbound_len=len(old.inbound),
-            inbound_squares=squares_of(old.inbound),
+            inbound_checksum=packet_id_checksum(old.inbound),
         )
     kept = _progress_2.decode(value)
     return Progress(
@@ -251,9 +251,9 @@ def decode_progress(number: int, value: bytes) -> Progress:
         kept.sent_below,
         kept.window_len,
         kept.next_place,
-        kept.window_squares,
+        kept.window_checksum,
         kept.inbound_len,
-        kept.inbound_squares,
+        kept.inbound_checksum,
     )
 
 

@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from penstock.control.landed_requests import ReceiptPosition, ReportProgress, TableState
-from penstock.control.reader_requests import Granted, Lease, ReaderState
+from penstock.control.reader_requests import Lease, LeaseGrant, ReaderState
 from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.stream.connections import Connections
 from penstock.stream.credentials import PLAIN, Credentials
@@ -240,7 +240,7 @@ class StreamClient:
             if found is not None:
                 return [(begin, end) for begin, end in found]
 
-    def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> Granted:
+    def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> LeaseGrant:
         """Register a reader, so that the log keeps what it has not read; or renew its lease.
 
         Args:
@@ -250,7 +250,7 @@ class StreamClient:
         fields = msgspec.to_builtins(lease)
         del fields["do"]
         found = self._change("lease", fields, connect_timeout_s)
-        return msgspec.convert(found, Granted)
+        return msgspec.convert(found, LeaseGrant)
 
     def release(self, group: str) -> bool:
         """Forget a reader; return whether it was known."""

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.auth.tokens import Grant
 from penstock.control.client import PROMPT_S, NoBroker, Request, ask
-from penstock.control.reader_requests import Granted, Lease, ListReaders, ReaderState, Release
+from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
 from penstock.errors import PenstockError, StoreFailed
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
 from penstock.stream.broker_role import refuse_standby
@@ -58,7 +58,7 @@ class ReaderActions:
         request = read_request(fields, Lease, grant)
         self._check_stream(request.stream)
         check_epoch(request.epoch, self._log.extent().epoch)
-        return ask_broker(self._data_dir, request, Granted)
+        return ask_broker(self._data_dir, request, LeaseGrant)
 
     def _release(self, fields: dict[str, Any], grant: Grant) -> object:
         return ask_broker(self._data_dir, read_request(fields, Release, grant), bool)

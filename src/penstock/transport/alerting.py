@@ -33,7 +33,7 @@ class Failure:
 
     def __init__(self, noted: Callable[[], object]) -> None:
         self.error: ssl.SSLError | None = None
-        """OpenSSL's; None while there is none."""
+        """OpenSSL's error; None while there is none."""
         self._noted: Callable[[], object] | None = noted
 
     @property
@@ -52,12 +52,12 @@ class Failure:
             self._noted = None
 
 
-_beginning: list[Failure] = []  # that of the handshake whose first step is the loop's next call
+_next_failure: list[Failure] = []  # of the handshake whose first step is the loop's next call
 
 
-def begin(failure: Failure) -> None:
-    """Let the handshake that begins in the loop's next call leave its error in ``failure``."""
-    _beginning[:] = [failure]
+def report_next_handshake_to(failure: Failure) -> None:
+    """Have the handshake that begins in the loop's next call note its error in ``failure``."""
+    _next_failure[:] = [failure]
 
 
 class _AlertingObject(ssl.SSLObject):
@@ -74,7 +74,7 @@ class _AlertingObject(ssl.SSLObject):
             SSLError: it failed, and the peer goes on sending.
         """
         if self._failure is None:
-            self._failure = _beginning.pop() if _beginning else Failure(bool)
+            self._failure = _next_failure.pop() if _next_failure else Failure(bool)
         failed = self._failure.error
         if failed is not None:
             self._reads_left -= 1

@@ -21,7 +21,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast, final
 
-from penstock.transport.alerting import Failure, begin
+from penstock.transport.alerting import Failure, report_next_handshake_to
 from penstock.transport.stream import StreamWire
 
 _ALERT_S: Final = 1.0  # for the peer to take its alert, and close
@@ -106,7 +106,9 @@ async def open_tls(
     loop.call_soon(loop.call_soon, below.pause)
     try:
         transport, _ = await opening
-        loop.call_soon(begin, failure)  # comes right before the first step of the handshake
+        loop.call_soon(
+            report_next_handshake_to, failure
+        )  # comes right before the first step of the handshake
         encrypted = await loop.start_tls(
             transport,
             buffer,

@@ -253,7 +253,7 @@ async def test_deferred_messages_are_acknowledged_by_any_task(
                 break
         held[2].acknowledge()
         held[1].acknowledge()
-        assert len(client._core.inbox if client._core else "") == 0
+        assert len(client._engine.inbox if client._engine else "") == 0
         held[0].acknowledge()
         assert [one.text for one in await take(client, 3)] == ["3", "4", "5"]
 

@@ -1,8 +1,8 @@
 """Users of other methods: whose rules hold, and for how long they are kept."""
 
 from penstock.auth.acl import DENY, WRITE, AccessList, Rule
-from penstock.auth.external import CLIENTS_MAX, AnsweredRules, AuthorizeByAnswer, FirstOf
-from penstock.auth.files import Access
+from penstock.auth.external import CLIENTS_MAX, AuthorizeByService, ExternalAclCache, FirstOf
+from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users, password_line
 from penstock.engine.access.access import Credentials
 from penstock.protocol import reasons
@@ -12,7 +12,7 @@ OWN = (Rule(WRITE, "own/%c"), Rule(DENY, "own/bad"))
 
 def test_rules_that_were_lost_allow_nothing() -> None:
     """Whoever is forgotten for want of room must not be let do everything."""
-    granted = AnsweredRules()
+    granted = ExternalAclCache()
     for number in range(CLIENTS_MAX + 1):
         granted.put("dave", str(number), OWN)
     assert not granted.knows("dave", "0")
@@ -25,21 +25,23 @@ def test_rules_that_were_lost_allow_nothing() -> None:
 
 
 def test_rules_of_an_answer_are_the_clients_own() -> None:
-    permissions = AuthorizeByAnswer(AnsweredRules(), OWN, AccessList()).permissions("dave", "bad")
+    permissions = AuthorizeByService(ExternalAclCache(), OWN, AccessList()).permissions(
+        "dave", "bad"
+    )
     assert permissions is not None
     assert not permissions.may_publish("own/bad")
-    nothing = AuthorizeByAnswer(AnsweredRules(), (), None).permissions("dave", "c")
+    nothing = AuthorizeByService(ExternalAclCache(), (), None).permissions("dave", "c")
     assert nothing is not None
     assert not nothing.may_publish("own/c")
-    assert AuthorizeByAnswer(AnsweredRules(), None, None).permissions("dave", "c") is None
+    assert AuthorizeByService(ExternalAclCache(), None, None).permissions("dave", "c") is None
 
 
 def test_a_user_of_the_password_file_has_the_rules_of_the_files() -> None:
     """Also one whom a method let in before its name came into the file."""
-    access = Access(Users({"dave": password_line("secret")}), None)
-    access.answered_rules.put("dave", "c", OWN)
+    access = UserFiles(Users({"dave": password_line("secret")}), None)
+    access.external_acl_cache.put("dave", "c", OWN)
     assert access.permissions("dave", "c") is None
-    access.answered_rules.put("erin", "c", OWN)
+    access.external_acl_cache.put("erin", "c", OWN)
     assert access.permissions("erin", "c") is not None
 
 

@@ -9,7 +9,7 @@ import pytest
 from argon2 import PasswordHasher, Type
 
 from penstock.auth import scram
-from penstock.auth.files import load_access, read_passwords, write_passwords
+from penstock.auth.files import load_user_files, read_passwords, write_passwords
 from penstock.auth.passwords import Users, mistake_in, password_line, verify
 from penstock.errors import ConfigError
 
@@ -136,7 +136,7 @@ def test_a_mistake_is_one_sentence_with_its_line(
     path = tmp_path / "passwords"
     path.write_bytes(content)
     with pytest.raises(ConfigError) as raised:
-        load_access(str(path), "")
+        load_user_files(str(path), "")
     assert sentence in str(raised.value)
     assert str(path) in str(raised.value)
     assert "secret" not in str(raised.value), "nothing of a password is shown"
@@ -144,7 +144,7 @@ def test_a_mistake_is_one_sentence_with_its_line(
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
-        load_access("", str(tmp_path / "none"))
+        load_user_files("", str(tmp_path / "none"))
     with pytest.raises(ConfigError, match="cannot be written"):
         write_passwords(tmp_path / "none" / "passwords", {})
 
@@ -152,9 +152,9 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_permissions_of_both_files(tmp_path: Path) -> None:
     path = tmp_path / "passwords"
     write_passwords(path, {"alice": LINES[0]})
-    access = load_access(str(path), "")
+    access = load_user_files(str(path), "")
     assert access.permissions("alice", "c") is None, "without an access list: everything"
     gone = access.permissions("bob", "c")
     assert gone is not None
     assert not gone.may_receive("t"), "who is no user any more may do nothing"
-    assert load_access("", "").permissions("anyone", "c") is None
+    assert load_user_files("", "").permissions("anyone", "c") is None

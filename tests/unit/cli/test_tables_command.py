@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.cli.screen import print_table
-from penstock.cli.stream_service import Access
+from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.cli.tables import (
     CAUSES_MAX,
     REASON_CELLS_MAX,
@@ -45,12 +45,17 @@ def test_jobs_of_the_brokers_user_find_its_token(tmp_path: Path) -> None:
     config = tmp_path / "penstock.toml"
     declared = '[[tables.declared]]\nname = "t"\ntopics = "a/#"\npath = "t"\n'
     config.write_text(f'[durability]\ndata_dir = "{tmp_path}"\n{declared}')
-    assert _select_tables(config, None, None, Access())[1][1].token_file == ""
+    assert _select_tables(config, None, None, StreamCredentialOptions())[1][1].token_file == ""
     own = stream_token_file(tmp_path)
-    assert _select_tables(config, None, None, Access())[1][1].token_file == str(own)
-    given = Access(token_file=tmp_path / "other")
+    assert _select_tables(config, None, None, StreamCredentialOptions())[1][1].token_file == str(
+        own
+    )
+    given = StreamCredentialOptions(token_file=tmp_path / "other")
     assert _select_tables(config, None, None, given)[1][1].token_file == str(tmp_path / "other")
-    assert _select_tables(config, None, "elsewhere:1", Access())[1][1].token_file == ""
+    assert (
+        _select_tables(config, None, "elsewhere:1", StreamCredentialOptions())[1][1].token_file
+        == ""
+    )
 
 
 def test_dead_letters_are_counted_by_cause_and_the_rarest_causes_together(

@@ -20,7 +20,7 @@ from penstock.protocol.packets import (
 )
 from penstock.protocol.properties import Properties
 from tests.support.deadline import until
-from tests.support.scripted_server import Visit, core_of, opened
+from tests.support.scripted_server import Visit, engine_of, opened
 
 
 def filters_of(visit: Visit) -> list[list[str]]:
@@ -190,7 +190,7 @@ async def test_what_mqtt_cannot_carry_is_told_at_once(
     async with opened(script, waits_for_connection=is_connected) as (client, server):
         with pytest.raises(LocalProtocolError):
             await client.subscribe(asked, properties=properties)
-        assert not core_of(client).subscriptions.is_asking
+        assert not engine_of(client).subscriptions.is_asking
         is_connected = True
         await client.subscribe("b")
         assert [one.packet_id for one in server.of(Subscribe)] == [1]
@@ -205,10 +205,12 @@ async def test_a_qos_that_is_no_number_is_told_without_connection_too(qos: objec
 
 async def test_what_could_not_be_asked_uses_no_packet_identifier() -> None:
     async with opened() as (client, _):
-        core = core_of(client)
+        engine = engine_of(client)
         for _ in range(3):
             with pytest.raises(SubscribeFailed):
-                await core.ask([Subscription("x" * 70_000)], [], None)
+                await engine.ask([Subscription("x" * 70_000)], [], None)
             with pytest.raises(SubscribeFailed):
-                await core.ask([], ["x" * 70_000], None)
-        assert not any(core.session.transmission.free_packet_id(number) for number in range(1, 10))
+                await engine.ask([], ["x" * 70_000], None)
+        assert not any(
+            engine.session.transmission.free_packet_id(number) for number in range(1, 10)
+        )

@@ -15,7 +15,7 @@ from penstock.client.options import Status
 from penstock.errors import ClientError, LocalProtocolError, NotConnected, PublishFailed
 from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.scripted_server import NOBODY, Visit, core_of, scripted_server
+from tests.support.scripted_server import NOBODY, Visit, engine_of, scripted_server
 
 
 @final
@@ -69,11 +69,13 @@ def test_threads_that_wait_are_told_of_the_end() -> None:
     ]
     taken: list[object] = []
     reader = Caller(lambda: taken.extend(client.messages()))
-    core = core_of(client._client)
-    wait_for("who waits for room", lambda: (core.room.waiting, core.socket_room.waiting) == (2, 1))
-    wait_for("who subscribes", lambda: len(core.subscriptions._waiting) == 2)
-    wait_for("who drains", lambda: core._drained)
-    wait_for("who reads", lambda: core.inbox._takers)
+    engine = engine_of(client._client)
+    wait_for(
+        "who waits for room", lambda: (engine.line.waiting, engine.socket_line.waiting) == (2, 1)
+    )
+    wait_for("who subscribes", lambda: len(engine.subscriptions._waiting) == 2)
+    wait_for("who drains", lambda: engine._drained)
+    wait_for("who reads", lambda: engine.inbox._takers)
     with pytest.raises(PublishFailed):
         client.close()
     assert [type(caller.ended()) for caller in callers] == [NotConnected] * len(callers)

@@ -18,8 +18,8 @@ async def test_it_ends_with_the_outbox(tmp_path: Path) -> None:
             publication = await client.send("a", b"kept")
             draining = asyncio.create_task(client.drain())
             await asyncio.sleep(0)
-            assert client._core is not None
-            client._core._failed(StoreFailed("disk gone"))
+            assert client._engine is not None
+            client._engine._failed(StoreFailed("disk gone"))
             with pytest.raises(StoreFailed, match="disk gone"):
                 async with asyncio.timeout(10):
                     await draining

@@ -63,8 +63,8 @@ async def test_whoever_waits_is_told_that_the_outbox_failed(tmp_path: Path) -> N
         await client.send("t", b"x", 1)
         draining = asyncio.create_task(client.drain())
         await asyncio.sleep(0)
-        assert client._core is not None
-        client._core._failed(StoreFailed("the disk is gone"))
+        assert client._engine is not None
+        client._engine._failed(StoreFailed("the disk is gone"))
         with pytest.raises(StoreFailed, match="the disk is gone"):
             await draining
 

@@ -13,9 +13,9 @@ async def test_each_start_knows_that_the_server_may_have_the_session(tmp_path: P
     inherits: list[bool] = []
     for _ in range(4):
         async with Client("mqtt://127.0.0.1:1", client_id="meter", outbox=tmp_path) as client:
-            assert client._core is not None
-            assert client._core.dialler.is_known
-            inherits.append(client._core.dialler.inherits > 0)
+            assert client._engine is not None
+            assert client._engine.dialler.is_known
+            inherits.append(client._engine.dialler.inherits > 0)
             if inherits[-1]:
-                client._core.dialler.establish()  # as it does once it is connected
+                client._engine.dialler.establish()  # as it does once it is connected
     assert inherits == [True, False, False, False]

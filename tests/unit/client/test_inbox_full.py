@@ -11,7 +11,7 @@ from penstock.protocol.encode import encode
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe
 from tests.support.deadline import until
-from tests.support.scripted_server import Script, Visit, core_of, opened
+from tests.support.scripted_server import Script, Visit, engine_of, opened
 
 
 def sends(count: int, qos: int, size_bytes: int) -> Script:
@@ -49,8 +49,8 @@ async def test_a_program_that_publishes_what_it_gets_goes_on_with_a_full_inbox()
 async def test_a_program_that_subscribes_goes_on_with_a_full_inbox() -> None:
     async with opened(sends(50, 1, 1), inbox_messages_max=10) as (client, _):
         await client.subscribe("a")
-        core = core_of(client)
-        await until("a full inbox", lambda: core.inbox.is_full)
+        engine = engine_of(client)
+        await until("a full inbox", lambda: engine.inbox.is_full)
         assert await client.unsubscribe("a") == [0]
         seen = [(await anext(client.messages())).payload for _ in range(1)]
         assert seen == [b"1"]
@@ -65,9 +65,9 @@ async def test_while_it_waits_for_an_answer_qos_0_beyond_is_dropped_and_counted(
 
     async with opened(script, inbox_messages_max=10) as (client, _):
         await client.publish("b", b"", 1)
-        core = core_of(client)
-        assert len(core.inbox) == 10
-        assert core.server.drops.counts[SLOW_CONSUMER] == 40
+        engine = engine_of(client)
+        assert len(engine.inbox) == 10
+        assert engine.server.drops.counts[SLOW_CONSUMER] == 40
         messages = client.messages()
         assert [(await anext(messages)).payload for _ in range(10)] == [
             b"%d" % n for n in range(10)
@@ -78,30 +78,30 @@ async def test_nothing_is_dropped_while_it_waits_for_nothing() -> None:
     """Nothing more is read then, and all of it comes later."""
     async with opened(sends(100, 0, 1), inbox_messages_max=10) as (client, _):
         await client.subscribe("a")
-        core = core_of(client)
-        await until("a full inbox", lambda: core.inbox.is_full)
-        assert core.dialler.connection is not None
-        assert core.dialler.connection.application_is_full
-        assert len(core.inbox) == 10
+        engine = engine_of(client)
+        await until("a full inbox", lambda: engine.inbox.is_full)
+        assert engine.dialler.connection is not None
+        assert engine.dialler.connection.application_is_full
+        assert len(engine.inbox) == 10
         messages = client.messages()
         seen = [(await anext(messages)).payload for _ in range(100)]
         assert seen == [b"%d" % n for n in range(1, 101)]
-        assert core.server.drops.counts[SLOW_CONSUMER] == 0
+        assert engine.server.drops.counts[SLOW_CONSUMER] == 0
 
 
 async def test_what_waits_is_bounded_in_bytes_too() -> None:
     async with opened(sends(9, 0, 1000), inbox_bytes_max=5000) as (client, _):
         await client.subscribe("a")
-        core = core_of(client)
-        await until("a full inbox", lambda: core.inbox.is_full)
-        assert core.dialler.connection is not None
-        assert core.dialler.connection.application_is_full
-        assert len(core.inbox) == 5
+        engine = engine_of(client)
+        await until("a full inbox", lambda: engine.inbox.is_full)
+        assert engine.dialler.connection is not None
+        assert engine.dialler.connection.application_is_full
+        assert len(engine.inbox) == 5
         messages = client.messages()
         seen = [(await anext(messages)).payload[:1] for _ in range(9)]
         assert seen == [b"%d" % n for n in range(1, 10)]
-        assert not core.inbox.is_full
-        assert not core.dialler.connection.application_is_full
+        assert not engine.inbox.is_full
+        assert not engine.dialler.connection.application_is_full
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -109,7 +109,7 @@ async def test_what_it_acknowledges_is_written_while_it_keeps_the_loop(qos: int)
     """The server sends on while the program works on the rest."""
     async with opened(sends(200, qos, 1)) as (client, server):
         await client.subscribe("a")
-        await until("all messages", lambda: len(core_of(client).inbox) == 200)
+        await until("all messages", lambda: len(engine_of(client).inbox) == 200)
         visit = server.visits[0]
         messages = client.messages()
         written: list[int] = []
@@ -145,7 +145,7 @@ async def test_what_it_acknowledges_as_it_is_let_in_again_waits_for_the_turn(
             message = await anext(messages)
             message.defer()
             had.append(message)
-        inbox = core_of(client).inbox
+        inbox = engine_of(client).inbox
         monkeypatch.setattr(inbox, "_write", lambda: pushed.append("written"))
         server.visits[0].end()
         await until("the second connection", lambda: "told" in pushed)

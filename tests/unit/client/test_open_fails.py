@@ -95,7 +95,7 @@ async def test_who_closes_it_while_it_is_opened(
         await opens_again(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["Server", "Core", "client_id_in"])
+@pytest.mark.parametrize("name", ["Server", "ClientEngine", "client_id_in"])
 async def test_a_defect_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

@@ -11,7 +11,7 @@ from penstock.client.message import Message
 from penstock.errors import LocalProtocolError
 from penstock.protocol.packets import Packet, Puback, Publish, Suback, Subscribe
 from tests.support.deadline import until
-from tests.support.scripted_server import Visit, core_of, opened
+from tests.support.scripted_server import Visit, engine_of, opened
 
 
 def five(visit: Visit, packet: Packet) -> bool:
@@ -41,7 +41,7 @@ async def test_what_failed_is_not_acknowledged_however_late_the_next_is_asked_fo
     async with opened(one, redeliver_s=0.001) as (client, server):
         await client.subscribe("a")
         messages = client.messages()
-        waiting = core_of(client).inbox.__len__
+        waiting = engine_of(client).inbox.__len__
         for attempt in (1, 2, 3):
             message = await anext(messages)
             assert (message.attempt, message.duplicate) == (attempt, attempt > 1)
@@ -121,7 +121,7 @@ async def test_what_waits_again_when_the_client_is_closed_does_not_hold_it() -> 
         await client.subscribe("a")
         message = await anext(client.messages())
         await fail(message)
-        inbox = core_of(client).inbox
+        inbox = engine_of(client).inbox
         await until("it waits again", lambda: len(inbox) == 1)
         assert knows(message, inbox)
     assert not knows(message, inbox)

@@ -18,7 +18,7 @@ from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from penstock.store.rocks import RocksStore
 from tests.support.deadline import DEADLINE_S, until
-from tests.support.scripted_server import NOBODY, Door, Visit, core_of, opened, scripted_server
+from tests.support.scripted_server import NOBODY, Door, Visit, engine_of, opened, scripted_server
 
 
 async def test_publishers_that_wait_for_room_are_told_of_the_end() -> None:
@@ -26,14 +26,14 @@ async def test_publishers_that_wait_for_room_are_told_of_the_end() -> None:
         client = Client(NOBODY, waits_for_connection=False, queue_messages_max=1, drain_s=0)
         await client.open()
         sent = await client.send("a", b"1")
-        core = core_of(client)
+        engine = engine_of(client)
         waiting: list[asyncio.Task[object]] = [
             asyncio.create_task(client.publish("a", b"x", qos)) for qos in (0, 0, 1, 1)
         ]
         waiting += [asyncio.create_task(client.send("a", b"x"))]
         waiting += [asyncio.create_task(client.request("a"))]
-        await until("those of QoS 0", lambda: core.socket_room.waiting == 2)
-        await until("those of QoS 1", lambda: core.room.waiting == 3)
+        await until("those of QoS 0", lambda: engine.socket_line.waiting == 2)
+        await until("those of QoS 1", lambda: engine.line.waiting == 3)
         with pytest.raises(PublishFailed, match="1 messages were not acknowledged"):
             await client.close()
         for task in waiting:
@@ -78,7 +78,7 @@ async def test_all_are_told_that_the_outbox_failed(
             status_changed=stati.append,
         )
         await client.open()
-        core = core_of(client)
+        engine = engine_of(client)
         stored = await client.send("a", b"1")
         fails = True
         waiting: list[asyncio.Task[object]] = [asyncio.create_task(client.send("a", b"2"))]
@@ -88,7 +88,9 @@ async def test_all_are_told_that_the_outbox_failed(
         subscribing = asyncio.create_task(client.subscribe("a"))
         taking = asyncio.ensure_future(anext(client.messages()))
         draining = asyncio.create_task(client.drain())
-        await until("who waits for room", lambda: core.room.waiting + core.socket_room.waiting == 3)
+        await until(
+            "who waits for room", lambda: engine.line.waiting + engine.socket_line.waiting == 3
+        )
         may_fail.set()
         for task in waiting:
             with pytest.raises(StoreFailed, match="the disk is gone"):
@@ -164,8 +166,8 @@ async def test_who_does_not_drain_ends_a_close_that_does() -> None:
         await client.open()
         await client.send("a", b"1")
         closing = asyncio.create_task(client.close())
-        core = core_of(client)
-        await until("it drains", lambda: core.has_waiters)
+        engine = engine_of(client)
+        await until("it drains", lambda: engine.has_waiters)
         await client.close(drain=False)
         assert client.status.state == "closed"
         with pytest.raises(PublishFailed, match="1 messages were not acknowledged"):
@@ -178,7 +180,7 @@ async def test_a_close_waits_for_that_of_another_task() -> None:
         closing = [asyncio.create_task(client.close()) for _ in range(3)]
         await asyncio.gather(*closing)
         assert client.status.state == "closed"
-        assert core_of(client).is_closed
+        assert engine_of(client).is_closed
 
 
 class Forgetful:

@@ -16,7 +16,7 @@ from penstock.protocol.decode import PACKET_SIZE_BYTES_MAX
 from penstock.protocol.packets import Connack, Connect, Packet, Publish
 from penstock.protocol.properties import Properties
 from tests.support.deadline import DEADLINE_S, until
-from tests.support.scripted_server import NOBODY, Door, Visit, core_of, opened
+from tests.support.scripted_server import NOBODY, Door, Visit, engine_of, opened
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ async def test_what_is_younger_than_that_is_sent() -> None:
     waits: Settings = {"waits_for_connection": False, "age_s_max": 2 * DEADLINE_S}
     async with opened(door, **waits) as (client, _):
         sent = await client.send("a", b"1")
-        looks = core_of(client)._ages.notes
+        looks = engine_of(client)._ages.notes
         await until("two looks at the ages", lambda: len(looks) >= 2)
         door.is_open = True
         assert await sent == 0

@@ -2,7 +2,7 @@
 
 import random
 
-from penstock.engine.batch.records import squares_of
+from penstock.engine.batch.records import packet_id_checksum
 from penstock.engine.clock import Now
 from penstock.engine.session.inbound import PAGE_IDENTIFIERS, Inbound, ids_in
 from penstock.protocol import reasons
@@ -69,10 +69,10 @@ def test_what_is_stored_is_what_waits_after_any_steps() -> None:
         stored = {page: bits for page, bits in stored.items() if bits}
         assert set(ids_in(list(stored.items()))) == waits
         assert len(inbound) == len(waits)
-        assert inbound.squares == squares_of(list(waits))
+        assert inbound.checksum == packet_id_checksum(list(waits))
 
 
 def test_what_is_not_stored_has_no_pages() -> None:
     inbound = Inbound()
     inbound.receive(1, at(0))
-    assert (inbound.take_pages(), inbound.squares) == ([], 0)
+    assert (inbound.take_pages(), inbound.checksum) == ([], 0)

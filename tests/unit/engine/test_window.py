@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.engine.batch.records import squares_of
+from penstock.engine.batch.records import packet_id_checksum
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.message import Delivery, Message
 from penstock.engine.session.queue import PRIORITY_SHIFT
@@ -317,14 +317,14 @@ def test_after_a_restart_places_follow_the_last_page() -> None:
     again.add(Delivery(None, 0, 1, sequence=101))
     assert taken(again) == {2: [101]}
     assert [entry.sequence for entry in again.entries()][-3:] == [PAGE_PLACES + 1, 100, 101]
-    assert again.stored_squares == squares_of(entry.packet_id for entry in again.entries())
+    assert again.stored_checksum == packet_id_checksum(entry.packet_id for entry in again.entries())
 
 
 def test_places_are_given_out_once_whatever_is_left_of_a_window() -> None:
     window = stored_window(PAGE_PLACES + 1)
     for packet_id in range(1, PAGE_PLACES + 2):
         window.drop(packet_id)
-    assert (taken(window), window.stored_len, window.stored_squares) == ({0: [], 1: []}, 0, 0)
+    assert (taken(window), window.stored_len, window.stored_checksum) == ({0: [], 1: []}, 0, 0)
     again = InFlightWindow(PACKET_IDENTIFIERS, stored=True)
     again.next_place = window.next_place
     again.add(Delivery(None, 0, 1, sequence=PAGE_PLACES + 2))

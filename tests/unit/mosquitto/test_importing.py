@@ -153,14 +153,14 @@ def test_nothing_is_written_over(wanted: Wanted, tmp_path: Path) -> None:
     assert not store.directory.exists()
 
 
-@pytest.mark.parametrize("fails", ["play_in", "_publish"])
+@pytest.mark.parametrize("fails", ["import_sessions", "_publish"])
 def test_an_import_that_ends_halfway_leaves_no_half(
     wanted: Wanted, tmp_path: Path, fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = getattr(importing, fails)
 
     def end_in_it(*arguments: object) -> None:
-        if fails == "play_in":
+        if fails == "import_sessions":
             whole(*arguments)  # the store is written, and not in its place yet
         raise StoreFailed("the disk is full")
 

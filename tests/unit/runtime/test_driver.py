@@ -221,7 +221,7 @@ async def test_what_is_done_after_the_last_commit_is_said_to_be_lost() -> None:
     await rig.driver.stop()
     rig.server.context.batch.end_session("removed", 7)
     with pytest.raises(StoreFailed, match="stopped"):
-        await asyncio.wait_for(rig.driver.durable(), DEADLINE_S)
+        await asyncio.wait_for(rig.driver.wait_durable(), DEADLINE_S)
 
 
 async def test_nothing_is_left_of_a_client_that_is_gone_although_its_deadline_is_to_come() -> None:
@@ -281,7 +281,7 @@ async def test_how_long_a_turn_took_makes_the_next_ones_smaller(
 
 async def test_the_store_knows_the_clock_from_the_start_to_the_end() -> None:
     rig = Rig()
-    await rig.driver.durable()
+    await rig.driver.wait_durable()
     began = rig.store.memory.recover().clock
     assert began is not None
     await rig.driver.stop()
@@ -389,7 +389,7 @@ async def test_that_a_session_went_on_is_stored_with_what_somebody_waits_for() -
     await until(lambda: not rig.server.context.batch.changed)
     send(subscriber, Puback(1))
     await asyncio.sleep(0)
-    await rig.driver.durable()
+    await rig.driver.wait_durable()
     assert windows(rig) == [0]
     await rig.driver.stop()
 

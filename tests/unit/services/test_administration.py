@@ -39,7 +39,7 @@ class Loop:
     def end_turn_soon(self) -> None:
         pass
 
-    async def durable(self) -> None:
+    async def wait_durable(self) -> None:
         self._bench.commit()
 
 

@@ -14,9 +14,9 @@ from argon2 import PasswordHasher
 from penstock.auth import scram
 from penstock.auth.acl import WRITE, Rule
 from penstock.auth.external import Answer
-from penstock.auth.files import Access
+from penstock.auth.files import UserFiles
 from penstock.auth.passwords import Users
-from penstock.config.access import Access as AccessSettings
+from penstock.config.access import Access
 from penstock.engine.access.access import CONTINUE, FAILURE, SUCCESS, AuthResult, Credentials, Step
 from penstock.engine.access.login_queue import LoginQueueOptions
 from penstock.engine.wire.link import Link, Turn
@@ -31,12 +31,12 @@ from tests.unit.auth.test_scram import exchange as rfc_exchange
 
 HERE: Final = "192.0.2.1:40000"
 CHEAP: Final = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1)
-SHARED: Final = AccessSettings(failures_burst=0, failure_delay_s=3600.0, failure_delay_s_max=3600.0)
+SHARED: Final = Access(failures_burst=0, failure_delay_s=3600.0, failure_delay_s_max=3600.0)
 
 
-def access(password: str = "right") -> Access:
+def access(password: str = "right") -> UserFiles:
     """The files of a broker with two users, of whom Alice has this password."""
-    return Access(Users({"alice": CHEAP.hash(password), "bob": CHEAP.hash("bob's")}), None)
+    return UserFiles(Users({"alice": CHEAP.hash(password), "bob": CHEAP.hash("bob's")}), None)
 
 
 @final
@@ -63,12 +63,8 @@ class Logins:
         method: beside the password file.
     """
 
-    def __init__(
-        self, settings: AccessSettings | None = None, method: Method | None = None
-    ) -> None:
-        self.authentication = Authentication(
-            access(), settings or AccessSettings(), b"s" * 32, method
-        )
+    def __init__(self, settings: Access | None = None, method: Method | None = None) -> None:
+        self.authentication = Authentication(access(), settings or Access(), b"s" * 32, method)
         self.verdicts: asyncio.Queue[AuthResult] = asyncio.Queue()
         self.authentication.report_to(
             lambda _, verdict: self.verdicts.put_nowait(verdict), lambda *_: None
@@ -166,7 +162,7 @@ async def test_for_who_has_left_nothing_is_checked(logins: Logins) -> None:
 
 async def test_an_operator_is_answered_when_the_broker_stops() -> None:
     """A stop waits for requests of operators, and nothing else ends one that waits its turn."""
-    logins = Logins(AccessSettings(failures_burst=0, failure_delay_s=4.0))
+    logins = Logins(Access(failures_burst=0, failure_delay_s=4.0))
     operator = Credentials("", "alice", b"wrong", False, HERE)
     authentication = logins.authentication
     async with asyncio.timeout(DEADLINE_S):
@@ -210,7 +206,7 @@ async def test_guesses_by_scram_count_by_name_and_nonsense_counts_for_nobody() -
     """From an address that many share, a name waits once it is known whose it is."""
     logins = Logins(SHARED)
     users = {"carol": scram.line_of(scram.keys_for("carol's", 4096))}
-    logins.authentication.reload(Access(Users(users), None))
+    logins.authentication.reload(UserFiles(Users(users), None))
     credentials = Credentials("c", None, None, True, "127.0.0.1:40000")
 
     def step(*messages: bytes) -> Step:

@@ -124,8 +124,8 @@ def test_progress(
     assert (read.number, read.queue_head, read.next_sequence) == (9, head, following)
     assert (read.lanes, read.unreleased) == (lanes, held)
     assert (read.pages, read.inbound, read.sent_below) == ([], [], following)
-    assert (read.window_len, read.next_place, read.window_squares) == (3, 70, 14)
-    assert (read.inbound_len, read.inbound_squares) == (4, 30)
+    assert (read.window_len, read.next_place, read.window_checksum) == (3, 70, 14)
+    assert (read.inbound_len, read.inbound_checksum) == (4, 30)
     assert read.segments == []
     assert read.finished_segments == []
 
@@ -183,7 +183,7 @@ def test_what_an_older_version_wrote_is_read() -> None:
     assert (progress.queue_head, progress.next_sequence) == (7, 13)
     assert (progress.inbound, progress.lanes, progress.unreleased) == ([(0, 16)], [], [])
     assert (progress.pages, progress.sent_below) == ([], 0)
-    assert (progress.window_len, progress.inbound_len, progress.inbound_squares) == (0, 1, 16)
+    assert (progress.window_len, progress.inbound_len, progress.inbound_checksum) == (0, 1, 16)
 
 
 def test_the_window_in_an_older_progress_becomes_pages() -> None:

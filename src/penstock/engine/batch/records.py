@@ -97,10 +97,10 @@ class SubscriptionRecord:
 InboundPage: TypeAlias = tuple[int, int]
 
 
-def squares_of(packet_ids: Iterable[int]) -> int:
-    """Return the sum of their squares.
+def packet_id_checksum(packet_ids: Iterable[int]) -> int:
+    """Return a checksum of packet identifiers, whatever their order: the sum of their squares.
 
-    A progress has this sum of all packet identifiers on its pages, beside their number, so that a
+    A progress has that of all packet identifiers on its pages, beside their number, so that a
     repair detects wrong pages: in a window that is always full, their number alone is always the
     same.
     """
@@ -145,10 +145,10 @@ class Progress:
         next_place: the place of the next message in the window. A place is assigned once, so that
             of two pages the one with the greater number is the later one; 0 if the store does not
             have it.
-        window_squares: ``squares_of`` the packet identifiers on all pages of the window.
+        window_checksum: ``packet_id_checksum`` of the identifiers on all pages of the window.
         inbound_len: the number of packet identifiers on all pages of ``inbound``; -1 if the store
             does not have it.
-        inbound_squares: ``squares_of`` them.
+        inbound_checksum: ``packet_id_checksum`` of those packet identifiers.
     """
 
     def __init__(
@@ -165,9 +165,9 @@ class Progress:
         sent_below: int = 0,
         window_len: int = -1,
         next_place: int = 0,
-        window_squares: int = 0,
+        window_checksum: int = 0,
         inbound_len: int = -1,
-        inbound_squares: int = 0,
+        inbound_checksum: int = 0,
     ) -> None:
         self.number = number
         self.queue_head = queue_head
@@ -181,9 +181,9 @@ class Progress:
         self.sent_below = sent_below
         self.window_len = window_len
         self.next_place = next_place
-        self.window_squares = window_squares
+        self.window_checksum = window_checksum
         self.inbound_len = inbound_len
-        self.inbound_squares = inbound_squares
+        self.inbound_checksum = inbound_checksum
 
     def in_flight(self) -> list[WindowEntry]:
         """Return the entries of all pages, in their order."""

@@ -253,9 +253,9 @@ class Events:
 
         The answer is kept, because its topic is not known after its body was released.
         """
-        if not delivery.has_no_events and not self.observes(delivery.offset, delivery.message):
-            delivery.has_no_events = True
-        return not delivery.has_no_events
+        if not delivery.is_unobserved and not self.observes(delivery.offset, delivery.message):
+            delivery.is_unobserved = True
+        return not delivery.is_unobserved
 
     def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
         """Note that ``delivery`` was queued for ``client_id``, as the last of ``length``."""
@@ -295,7 +295,7 @@ class Events:
         else:
             self.lost += 1
 
-    def note_answered(self, kind: int, client_id: str, delivery: Delivery) -> None:
+    def note_acknowledged(self, kind: int, client_id: str, delivery: Delivery) -> None:
         """Note that ``client_id`` acknowledged or completed ``delivery``, or that a bridge's
         remote broker has it."""
         if kind != COMPLETED:

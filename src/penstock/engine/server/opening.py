@@ -74,8 +74,8 @@ _CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event, so that refused clien
 
 
 @final
-class Granted:
-    """The terms that a client was granted at its CONNECT, for log and events.
+class SessionTerms:
+    """The user and the session of a client that was accepted, for log and events.
 
     Args:
         username: the user's name; None for an anonymous client.
@@ -120,7 +120,7 @@ class OpeningConnection(Connection):
         self.limits = limits
         self.lets_anonymous_in = True  # whether its listener accepts anonymous clients
         self.identity: str | None = None  # the user that its certificate proves
-        self.granted: Granted | None = None  # None until its client is accepted
+        self.granted: SessionTerms | None = None  # None until its client is accepted
         self.receive_maximum = 0  # Receive Maximum of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self.link.mount_point = limits.offers.mount_point
@@ -374,7 +374,7 @@ class OpeningConnection(Connection):
         session = self._open_session(
             connect, expiry_s, present, username, permissions, account, now
         )
-        self.granted = Granted(username, connect.clean_start, present, expiry_s)
+        self.granted = SessionTerms(username, connect.clean_start, present, expiry_s)
         keep_alive_s = granted_keep_alive_s(connect, limits)
         self._keep_alive.negotiated(keep_alive_s)
         self._keep_alive.heard(now.monotonic_s)

@@ -63,7 +63,7 @@ class Inbound:
         self._stored = stored
         self._bits: dict[int, int] = {}  # bits by page number, see ``take_pages``; no page is 0
         self._changed_pages: dict[int, None] = {}
-        self.squares = 0  # sum of the squares of all stored packet identifiers
+        self.checksum = 0  # of all stored packet identifiers: ``packet_id_checksum``
         self._account = account
         self.unreleased: AwaitingRelease | None = None  # messages of an MQTT 3.1 client
         self._since_us: dict[int, int] = {}  # by packet identifier, the oldest first
@@ -115,7 +115,7 @@ class Inbound:
             page = packet_id // PAGE_IDENTIFIERS
             bit = 1 << packet_id % PAGE_IDENTIFIERS
             bits = self._bits.get(page, 0) ^ bit
-            self.squares += packet_id * packet_id if bits & bit else -packet_id * packet_id
+            self.checksum += packet_id * packet_id if bits & bit else -packet_id * packet_id
             if bits:
                 self._bits[page] = bits
             else:

@@ -516,9 +516,9 @@ class Session(StoredState):
             sent_below,
             self.transmission.window.stored_len,
             self.transmission.window.next_place,
-            self.transmission.window.stored_squares,
+            self.transmission.window.stored_checksum,
             len(self.inbound),
-            self.inbound.squares,
+            self.inbound.checksum,
         )
 
     def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:

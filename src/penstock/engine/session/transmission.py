@@ -314,9 +314,9 @@ class Transmission:
         if events is not None and entry is not None and verdict != REJECTED:
             kind = ACKNOWLEDGED if self.forwarding is None else BRIDGED
             if is_first:
-                events.note_answered(kind, self._backlog.client_id, entry)
+                events.note_acknowledged(kind, self._backlog.client_id, entry)
             if packet_type == PUBCOMP:
-                events.note_answered(COMPLETED, self._backlog.client_id, entry)
+                events.note_acknowledged(COMPLETED, self._backlog.client_id, entry)
         if verdict == RELEASE:
             if link is not None:
                 link.send_plain_after_commit(PUBREL, packet_id)

@@ -102,7 +102,7 @@ class InFlightWindow:
         self._changed_pages: dict[int, None] = {}  # pages that changed since ``take_pages``
         self.next_place = 0  # on a page, for the next message that is stored
         self.stored_len = 0  # entries on all pages
-        self.stored_squares = 0  # sum of the squares of their packet identifiers
+        self.stored_checksum = 0  # of their packet identifiers: ``packet_id_checksum``
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -241,7 +241,7 @@ class InFlightWindow:
         delivery.page = page
         self._pages.setdefault(page, []).append(delivery)
         self.stored_len += 1
-        self.stored_squares += packet_id * packet_id
+        self.stored_checksum += packet_id * packet_id
         self.next_place = max(self.next_place, (page + 1) * PAGE_PLACES)
         self._count(delivery)
         if packet_id != packet_id_of(delivery.sequence):
@@ -271,7 +271,7 @@ class InFlightWindow:
         delivery.page = self.next_place // PAGE_PLACES
         self.next_place += 1
         self.stored_len += 1
-        self.stored_squares += delivery.packet_id * delivery.packet_id
+        self.stored_checksum += delivery.packet_id * delivery.packet_id
         page = self._pages.get(delivery.page)
         if page is None:
             self._pages[delivery.page] = [delivery]
@@ -465,7 +465,7 @@ class InFlightWindow:
             page = self._pages[entry.page]
             page.remove(entry)
             self.stored_len -= 1
-            self.stored_squares -= entry.packet_id * entry.packet_id
+            self.stored_checksum -= entry.packet_id * entry.packet_id
             if not page:
                 del self._pages[entry.page]
         if entry.counted and self._account is not None:

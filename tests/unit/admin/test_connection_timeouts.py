@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn", reason="the extra admin is not installed")
 import uvicorn
 from uvicorn.server import ServerState
 
-from penstock.admin import impatience
+from penstock.admin import connection_timeouts
 
 HEAD_S = 0.2
 
@@ -28,11 +28,11 @@ async def app(scope: Any, _receive: Any, send: Any) -> None:
 @pytest.fixture
 async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     """The port of a server that waits a fifth of a second for a request."""
-    monkeypatch.setattr(impatience, "HEAD_S", HEAD_S)
+    monkeypatch.setattr(connection_timeouts, "HEAD_S", HEAD_S)
     config = uvicorn.Config(
         app,
         port=0,
-        http=impatience.ImpatientProtocol,
+        http=connection_timeouts.TimeoutProtocol,
         lifespan="off",
         log_config=None,
         ws="none",
@@ -42,7 +42,9 @@ async def port(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[int]:
     loop = asyncio.get_running_loop()
     state = ServerState()
     server = await loop.create_server(
-        lambda: impatience.ImpatientProtocol(config=config, server_state=state, app_state={}),
+        lambda: connection_timeouts.TimeoutProtocol(
+            config=config, server_state=state, app_state={}
+        ),
         "127.0.0.1",
         0,
     )

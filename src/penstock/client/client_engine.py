@@ -2,7 +2,7 @@
 
 ::
 
-      publish ─▶ room ─▶ (log of the outbox) ─▶ session ─▶ connection ─▶ socket
+      publish ─▶ line ─▶ (log of the outbox) ─▶ session ─▶ connection ─▶ socket
                                                    ▲           │
                      publications ◀── PUBACK … ────╯           ▼
                      inbox, subscriptions, requests ◀── what the server sends
@@ -25,7 +25,7 @@ from penstock.client.engine_options import connect_of
 from penstock.client.inbox import Inbox
 from penstock.client.options import Options, Status
 from penstock.client.publication import Publication, Publications
-from penstock.client.room import Room
+from penstock.client.publisher_line import PublisherLine
 from penstock.client.subscriptions import Subscriptions
 from penstock.config.remote_url import RemoteUrl
 from penstock.engine.clock import Now
@@ -64,7 +64,7 @@ _FAREWELL_S: Final = 5.0  # for the server to receive the last written bytes
 
 
 @final
-class Core(ClientCallbacks):
+class ClientEngine(ClientCallbacks):
     """The engine of one client, on the running loop.
 
     Args:
@@ -105,8 +105,8 @@ class Core(ClientCallbacks):
 
         self.is_stored = options.outbox is not None
         self.publications = Publications()
-        self.room = Room(self._queue_has_room)
-        self.socket_room = Room(self._socket_has_room)
+        self.line = PublisherLine(self._queue_has_room)
+        self.socket_line = PublisherLine(self._socket_has_room)
         self._gates = options.overflow in ("wait", "raise")
         self._messages_max = options.queue_messages_max
         self._bytes_max = options.queue_bytes_max
@@ -374,7 +374,7 @@ class Core(ClientCallbacks):
             return None
         if not isinstance(qos, int) or isinstance(qos, bool) or not 1 <= qos <= 2:
             return None
-        if self.room.waiting > 0 or not self._queue_has_room():
+        if self.line.waiting > 0 or not self._queue_has_room():
             return None
         return self.publish(topic, payload, qos, retain, b"")
 
@@ -394,12 +394,12 @@ class Core(ClientCallbacks):
 
     def notify_room(self) -> None:
         """Wake waiting publishers: a message was delivered or given up, or the socket has room."""
-        self.room.notify()
-        self.socket_room.notify()
+        self.line.notify()
+        self.socket_line.notify()
         if self.pending == 0:
             self.stop_draining()
         self.has_waiters = bool(
-            self.room.waiting or self.socket_room.waiting or self._drained is not None
+            self.line.waiting or self.socket_line.waiting or self._drained is not None
         )
 
     def stop_draining(self) -> None:
@@ -409,10 +409,10 @@ class Core(ClientCallbacks):
                 self._drained.set_result(None)
             self._drained = None
 
-    async def wait_for(self, room: Room) -> None:
-        """Wait until ``room`` has room."""
+    async def wait_in(self, line: PublisherLine) -> None:
+        """Wait in ``line`` until it is this publisher's turn and there is room."""
         self.has_waiters = True
-        await room.wait()
+        await line.wait()
 
     def writable(self, now: Now) -> None:
         """Send on: the socket may have room."""
@@ -498,8 +498,8 @@ class Core(ClientCallbacks):
         self.subscriptions.close(why)
         if self.end_replies is not None:
             self.end_replies(why)
-        self.room.close()
-        self.socket_room.close()
+        self.line.close()
+        self.socket_line.close()
         self.stop_draining()
         self._ages.stop()
 

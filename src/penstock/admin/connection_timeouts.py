@@ -30,20 +30,20 @@ HEAD_S: Final = 10.0
 
 
 @final
-class ImpatientProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
+class TimeoutProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
     """HTTP/1.1 of uvicorn, with a time limit for requests and a limit of connections."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override,unused-ignore]
-        """Take a connection, and begin to look at it."""
+        """Accept a connection, and begin to check it every ``HEAD_S``."""
         self.waits_since_s = self.loop.time()
         super().connection_made(transport)
-        self._last: RequestResponseCycle | None = None  # what it answered when it was looked at
+        self._last: RequestResponseCycle | None = None  # the request of the last check
         self._watching = self.loop.call_later(HEAD_S, self._look)
         if len(self.connections) > CONNECTIONS_MAX:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Take leave of a connection."""
+        """End the checks of a connection that is closed."""
         self._watching.cancel()
         super().connection_lost(exc)
 
@@ -54,7 +54,7 @@ class ImpatientProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
 
     @property
     def waits(self) -> bool:
-        """Return whether its peer has to send or to read something before it can be answered."""
+        """Return whether the connection waits for its peer to send or to read something."""
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body:
             return True
@@ -65,7 +65,7 @@ class ImpatientProtocol(H11Protocol):  # type: ignore[misc,unused-ignore]
         waiting = [
             one
             for one in self.connections
-            if isinstance(one, ImpatientProtocol) and one is not self and one.waits
+            if isinstance(one, TimeoutProtocol) and one is not self and one.waits
         ]
         victim = min(waiting, key=lambda one: one.waits_since_s, default=self)
         self.connections.discard(victim)

@@ -19,7 +19,7 @@ _RETRY_S: Final = 0.25  # there is no signal when the store works again
 
 
 @final
-class Room:
+class PublisherLine:
     """A first-come, first-served line of waiting publishers.
 
     Args:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.client.room import Room
+from penstock.client.publisher_line import PublisherLine
 
 
 async def test_nobody_passes_the_next_in_line_while_it_is_being_woken() -> None:
     places = [0]
-    room = Room(lambda: places[0] > 0)
+    line = PublisherLine(lambda: places[0] > 0)
     went: list[str] = []
 
     async def publisher(name: str) -> None:
-        if not room.is_free:
-            await room.wait()
+        if not line.is_free:
+            await line.wait()
         places[0] -= 1
         went.append(name)
 
@@ -22,7 +22,7 @@ async def test_nobody_passes_the_next_in_line_while_it_is_being_woken() -> None:
     second = asyncio.create_task(publisher("second"))
     await asyncio.sleep(0)  # both stand in line
     places[0] = 3
-    room.notify()
+    line.notify()
     await asyncio.sleep(0)  # the first is about to go on: then the line is nobody's for a moment
     third = asyncio.create_task(publisher("third"))
     await asyncio.gather(first, second, third)
@@ -31,11 +31,11 @@ async def test_nobody_passes_the_next_in_line_while_it_is_being_woken() -> None:
 
 async def test_who_gives_up_waiting_leaves_the_line() -> None:
     places = [0]
-    room = Room(lambda: places[0] > 0)
-    waiting = asyncio.create_task(room.wait())
+    line = PublisherLine(lambda: places[0] > 0)
+    waiting = asyncio.create_task(line.wait())
     await asyncio.sleep(0)
     waiting.cancel()
     await asyncio.wait((waiting,))
-    assert not room.is_free
+    assert not line.is_free
     places[0] = 1
-    assert room.is_free
+    assert line.is_free
