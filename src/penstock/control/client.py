@@ -109,13 +109,11 @@ class Answer(msgspec.Struct, omit_defaults=True):
         done: the answer.
         error: why it could not be done.
         mistake: whether the request is wrong, and would be wrong the next time.
-        standby: whether the request is for the primary of the cluster, which this is not.
     """
 
     done: msgspec.Raw = msgspec.Raw()
     error: str | None = None
     mistake: bool = False
-    standby: bool = False
 
 
 class Refused(StoreError):

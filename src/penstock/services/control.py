@@ -116,7 +116,7 @@ class Control:
         handler = self._handlers.get(type(request))
         if handler is None:
             if self._refusal is not None:
-                return Answer(error=self._refusal(), standby=True)
+                return Answer(error=self._refusal())
             return Answer(error="the broker cannot do this as it was started")
         try:
             done = await handler(request)

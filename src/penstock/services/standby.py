@@ -23,6 +23,7 @@ from penstock.control.cluster_requests import (
     MemberState,
     ServerState,
 )
+from penstock.control.role_requests import ReadRole, Role
 from penstock.errors import StoreError, StoreFailed
 from penstock.services.control import Control
 from penstock.store.backup import back_up
@@ -51,8 +52,15 @@ class ClusterAnswers:
     def serve_on(self, control: Control) -> None:
         """Answer them on ``control``."""
         control.on(AskCluster, self.state)
+        control.on(ReadRole, self.role)
         if self._hand_over is not None:
             control.on(HandOver, self._take_hand_over)
+
+    async def role(self, request: ReadRole) -> Role:
+        """Return whether this member is the primary, and the name of the one that is."""
+        del request
+        primary = self._member.primary()
+        return Role(self._member.role == "primary", "" if primary is None else primary.node)
 
     async def _take_hand_over(self, request: HandOver) -> HandedOver:
         """Begin to hand over; the answer comes before the clients are referred."""
