@@ -60,6 +60,7 @@ from penstock.services.receipts import Receipts
 from penstock.services.retention import LogBounds, trim_log_periodically, trim_memory_log
 from penstock.services.service_manager import ServiceManager
 from penstock.services.slowness_warnings import SlownessWarnings
+from penstock.services.staged_copies import StagedCopies
 from penstock.services.staged_rows import StagedRowsPublisher
 from penstock.services.status import StatusReports
 from penstock.services.sys_topics import SysTopics
@@ -314,8 +315,13 @@ class RunningBroker:
         settings = self.settings
         if isinstance(self._store, RocksStore):
             staging = Staging(settings.durability.data_dir)
+            is_replicated = self._store.acknowledged_when == "quorum"
             self._staged_rows = StagedRowsPublisher(
-                server, driver, staging, settings.stream.staged_expiry_s
+                server,
+                driver,
+                staging,
+                settings.stream.staged_expiry_s,
+                StagedCopies(self._store, staging) if is_replicated else None,
             )
             self._staged_rows.start()
         await self._open_listeners(driver)

@@ -36,6 +36,7 @@ from penstock.engine.publishing.sink_positions import Row
 from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
+from penstock.services.staged_copies import StagedCopies
 from penstock.store.staging import RowSet, Staging, without_owner
 from penstock.telemetry.logs import get_logger
 
@@ -59,9 +60,18 @@ class StagedRowsPublisher:
         driver: runs it.
         staging: the staging area with the rows.
         expiry_s: how long rows that are not decided are kept, seconds; 0 = for ever.
+        copies: keeps what is decided for the other members of a cluster; None: there are none.
     """
 
-    def __init__(self, server: Server, driver: Driver, staging: Staging, expiry_s: float) -> None:
+    def __init__(
+        self,
+        server: Server,
+        driver: Driver,
+        staging: Staging,
+        expiry_s: float,
+        copies: StagedCopies | None = None,
+    ) -> None:
+        self._copies = copies
         self._positions = server.sink_positions
         self._context = server.context
         self._driver = driver
@@ -77,6 +87,8 @@ class StagedRowsPublisher:
 
     def start(self) -> None:
         """Continue to publish the batches that were decided in an earlier run."""
+        if self._copies is not None:
+            self._copies.restore()
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
             self._positions.renew(row_set.sink, self._driver.now())
@@ -115,7 +127,7 @@ class StagedRowsPublisher:
                         " durability.producers_per_user_max are reached"
                     )
                 self._decided[sink, batch] = await _in_thread(
-                    partial(self._staging.decide, sink, batch, request.proposal)
+                    partial(self._decide, sink, batch, request.proposal)
                 )
         if self._is_stopped:  # a repeated request will find the next run
             return Published(False, self._positions.rows_done(sink, batch))
@@ -137,6 +149,17 @@ class StagedRowsPublisher:
                     partial(self._staging.abandon, request.sink, request.batch, request.run)
                 )
         return Published(self._is_done(request.sink, request.batch))
+
+    def _decide(self, sink: str, batch: int, proposal: str) -> RowSet:
+        row_set = self._staging.decide(sink, batch, proposal)
+        if self._copies is not None:
+            self._copies.keep(row_set)
+        return row_set
+
+    def _forget(self, sink: str, batch: int) -> None:
+        if self._copies is not None:
+            self._copies.drop(sink, batch)
+        self._staging.forget(sink, batch)
 
     def _is_done(self, sink: str, batch: int) -> bool:
         return (sink, batch) not in self._decided and self._positions.is_done(sink, batch)
@@ -206,7 +229,7 @@ class StagedRowsPublisher:
             positions.finish(sink, batch, self._driver.now_of_turn())
         await self._driver.wait_durable()
         async with self._deciding:
-            await _in_thread(partial(self._staging.forget, sink, batch))
+            await _in_thread(partial(self._forget, sink, batch))
             del self._decided[sink, batch]
         logger.info("published batch %d of the sink %s: %d rows", batch, sink, row_set.rows)
 

@@ -21,7 +21,7 @@ and the opening another process may have had the store.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -402,7 +402,31 @@ class RocksStore:
             batch.put(_STATE + name.encode(), content, self._handles["meta"])
             self._database.write(batch)
 
+    def remove_states(self, prefix: str) -> None:
+        """Remove the states whose names begin with ``prefix``; return when that is durable.
+
+        Raises:
+            StoreFailed: it could not be written.
+        """
+        with self._usage.shared():
+            if not self._is_writable:
+                raise StoreFailed("the store is open for reading only")
+            batch = self._database.new_batch()
+            begin = _STATE + prefix.encode()
+            batch.delete_range(begin, begin + b"\xff", self._handles["meta"])
+            self._database.write(batch)
+
     # -- reading -----------------------------------------------------------------------
+
+    def states(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield names and contents of the states whose names begin with ``prefix``, in order.
+
+        Raises:
+            StoreFailed: not all can be read.
+        """
+        with self._usage.shared():
+            for key, value in self._database.items("meta", _STATE + prefix.encode()):
+                yield key[len(_STATE) :].decode(), value
 
     def read_state(self, name: str) -> bytes | None:
         """Return what ``write_state`` wrote last for ``name``; None before."""

@@ -26,7 +26,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, final
 
@@ -212,6 +212,31 @@ class Staging:
             raise StoreFailed(f"{path} cannot be read: {error}") from error
         topics, payloads, qos, retain, properties = columns
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
+
+    def pieces(self, row_set: RowSet, file: StagedFile, size_bytes: int) -> Iterator[bytes]:
+        """Yield the bytes of a file of a batch, in pieces of ``size_bytes``.
+
+        Raises:
+            StoreFailed: it cannot be read.
+        """
+        path = self._place(row_set.sink, row_set.batch) / file.name
+        try:
+            with path.open("rb") as source:
+                while piece := source.read(size_bytes):
+                    yield piece
+        except OSError as error:
+            raise StoreFailed(f"{path} cannot be read: {error}") from error
+
+    def restore(self, row_set: RowSet, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
+        """Write the files of a batch that was decided elsewhere, and the decision.
+
+        Raises:
+            StoreFailed: they could not be written.
+        """
+        place = self._place(row_set.sink, row_set.batch)
+        for name, pieces in files:
+            self._write(place, _checked(name), b"".join(pieces))
+        self._write(place, DECIDED, msgspec.json.encode(row_set))
 
     def forget(self, sink: str, batch: int) -> None:
         """Remove all staged files of a published batch, as far as the disk lets them be removed."""

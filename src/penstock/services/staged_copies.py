@@ -1,0 +1,104 @@
+"""Copies of decided sets of rows in the replicated log, so that another primary can publish them.
+
+::
+
+      decided on this machine's disk ─▶ files, piece by piece, then the set ─▶ published ─▶ removed
+                                           through the log                  │
+      the next primary: its staging area gets what the log has ◀────────────╯ this machine is lost
+
+In a cluster a batch counts as decided when its set is in the log: rows are published in the order
+of that set only, on whichever machine. What a machine has decided and not brought into the log was
+never published, and is undecided again when it is the primary the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, final
+
+import msgspec
+
+from penstock.errors import StoreError
+from penstock.store.rocks import RocksStore
+from penstock.store.staging import RowSet, Staging
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+PIECE_BYTES: Final = 1_048_576
+_SET: Final = "staged-set/"
+_FILE: Final = "staged-file/"
+
+_decode = msgspec.json.Decoder(RowSet).decode
+
+
+@final
+class StagedCopies:
+    """Keeps decided sets of rows in the store of a member of a cluster. Its calls block.
+
+    Args:
+        store: the store.
+        staging: the staging area of this machine.
+    """
+
+    def __init__(self, store: RocksStore, staging: Staging) -> None:
+        self._store = store
+        self._staging = staging
+
+    def keep(self, row_set: RowSet) -> None:
+        """Bring a set into the log: it is decided when this returns.
+
+        Raises:
+            StoreError: its files cannot be read, or the log does not take them.
+        """
+        if self._store.read_state(_key(_SET, row_set)) is not None:
+            return
+        for file in row_set.files:
+            prefix = f"{_key(_FILE, row_set)}{file.name}/"
+            for number, piece in enumerate(self._staging.pieces(row_set, file, PIECE_BYTES)):
+                self._store.write_state(f"{prefix}{number:08d}", piece)
+        self._store.write_state(_key(_SET, row_set), msgspec.json.encode(row_set))
+
+    def drop(self, sink: str, batch: int) -> None:
+        """Remove a set that is published.
+
+        Raises:
+            StoreFailed: the log does not take that.
+        """
+        self._store.remove_states(f"{_SET}{sink}/{batch}/")
+        self._store.remove_states(f"{_FILE}{sink}/{batch}/")
+
+    def restore(self) -> None:
+        """Let the staging area have decided what the log has, and nothing else.
+
+        Raises:
+            StoreError: a file cannot be read or written.
+        """
+        kept = {(one.sink, one.batch): one for one in self._kept()}
+        for local in self._staging.decided():
+            if kept.get((local.sink, local.batch)) != local:
+                logger.info(
+                    "batch %d of the sink %s was decided here and not brought into the log: its"
+                    " query stages it again",
+                    local.batch,
+                    local.sink,
+                )
+                self._staging.forget(local.sink, local.batch)
+        for (sink, batch), row_set in kept.items():
+            if not self._staging.is_decided(sink, batch):
+                files = [(file.name, self._pieces(row_set, file.name)) for file in row_set.files]
+                self._staging.restore(row_set, files)
+
+    def _kept(self) -> list[RowSet]:
+        try:
+            return [_decode(value) for _, value in self._store.states(_SET)]
+        except msgspec.MsgspecError as error:
+            raise StoreError(f"a decided set of rows cannot be read: {error}") from error
+
+    def _pieces(self, row_set: RowSet, name: str) -> Iterator[bytes]:
+        for _, piece in self._store.states(f"{_key(_FILE, row_set)}{name}/"):
+            yield piece
+
+
+def _key(kind: str, row_set: RowSet) -> str:
+    return f"{kind}{row_set.sink}/{row_set.batch}/"

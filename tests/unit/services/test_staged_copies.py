@@ -1,0 +1,72 @@
+"""Decided sets of rows in the log: another machine publishes what one had decided, and only that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from penstock.services import staged_copies
+from penstock.services.staged_copies import StagedCopies
+from penstock.store.rocks import RocksStore
+from penstock.store.staging import STAGED_SCHEMA, RowSet, Staging
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[RocksStore]:
+    """The store that all machines have a view of."""
+    opened = RocksStore(tmp_path / "store")
+    yield opened
+    opened.close()
+
+
+def decided(staging: Staging, batch: int, payloads: list[bytes]) -> RowSet:
+    rows = [
+        {"topic": "t", "payload": payload, "qos": 1, "retain": False, "properties": None}
+        for payload in payloads
+    ]
+    table = pa.Table.from_pylist(rows, STAGED_SCHEMA)
+    file = staging.stage("s", batch, "run", 0, table)
+    return staging.decide("s", batch, staging.propose(RowSet("s", batch, "s", (file,))))
+
+
+def payloads_in(staging: Staging, row_set: RowSet) -> list[bytes]:
+    return [row[1] for row in staging.read(row_set, row_set.files[0], 0, row_set.rows)]
+
+
+def test_another_machine_has_the_files_of_a_set(
+    store: RocksStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(staged_copies, "PIECE_BYTES", 100)  # several pieces
+    first, second = Staging(tmp_path / "a"), Staging(tmp_path / "b")
+    row_set = decided(first, 1, [b"one", b"two"])
+    StagedCopies(store, first).keep(row_set)
+    StagedCopies(store, first).keep(row_set)  # asked again
+    StagedCopies(store, second).restore()
+    assert second.decided() == [row_set]
+    assert payloads_in(second, row_set) == [b"one", b"two"]
+
+
+def test_what_only_one_machine_decided_is_undecided_again(
+    store: RocksStore, tmp_path: Path
+) -> None:
+    first, second = Staging(tmp_path / "a"), Staging(tmp_path / "b")
+    decided(first, 1, [b"not in the log"])
+    other = decided(second, 1, [b"in the log"])
+    StagedCopies(store, second).keep(other)
+    StagedCopies(store, first).restore()
+    assert first.decided() == [other]
+    assert payloads_in(first, other) == [b"in the log"]
+
+
+def test_a_published_set_leaves_nothing(store: RocksStore, tmp_path: Path) -> None:
+    staging = Staging(tmp_path / "a")
+    copies = StagedCopies(store, staging)
+    for batch in (1, 11):
+        copies.keep(decided(staging, batch, [b"row"]))
+    copies.drop("s", 1)
+    names = [name for name, _ in store.states("staged-")]
+    assert names
+    assert all(name.split("/")[2] == "11" for name in names)
