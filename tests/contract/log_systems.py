@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Protocol, final
 
 from penstock.cluster.etcd import EtcdHeartbeats, EtcdLog
@@ -12,7 +13,7 @@ from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats
 from penstock.cluster.log import Heartbeats, ReplicatedLog
 from penstock.cluster.memory_log import MemoryCluster, MemoryHeartbeats, MemoryLog
 from penstock.config.cluster import Cluster
-from tests.support.deadline import DEADLINE_S
+from tests.support.deadline import DEADLINE_S, let_pass
 from tests.support.etcd_cluster import EtcdCluster, EtcdServer
 from tests.support.log_servers import LogServers
 from tests.support.nats_cluster import NatsCluster, NatsServer
@@ -35,6 +36,9 @@ class LogSystem(Protocol):
 
     def without_leader(self, log: ReplicatedLog) -> contextlib.AbstractContextManager[None]:
         """Kill the machine that leads; it is started again at the end."""
+
+    def disturb(self, chance: Random) -> None:
+        """Kill a machine, or pause it for a while; all run when it returns."""
 
     def restart(self) -> None:
         """Kill all machines and start them again."""
@@ -73,6 +77,9 @@ class MemorySystem:
     def without_leader(self, log: ReplicatedLog) -> Iterator[None]:
         log.move_leader(["m2"], DEADLINE_S)
         yield
+
+    def disturb(self, chance: Random) -> None:
+        """Nothing runs."""
 
     def restart(self) -> None:
         """Keep everything."""
@@ -115,6 +122,17 @@ class _ServerSystem:
             yield
         finally:
             self.cluster.start()
+
+    def disturb(self, chance: Random) -> None:
+        server = chance.choice(self.cluster.servers)
+        if chance.random() < 0.5:
+            server.kill()
+            let_pass(chance.random())
+            server.start()
+        else:
+            server.pause()
+            let_pass(chance.choice([1.0, 6.0]))  # less, and more, than an election takes
+            server.resume()
 
     def restart(self) -> None:
         self.cluster.restart()

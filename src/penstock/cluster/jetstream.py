@@ -174,9 +174,9 @@ class JetStreamLog:
         header = b"Nats-Expected-Last-Sequence: %d\r\n" % after
         try:
             message = self._nats.request(self._subject, data, time.monotonic() + timeout_s, header)
-        except (NotSent, LoginRefused) as error:
+        except NotSent as error:
             raise LogUnavailable(str(error)) from error
-        except NoAnswer as error:
+        except (NoAnswer, LoginRefused) as error:  # a login may expire behind what was sent
             raise AppendUnknown(str(error)) from error
         if message.status == _NO_RESPONDERS:
             raise AppendUnknown("the stream has no leader")
@@ -448,6 +448,8 @@ class NatsHeartbeats:
                 self._nats.leave("it does not send back")
             if now >= ends_s:
                 return []
+            if not self._nats.is_connected:
+                time.sleep(min(_PAUSE_S, ends_s - now))
 
     def close(self) -> None:
         """Close the connection."""

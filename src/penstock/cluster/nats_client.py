@@ -420,8 +420,8 @@ class NatsClient:
         """Read what has come, without waiting; notice an end of the connection."""
         try:
             while self._socket is not None and self._is_readable():
-                if not self._fill(time.monotonic() + SILENCE_S):
-                    return
+                if not self._fill(time.monotonic()):
+                    return  # it was of TLS, or a part
                 while (message := self._parsed(time.monotonic() + SILENCE_S)) is not None:
                     self._keep(message)
         except NoAnswer:

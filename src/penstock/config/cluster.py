@@ -63,7 +63,7 @@ class Cluster(Group):
 
     credentials_file: str = ""
     """File for the login at the servers: of NATS the credentials file of a user (.creds), or
-    USER:PASSWORD in one line; of etcd USER:PASSWORD. Empty: without."""
+    USER:PASSWORD or a token in one line; of etcd USER:PASSWORD. Empty: without."""
 
     ca_file: str = ""
     """PEM file of the authorities that sign the servers' certificates; empty for those that the

@@ -80,13 +80,8 @@ def test_a_connection_that_ended_while_it_was_idle_is_replaced_before_the_reques
     with served(once) as (client, [server]):
         for number in range(1, 6):
             assert client.request("a", b"", soon()).data == b"fine"
-            wait_for("the end of the connection", lambda: not _stands(client))
+            wait_for("the end of the connection", client._is_readable)
             assert server.visits == len(requests) == number
-
-
-def _stands(client: NatsClient) -> bool:
-    client._take_what_came()
-    return client.is_connected
 
 
 def test_a_request_whose_connection_ends_is_not_answered() -> None:

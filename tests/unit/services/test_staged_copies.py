@@ -1,4 +1,4 @@
-"""Decided sets of rows in the log: another machine publishes what one had decided, and only that."""
+"""Decided sets of rows in the log: another machine publishes what was decided, and only that."""
 
 from __future__ import annotations
 

@@ -1,0 +1,106 @@
+"""What an append to JetStream comes to, by the answer that a server gives."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats
+from penstock.cluster.log import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
+from penstock.config.cluster import Cluster
+from tests.support.deadline import DEADLINE_S
+from tests.support.fake_nats import FakeNats, Visit
+
+Answer = Callable[[Visit, str], None]
+
+
+def says(**fields: object) -> Answer:
+    return lambda visit, reply: visit.answer(reply, json.dumps(fields).encode())
+
+
+def refuses(code: int, text: str) -> Answer:
+    return says(error={"code": 400, "err_code": code, "description": text})
+
+
+def no_responders(visit: Visit, reply: str) -> None:
+    header = b"NATS/1.0 503\r\n\r\n"
+    visit.say(b"HMSG %b 1 %d %d\r\n%b\r\n" % (reply.encode(), len(header), len(header), header))
+
+
+def appended(answer: Answer) -> None:
+    """Append behind 6, at a server that answers so."""
+
+    def script(visit: Visit) -> None:
+        visit.take_login()
+        answer(visit, visit.request_or_end())
+        visit.heard(b"nothing of this")
+
+    with FakeNats(script) as server:
+        log = JetStreamLog(Cluster(log=(server.url,), name="orders"), "test")
+        log.entry_bytes_max = 100  # as if it were opened
+        with closing(log):
+            log.append(b"the seventh", 6, DEADLINE_S)
+
+
+def test_an_entry_at_its_place_is_appended() -> None:
+    appended(says(stream="orders", seq=7))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [refuses(10071, "wrong last sequence: 9"), refuses(10164, "wrong last sequence")],
+)
+def test_an_entry_for_another_place_is_refused(answer: Answer) -> None:
+    with pytest.raises(AppendRefused, match="does not end at 6"):
+        appended(answer)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        no_responders,
+        refuses(10008, "JetStream system temporarily unavailable"),
+        refuses(10077, "maximum bytes exceeded"),
+        lambda visit, reply: visit.answer(reply, b"+OK"),
+        lambda visit, _: visit.end(),
+        lambda visit, _: visit.say(b"-ERR 'User Authentication Expired'\r\n"),
+        lambda visit, _: visit.say(b"-ERR 'Stale Connection'\r\n"),
+        lambda visit, _: visit.say(b"nonsense\r\n"),
+    ],
+)
+def test_any_other_answer_to_what_was_sent_leaves_it_unknown(answer: Answer) -> None:
+    with pytest.raises(AppendUnknown):
+        appended(answer)
+
+
+@pytest.mark.parametrize(
+    "answer", [says(stream="orders", seq=8), says(stream="other", seq=7), says()]
+)
+def test_an_entry_that_is_put_elsewhere_ends_it(answer: Answer) -> None:
+    with pytest.raises(LogRefused, match="another program"):
+        appended(answer)
+
+
+def test_without_a_server_it_was_not_sent() -> None:
+    with closing(JetStreamLog(Cluster(log=("nats://127.0.0.1:1",)), "test")) as log:
+        log.entry_bytes_max = 100
+        with pytest.raises(LogUnavailable) as caught:
+            log.append(b"", 0, 0.1)
+    assert not isinstance(caught.value, AppendUnknown)
+
+
+def test_heartbeats_without_a_server_are_lost_and_do_not_fail() -> None:
+    def refuse(visit: Visit) -> None:
+        visit.take_login()
+        visit.say(b"-ERR 'Authorization Violation'\r\n")
+
+    with FakeNats(refuse) as server:
+        for url in (server.url, "nats://127.0.0.1:1"):
+            with closing(NatsHeartbeats(Cluster(log=(url,)), "test")) as heartbeats:
+                for _ in range(3):
+                    heartbeats.send(b"beat")
+                    assert heartbeats.received(0.01) == []
+        assert server.visits < 100
