@@ -28,7 +28,7 @@ from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesRun
 from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.dry_run import land_sample
 from penstock.spark.tables.erased import Erased
 from penstock.spark.tables.landing_target import LandingTarget
@@ -254,14 +254,14 @@ def test_a_crash_between_the_two_commits_is_mended_by_the_replay(
     log.append(12, topics=("plant/1/temp", "plant/x/temp"))
     table = declare()
     with monkeypatch.context() as crash:
-        commit = MessageTable.commit
+        commit = DeltaMessageTable.commit
 
-        def killed(self: MessageTable, *args: Any) -> Any:
+        def killed(self: DeltaMessageTable, *args: Any) -> Any:
             if self.path == table.path:
                 raise TableCommitFailed("killed before the rows")
             return commit(self, *args)
 
-        crash.setattr(MessageTable, "commit", killed)
+        crash.setattr(DeltaMessageTable, "commit", killed)
         with pytest.raises(TableCommitFailed, match="killed before the rows"):
             run(table)
     assert offsets(table.dead_letters_path) == [1, 3, 5, 7, 9, 11]

@@ -15,7 +15,7 @@ from pyiceberg.table import StaticTable
 
 from penstock.spark.parquet_files import NewFile, write_files
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Outcome, Selection
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
 
@@ -50,7 +50,7 @@ def opener(kind: str, directory: Path) -> Open:
         path = directory / "readings"
         match kind:
             case "delta":
-                return MessageTable(path, schema, partition_by)
+                return DeltaMessageTable(path, schema, partition_by)
             case "iceberg":
                 return IcebergTable(path, schema, partition_by, directory / "iceberg.db")
             case _:

@@ -62,13 +62,13 @@ class EventReader:
 
     Args:
         data_dir: the broker's data directory, which has its own token for the service.
-        place: HOST:PORT of the service; empty: there are no events.
+        address: HOST:PORT of the service; empty: there are no events.
         uses_tls: whether the service speaks TLS.
     """
 
-    def __init__(self, data_dir: Path, place: str, uses_tls: bool) -> None:
+    def __init__(self, data_dir: Path, address: str, uses_tls: bool) -> None:
         self._token_file = data_dir / OWN_FILE
-        self._place = place
+        self._address = address
         self._uses_tls = uses_tls
         self._searches = Lane("searches for events", 1)
 
@@ -84,7 +84,7 @@ class EventReader:
         before = _position(asked.cursor)
         if not 1 <= asked.limit <= LIMIT_MAX:
             raise Mistake(f"a page has 1 to {LIMIT_MAX} entries, not {asked.limit}")
-        if not self._place:
+        if not self._address:
             raise Refused(OFF, False)
         return await self._searches.run(lambda: self._search(asked, kinds, before))
 
@@ -103,7 +103,7 @@ class EventReader:
             token_file=str(self._token_file) if has_token else "",
             verifies_service=False,
         )
-        with StreamClient(self._place, SERVICE_S, credentials) as stream:
+        with StreamClient(self._address, SERVICE_S, credentials) as stream:
             try:
                 found, rest = newest_events(
                     stream, kinds, asked.client_id, within_us, before, asked.limit, SEARCH_S

@@ -210,9 +210,9 @@ class Reloading:
         self._as_read = found.used
         self._use(settings)
         for opened, listener, certificates in listeners:
-            opened.use(listener, self._accept(listener), certificates)
+            opened.apply_settings(listener, self._accept(listener), certificates)
         self._use_in_engine(settings)
-        parts.authentication.use(files)
+        parts.authentication.apply_settings(files)
         revoked = parts.authentication.reload(access)
         parts.server.set_authorize(access, revoked, parts.driver.now())
         self._use_in_services(settings)
@@ -237,7 +237,7 @@ class Reloading:
         return reloaded
 
     def _use_in_engine(self, settings: Settings) -> None:
-        self._parts.server.use(
+        self._parts.server.apply_settings(
             engine_limits(settings, settings.listener),
             server_options(settings),
             event_options(settings),
@@ -249,10 +249,10 @@ class Reloading:
         parts = self._parts
         parts.log_bounds.age_s = settings.durability.retention_s
         parts.log_bounds.bytes_max = settings.durability.retention_bytes_max
-        parts.reports.use(settings.status)
+        parts.reports.apply_settings(settings.status)
         parts.logins.roles = settings.admin.users
         if parts.leases is not None:
-            parts.leases.use(settings.stream)
+            parts.leases.apply_settings(settings.stream)
         if parts.tables is not None:
             parts.tables.tables_max = settings.stream.tables_max
 

@@ -51,12 +51,12 @@ _NOT_IN_A_NAME: Final = frozenset("/+#")
 class Rule:
     """One line: one of ``ACCESS_WORDS``, and a topic filter (with %c and %u in a pattern).
 
-    ``place`` says where it stands, file and line.
+    ``location`` is its file and line.
     """
 
     access: str
     topic_filter: str
-    place: str = field(default="", compare=False)
+    location: str = field(default="", compare=False)
 
 
 @final
@@ -162,8 +162,8 @@ class ListedPermissions(Permissions):
         for accesses, verb in ((DENY,), "is denied by"), (granting, "is granted by"):
             for rule in applied:
                 if rule.access in accesses and topic_matches(rule.topic_filter, topic):
-                    place = f" ({rule.place})" if rule.place else ""
-                    return f"{verb} '{rule.access} {rule.topic_filter}'{place}"
+                    location = f" ({rule.location})" if rule.location else ""
+                    return f"{verb} '{rule.access} {rule.topic_filter}'{location}"
         return "no line of the access list grants it"
 
     def clear_cache(self) -> None:
@@ -210,7 +210,7 @@ def _applied(pattern: Rule, names: Mapping[str, str | None]) -> list[Rule]:
     becomes_system = topic_filter.startswith("$") and not pattern.topic_filter.startswith("$")
     if becomes_system and pattern.access != DENY:
         return []
-    return [Rule(pattern.access, topic_filter, pattern.place)]
+    return [Rule(pattern.access, topic_filter, pattern.location)]
 
 
 def _is_harmless(name: str) -> bool:

@@ -37,38 +37,38 @@ def read_access_list(path: Path) -> AccessList:
     """
     found = AccessList()
     rules = found.anonymous
-    for place, line in lines_of(path, "access list"):
-        rules = take_line(found, rules, place, line)
+    for location, line in lines_of(path, "access list"):
+        rules = take_line(found, rules, location, line)
     return found
 
 
-def take_line(found: AccessList, rules: list[Rule], place: str, line: str) -> list[Rule]:
+def take_line(found: AccessList, rules: list[Rule], location: str, line: str) -> list[Rule]:
     """Add one line of a file to ``found``; return the rules to which the next `topic` belongs.
 
     Args:
         found: the list so far.
         rules: the rules in it of whom the latest `user` or `client` line named.
-        place: the place of the line, for messages.
+        location: file and line, for messages.
         line: the line, without blanks around it; not empty, and no comment.
 
     Raises:
         ConfigError: the line is wrong; nothing is changed.
     """
     word, rest = _split(line)
-    _refuse_unseen(place, word)
+    _refuse_unseen(location, word)
     if not rest or word not in ("user", "client", "topic", "pattern"):
         raise ConfigError(
-            f"{place} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
+            f"{location} is {line[:60]!r}, but a line is `user NAME`, `client ID`,"
             " `topic [read|write|readwrite|deny] FILTER` or `pattern …` with %c or %u."
         )
     if word == "user":
-        return found.users.setdefault(_name(place, rest, is_user=True), [])
+        return found.users.setdefault(_name(location, rest, is_user=True), [])
     if word == "client":
-        return found.clients.setdefault(_name(place, rest, is_user=False), [])
+        return found.clients.setdefault(_name(location, rest, is_user=False), [])
     if word == "pattern":
-        found.patterns.append(_rule(place, rest))
+        found.patterns.append(_rule(location, rest))
     else:
-        rules.append(_topic_rule(place, rest))
+        rules.append(_topic_rule(location, rest))
     return rules
 
 
@@ -78,70 +78,70 @@ def _split(text: str) -> tuple[str, str]:
     return text[:end], text[end:].strip(BLANKS)
 
 
-def _name(place: str, name: str, is_user: bool) -> str:
-    _refuse_unseen(place, name)
-    _refuse_quotes(place, name)
+def _name(location: str, name: str, is_user: bool) -> str:
+    _refuse_unseen(location, name)
+    _refuse_quotes(location, name)
     if " #" in name:
-        raise ConfigError(f"{place}: {name!r} has a # in it; a comment has a line of its own.")
+        raise ConfigError(f"{location}: {name!r} has a # in it; a comment has a line of its own.")
     mistake = name_mistake(name) if is_user else ""
     if mistake:
-        raise ConfigError(f"{place}: the user name {mistake}, which no user can have.")
+        raise ConfigError(f"{location}: the user name {mistake}, which no user can have.")
     return name
 
 
-def _topic_rule(place: str, text: str) -> Rule:
-    rule = _rule(place, text)
+def _topic_rule(location: str, text: str) -> Rule:
+    rule = _rule(location, text)
     if "%c" in rule.topic_filter or "%u" in rule.topic_filter:
         raise ConfigError(
-            f"{place}: %c and %u stand for names in pattern lines only; write pattern"
+            f"{location}: %c and %u stand for names in pattern lines only; write pattern"
             " instead of topic."
         )
     return rule
 
 
-def _rule(place: str, text: str) -> Rule:
+def _rule(location: str, text: str) -> Rule:
     first, rest = _split(text)
-    _refuse_unseen(place, first)
+    _refuse_unseen(location, first)
     access, topic_filter = READWRITE, text
     if rest:
         # Not taken for a filter with a space in it: a `deny` with a typing error must not vanish.
         if first not in ACCESS_WORDS:
             raise ConfigError(
-                f"{place}: {first!r} is not {_WORDS}; a filter with a space in it needs one of"
+                f"{location}: {first!r} is not {_WORDS}; a filter with a space in it needs one of"
                 " them in front."
             )
         access, topic_filter = first, rest
-        _refuse_unseen(place, rest)
+        _refuse_unseen(location, rest)
     elif first.lower() in ACCESS_WORDS:
         raise ConfigError(
-            f"{place}: {first!r} says what is allowed, but no topic filter follows; for a topic of"
-            f" that name write `topic {READWRITE} {first}`."
+            f"{location}: {first!r} says what is allowed, but no topic filter follows; for a topic"
+            f" of that name write `topic {READWRITE} {first}`."
         )
-    _refuse_quotes(place, topic_filter)
+    _refuse_quotes(location, topic_filter)
     plain = topic_filter.replace("%c", "c").replace("%u", "u")
     if not is_topic_filter(plain, _LEVELS_MAX):
-        raise ConfigError(f"{place}: {topic_filter!r} is not an MQTT topic filter.")
+        raise ConfigError(f"{location}: {topic_filter!r} is not an MQTT topic filter.")
     if access == DENY and topic_filter.startswith(SHARE_PREFIX):
         raise ConfigError(
-            f"{place}: a rule for a topic holds for shared subscriptions too; deny"
+            f"{location}: a rule for a topic holds for shared subscriptions too; deny"
             f" {unshared(topic_filter)!r}, without {SHARE_PREFIX} and the group."
         )
-    return Rule(access, topic_filter, place)
+    return Rule(access, topic_filter, location)
 
 
-def _refuse_unseen(place: str, text: str) -> None:
+def _refuse_unseen(location: str, text: str) -> None:
     for letter in text:
         if letter != " " and unicodedata.category(letter) in _UNSEEN:
             name = unicodedata.name(letter, "a control character").lower()
             raise ConfigError(
-                f"{place} has U+{ord(letter):04X} ({name}) in {text[:60]!r}; words are separated by"
-                " spaces and tabs, and inside names and filters only spaces can stand."
+                f"{location} has U+{ord(letter):04X} ({name}) in {text[:60]!r}; words are separated"
+                " by spaces and tabs, and inside names and filters only spaces can stand."
             )
 
 
-def _refuse_quotes(place: str, text: str) -> None:
+def _refuse_quotes(location: str, text: str) -> None:
     if len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]:
         raise ConfigError(
-            f"{place}: {text!r} stands in quotes, which would be taken as part of it; leave them"
+            f"{location}: {text!r} stands in quotes, which would be taken as part of it; leave them"
             " out, also where there is a space in it."
         )

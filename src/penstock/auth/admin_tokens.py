@@ -64,14 +64,14 @@ def read_admin_grants(path: Path) -> list[AdminGrant]:
             role; one sentence without the token.
     """
     grants = []
-    for place, line in lines_of(path, "token file"):
+    for location, line in lines_of(path, "token file"):
         first, *words = line.split()
         name, colon, token = first.rpartition(":")
         if not is_token(token) or (colon and _NAME.fullmatch(name) is None):
-            raise ConfigError(f"{place} is no token, which must be {FORM}.")
+            raise ConfigError(f"{location} is no token, which must be {FORM}.")
         if len(words) > 1 or (words and words[0] not in ROLES):
             raise ConfigError(
-                f"{place} has a word behind the token that is no role; a role is one of"
+                f"{location} has a word behind the token that is no role; a role is one of"
                 f" {', '.join(ROLES)}."
             )
         name = name or f"token-{_digest(token).hex()[:_FINGERPRINT_LENGTH]}"

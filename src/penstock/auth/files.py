@@ -85,18 +85,20 @@ def read_passwords(path: Path) -> dict[str, str]:
         ConfigError: as ``load_user_files``.
     """
     lines: dict[str, str] = {}
-    for place, line in lines_of(path, "password file"):
+    for location, line in lines_of(path, "password file"):
         name, colon, password_line = line.partition(":")
         if not colon:
-            raise ConfigError(f"{place} has no colon: a line is NAME:HASH, see `penstock passwd`.")
+            raise ConfigError(
+                f"{location} has no colon: a line is NAME:HASH, see `penstock passwd`."
+            )
         mistake = name_mistake(name)
         if mistake:
-            raise ConfigError(f"{place}: the user name {mistake}.")
+            raise ConfigError(f"{location}: the user name {mistake}.")
         if name in lines:
-            raise ConfigError(f"{place}: the user {name!r} is there twice.")
+            raise ConfigError(f"{location}: the user {name!r} is there twice.")
         mistake = passwords.mistake_in(password_line)
         if mistake:
-            raise ConfigError(f"{place}: what follows {name!r} {mistake}.")
+            raise ConfigError(f"{location}: what follows {name!r} {mistake}.")
         lines[name] = password_line
     return lines
 

@@ -20,10 +20,10 @@ def read_headers(path: Path) -> dict[str, str]:
         ConfigError: the file cannot be read, or a line is no header. It does not quote the line.
     """
     headers: dict[str, str] = {}
-    for place, line in lines_of(path, "headers file"):
+    for location, line in lines_of(path, "headers file"):
         name, _, value = line.partition(":")
         value = value.strip()
         if _NAME.fullmatch(name) is None or _VALUE.fullmatch(value) is None:
-            raise ConfigError(f"{place} is no header; write NAME: VALUE, in ASCII.")
+            raise ConfigError(f"{location} is no header; write NAME: VALUE, in ASCII.")
         headers[name.lower()] = value
     return headers

@@ -52,16 +52,16 @@ class KeySet:
     """The keys that sign tokens.
 
     Args:
-        place: path of a JWKS file, or its https:// or http:// URL.
+        source: path of a JWKS file, or its https:// or http:// URL.
         refresh_s: time between two reads of a URL, seconds.
 
     Raises:
         ConfigError: a file cannot be read, or is no key set.
     """
 
-    def __init__(self, place: str, refresh_s: float) -> None:
-        self._place = place
-        self._is_url = place.startswith(("https://", "http://"))
+    def __init__(self, source: str, refresh_s: float) -> None:
+        self._source = source
+        self._is_url = source.startswith(("https://", "http://"))
         self._refresh_s = refresh_s
         self._lock = threading.Lock()
         self._read_s = float("-inf")
@@ -69,14 +69,14 @@ class KeySet:
         self._file: tuple[int, int, int] | None = None  # as it was when it was read
         if not self._is_url:
             try:
-                self._file = _version_of(Path(place))
-                self._keys = _keys(Path(place).read_bytes())
+                self._file = _version_of(Path(source))
+                self._keys = _keys(Path(source).read_bytes())
             except OSError as error:
                 raise ConfigError(
-                    f"The key set {place} cannot be read: {error.strerror}."
+                    f"The key set {source} cannot be read: {error.strerror}."
                 ) from None
             except ValueError as error:
-                raise ConfigError(f"{place} is no JSON Web Key Set: {error}.") from None
+                raise ConfigError(f"{source} is no JSON Web Key Set: {error}.") from None
 
     def key(self, key_id: str | None) -> jwt.PyJWK | None:
         """Return the key of this identifier; without one, the only key there is.
@@ -90,14 +90,14 @@ class KeySet:
             else:
                 self._read_if_changed()
             if not self._keys:
-                raise KeysUnavailable(self._place)
+                raise KeysUnavailable(self._source)
             if key_id is None and len(self._keys) == 1:
                 return next(iter(self._keys.values()))
             return self._keys.get(key_id)
 
     def _read_if_changed(self) -> None:
         """Read the key file again if it changed or is gone; keep the old keys if that fails."""
-        path = Path(self._place)
+        path = Path(self._source)
         version = _version_of(path)
         if version == self._file:
             return
@@ -105,9 +105,9 @@ class KeySet:
         try:
             self._keys = _keys(path.read_bytes())
         except (OSError, ValueError) as error:
-            logger.warning("The key set %s stays as it was: %s.", self._place, error)
+            logger.warning("The key set %s stays as it was: %s.", self._source, error)
         else:
-            logger.info("The key set %s was read again.", self._place)
+            logger.info("The key set %s was read again.", self._source)
 
     def _refresh(self, key_id: str | None) -> None:
         age_s = time.monotonic() - self._read_s
@@ -116,10 +116,10 @@ class KeySet:
             return
         self._read_s = time.monotonic()
         try:
-            with urllib.request.urlopen(self._place, timeout=TIMEOUT_S) as response:  # noqa: S310
+            with urllib.request.urlopen(self._source, timeout=TIMEOUT_S) as response:  # noqa: S310
                 self._keys = _keys(response.read(KEYS_BYTES_MAX))
         except (OSError, ValueError, http.client.HTTPException) as error:
-            logger.warning("the key set %s could not be read: %s", self._place, error)
+            logger.warning("the key set %s could not be read: %s", self._source, error)
 
 
 @final

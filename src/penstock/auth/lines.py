@@ -1,4 +1,4 @@
-"""The lines of a text file that a person wrote, each with its place."""
+"""The lines of a text file that a person wrote, each with its file and line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BLANKS: Final = " \t"
 
 
 def lines_of(path: Path, what: str) -> Iterator[tuple[str, str]]:
-    """Yield (place, line) for every line that is not empty and no comment.
+    """Yield location ("FILE line N") and text of every line that is not empty and no comment.
 
     Raises:
         ConfigError: the file cannot be read, is too large, is no text, or has a line that an
@@ -23,15 +23,15 @@ def lines_of(path: Path, what: str) -> Iterator[tuple[str, str]]:
         line = raw.strip(f"{BLANKS}\r")
         if not line:
             continue
-        place = f"{path} line {number}"
+        location = f"{path} line {number}"
         first = line.splitlines()[0]
         if first != line:
             raise ConfigError(
-                f"{place} has U+{ord(line[len(first)]):04X} in it, which many programs show as the"
-                " end of a line, and which is none here; end lines with a line feed."
+                f"{location} has U+{ord(line[len(first)]):04X} in it, which many programs show as"
+                " the end of a line, and which is none here; end lines with a line feed."
             )
         if not line.startswith("#"):
-            yield place, line
+            yield location, line
 
 
 def _text(path: Path, what: str) -> str:

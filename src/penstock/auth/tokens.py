@@ -82,30 +82,30 @@ def read_grants(path: Path) -> list[Grant]:
             role or topic filter; one sentence without the token.
     """
     grants = []
-    for place, line in lines_of(path, "token file"):
+    for location, line in lines_of(path, "token file"):
         first, *words = line.split()
         name, colon, token = first.rpartition(":")
         if not is_token(token) or (colon and _NAME.fullmatch(name) is None):
-            raise ConfigError(f"{place} is no token, which must be {FORM}.")
-        grants.append(_grant(place, name, token, words))
+            raise ConfigError(f"{location} is no token, which must be {FORM}.")
+        grants.append(_grant(location, name, token, words))
     if not grants:
         raise ConfigError(f"The token file {path} has no token in it.")
     return grants
 
 
-def _grant(place: str, name: str, token: str, words: list[str]) -> Grant:
+def _grant(location: str, name: str, token: str, words: list[str]) -> Grant:
     if not words:
         return Grant(token=token)
     roles = words[0].split(",")
     for role in roles:
         if role not in ROLES:
             raise ConfigError(
-                f"{place} has a word behind the token that is no role; roles are"
+                f"{location} has a word behind the token that is no role; roles are"
                 f" {', '.join(ROLES)}, with commas and no spaces between."
             )
     for topic_filter in words[1:]:
         if not is_topic_filter(topic_filter, _LEVELS_MAX):
-            raise ConfigError(f"{place}: {topic_filter!r} is not an MQTT topic filter.")
+            raise ConfigError(f"{location}: {topic_filter!r} is not an MQTT topic filter.")
     owner = name or f"token-{_digest(token).hex()[:_FINGERPRINT_LENGTH]}"
     return Grant(owner, frozenset(roles), tuple(words[1:]), token)
 

@@ -45,7 +45,7 @@ class AtTime:
 
 @dataclass(frozen=True, slots=True)
 class AtTimeOfDay:
-    """A time of day, whose date another position decides."""
+    """A time of day; its date follows from the other end of the selection, or from now."""
 
     time: time
 

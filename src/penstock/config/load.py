@@ -64,7 +64,7 @@ def load_settings(
         settings = Settings.model_validate(groups)
     except ValidationError as error:
         raise ConfigError(sentences(error, origins)) from None
-    if not settings.listener.enabled and origins.place_of("listener", "bind") == COMMAND_LINE:
+    if not settings.listener.enabled and origins.location_of("listener", "bind") == COMMAND_LINE:
         raise ConfigError(
             "--bind gives the address of the main listener, which is turned off"
             f" (listener.enabled = false from {origins.of(('listener', 'enabled'))}): leave out"
@@ -111,10 +111,10 @@ def _add_file(path: Path, groups: Groups, origins: Origins) -> None:
                     f"{group} in {path} is {settings!r}, but is a group of settings: write"
                     f" [{group}] and its settings below it."
                 )
-            raise ConfigError(unknown_setting((group,), origins.in_place(str(path), (group,))))
+            raise ConfigError(unknown_setting((group,), origins.with_line_in(str(path), (group,))))
         if group not in Settings.model_fields:
             unknown = (group, *list(settings)[:1])
-            raise ConfigError(unknown_setting(unknown, origins.in_place(str(path), unknown)))
+            raise ConfigError(unknown_setting(unknown, origins.with_line_in(str(path), unknown)))
         for name, value in settings.items():
             _add(group, name, value, str(path), groups, origins)
 

@@ -85,15 +85,15 @@ def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
         is_rule and not is_table
     ):  # about more than one setting: its text is the sentence
         return mistake["msg"].removeprefix("Value error, ") + "."
-    place = f" (from {origin})" if origin else ""
+    location = f" (from {origin})" if origin else ""
     if mistake["type"] == "missing":
-        return f"{dotted(path)} is missing{place}."
+        return f"{dotted(path)} is missing{location}."
     reason = mistake["msg"].removeprefix("Value error, ")
     if isinstance(path[-1], int) and get_origin(field.annotation) is tuple:  # an item of a list
         field = FieldInfo.from_annotation(get_args(field.annotation)[0])
     wanted = reason if mistake["type"] == "value_error" else allowed(field)
     given = MASK if is_secret(str(path[-1])) else _shown(mistake["input"])
-    return f"{dotted(path)} is {given}{place}, but must be {wanted}."
+    return f"{dotted(path)} is {given}{location}, but must be {wanted}."
 
 
 def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
@@ -104,7 +104,7 @@ def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
     every = [f"{group}.{name}" for group in Settings.model_fields for name in settings_of(group)]
     own_group = [name for name in every if name.startswith(f"{path[0]}.")]
     written = dotted(path)
-    place = f" (from {origin})" if origin else ""
+    location = f" (from {origin})" if origin else ""
     same_name = [name for name in every if name.rpartition(".")[2] == str(path[-1])]
     elsewhere = _ELSEWHERE.get(str(path[-1]))
     close = (
@@ -114,17 +114,17 @@ def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
         or difflib.get_close_matches(written, list(Settings.model_fields), n=1, cutoff=0.7)
     )
     if close:
-        return f"{written}{place} is not a setting; did you mean {close[0]}?"
+        return f"{written}{location} is not a setting; did you mean {close[0]}?"
     known = [name.rpartition(".")[2] for name in own_group] or list(Settings.model_fields)
     where = f"settings of {path[0]}" if own_group else "groups of settings"
-    return f"{written}{place} is not a setting; the {where} are {', '.join(known)}."
+    return f"{written}{location} is not a setting; the {where} are {', '.join(known)}."
 
 
 def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
     field = _field_at(path[:-1])
     table = _model_in(field.annotation) if field is not None else None
     known = list(table.model_fields) if table is not None else []
-    place = f" (from {origin})" if origin else ""
+    location = f" (from {origin})" if origin else ""
     elsewhere = _ELSEWHERE.get(str(path[-1]), "").rpartition(".")[2]
     close = (
         [elsewhere]
@@ -132,9 +132,9 @@ def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
         else difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.7)
     )
     if close:
-        return f"{dotted(path)}{place} is not a setting; did you mean {close[0]}?"
+        return f"{dotted(path)}{location} is not a setting; did you mean {close[0]}?"
     here = dotted(path[:-1])
-    return f"{dotted(path)}{place} is not a setting; those of {here} are {', '.join(known)}."
+    return f"{dotted(path)}{location} is not a setting; those of {here} are {', '.join(known)}."
 
 
 def allowed(field: FieldInfo) -> str:

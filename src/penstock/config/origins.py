@@ -24,33 +24,33 @@ class Origins:
     """The origin of each setting that has another value than its default."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[str, str], str] = {}
+        self._locations: dict[tuple[str, str], str] = {}
         self._texts: dict[str, str] = {}
 
-    def add(self, group: str, name: str, place: str) -> None:
-        """Note that a setting was given in `place`; a later place replaces an earlier one."""
-        self._places[group, name] = place
+    def add(self, group: str, name: str, location: str) -> None:
+        """Note that a setting was given in `location`; a later location replaces an earlier one."""
+        self._locations[group, name] = location
 
-    def add_file(self, place: str, text: str) -> None:
+    def add_file(self, location: str, text: str) -> None:
         """Note the text of a file, which is valid TOML, to find lines in it."""
-        self._texts[place] = text
+        self._texts[location] = text
 
-    def place_of(self, group: str, name: str) -> str:
+    def location_of(self, group: str, name: str) -> str:
         """Return the file, variable or command line that gave a setting; empty for its default."""
-        return self._places.get((group, name), "")
+        return self._locations.get((group, name), "")
 
     def of(self, path: SettingPath) -> str:
         """Return the origin of what is at `path`, with its line; empty for a default."""
         if len(path) < _NAMED:
             return ""
-        return self.in_place(self.place_of(str(path[0]), str(path[1])), path)
+        return self.with_line_in(self.location_of(str(path[0]), str(path[1])), path)
 
-    def in_place(self, place: str, path: SettingPath) -> str:
-        """Return `place`, with the line of `path` where it is a file."""
-        text = self._texts.get(place)
+    def with_line_in(self, location: str, path: SettingPath) -> str:
+        """Return `location`, with the line of `path` where it is a file."""
+        text = self._texts.get(location)
         if text is None:
-            return place
-        return f"{place}, line {line_of(text, path)}"
+            return location
+        return f"{location}, line {line_of(text, path)}"
 
 
 def line_of(text: str, path: SettingPath) -> int:

@@ -202,7 +202,7 @@ class AllCounters:
         self._named = 0  # pairs of a group of the settings
         self._groups = ClientGroups()
 
-    def use(self, groups: ClientGroups) -> None:
+    def apply_settings(self, groups: ClientGroups) -> None:
         """Count clients that are let in from now on in these groups."""
         self._groups = groups
 

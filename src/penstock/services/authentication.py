@@ -192,11 +192,11 @@ class Authentication(Authenticate):
             return set()
         return before.changed(access.users)
 
-    def use(self, settings: Access) -> None:
+    def apply_settings(self, settings: Access) -> None:
         """Delay, ban and remember logins by other settings from now on."""
         options = _options(settings)
         for guard in (self._guard, self._outside_guard):
-            guard.use(options, settings.checks_waiting_max, settings.ban_exempt)
+            guard.apply_settings(options, settings.checks_waiting_max, settings.ban_exempt)
         for checks in (self._checks, self._outside):
             if checks is not None:
                 checks.waiting_max = settings.checks_waiting_max

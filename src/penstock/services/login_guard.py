@@ -43,9 +43,11 @@ class LoginGuard(Generic[T]):
         self._banned: Banned | None = None
         self._limiter = RepeatLimiter()
 
-    def use(self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]) -> None:
+    def apply_settings(
+        self, options: LoginQueueOptions, waiting_max: int, exempt: Sequence[str]
+    ) -> None:
         """Count by other settings from now on; the failures that were counted stay."""
-        self.queue.use(options, waiting_max)
+        self.queue.apply_settings(options, waiting_max)
         self._options = options
         self._exempt = [ipaddress.ip_network(network) for network in exempt]
 

@@ -80,7 +80,7 @@ class ReaderLeases:
         self.trimming = asyncio.Lock()
         """Locked while messages leave the log: no lease is granted on a message that is leaving."""
 
-    def use(self, settings: Stream) -> None:
+    def apply_settings(self, settings: Stream) -> None:
         """Grant leases, and hold the log for them, by other settings from now on."""
         self._readers.readers_max = settings.readers_max
         self._readers.lease_s_max = settings.reader_lease_s_max

@@ -53,7 +53,7 @@ class StatusReports:
             self._slowness.tick(now)
             await asyncio.sleep(TICK_S)
 
-    def use(self, settings: Status) -> None:
+    def apply_settings(self, settings: Status) -> None:
         """Report as other settings say from now on."""
         self._sys_topics.update_every(settings.sys_interval_s, self._driver.now())
         self._flow_topics.interval_s = settings.sys_interval_s

@@ -31,42 +31,42 @@ def select_tables(settings: Settings, names: list[str]) -> list[AnyTable]:
         if name not in every:
             raise ConfigError(f"there is no table {name!r}; declared are {', '.join(every)}")
     tables_dir = Path(settings.tables.dir)
-    places = tables_dir, settings.tables.iceberg
+    locations = tables_dir, settings.tables.iceberg
     tables: dict[str, AnyTable] = {
-        name: DeclaredTable(declared[name], *places)
+        name: DeclaredTable(declared[name], *locations)
         if name in declared
-        else DerivedTable(derived[name], declared[derived[name].source], *places)
+        else DerivedTable(derived[name], declared[derived[name].source], *locations)
         for name in every
     }
-    _check_places(list(tables.values()))
+    _check_paths(list(tables.values()))
     return [tables[name] for name in names or every]
 
 
-def _places(table: AnyTable) -> list[Path]:
+def _paths(table: AnyTable) -> list[Path]:
     """Return the directories to which a table writes."""
     dead = [table.dead_letters_path] if isinstance(table, DeclaredTable) else []
     return [table.path, *dead]
 
 
-def _check_places(tables: Sequence[AnyTable]) -> None:
+def _check_paths(tables: Sequence[AnyTable]) -> None:
     """Refuse tables that would write into each other, or have the same name in the catalog."""
     owners: dict[Path | str, str] = {}
 
-    def claim(place: Path | str, name: str) -> None:
-        other = owners.setdefault(place, name)
+    def claim(target: Path | str, name: str) -> None:
+        other = owners.setdefault(target, name)
         if other != name:
             raise ConfigError(
-                f"the tables {other} and {name} would both write to {place}: give one of them"
+                f"the tables {other} and {name} would both write to {target}: give one of them"
                 " another name, or a path whose last part is another"
             )
 
     for table in tables:
-        for path in _places(table):
+        for path in _paths(table):
             claim(path, table.name)
             if table.definition.format == "iceberg":
                 claim(f"{path.name} in the Iceberg catalog", table.name)
     for table in tables:
-        for path in _places(table):
+        for path in _paths(table):
             for above in path.parents:
                 if above in owners:
                     raise ConfigError(

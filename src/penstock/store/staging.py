@@ -118,7 +118,7 @@ class Staging:
             writer.write_table(rows)
         data = sink_of_file.getvalue()
         name = f"{_checked(run)}-{partition:05d}-{uuid.uuid4().hex}{_ROWS}"
-        self._write(self._place(sink, batch), name, data)
+        self._write(self._batch_directory(sink, batch), name, data)
         return StagedFile(name, rows.num_rows, data.size)
 
     def propose(self, row_set: RowSet) -> str:
@@ -128,7 +128,9 @@ class Staging:
             StoreFailed: it could not be written.
         """
         name = uuid.uuid4().hex + _PROPOSAL
-        self._write(self._place(row_set.sink, row_set.batch), name, msgspec.json.encode(row_set))
+        self._write(
+            self._batch_directory(row_set.sink, row_set.batch), name, msgspec.json.encode(row_set)
+        )
         return name
 
     def size_bytes(self) -> int:
@@ -144,25 +146,25 @@ class Staging:
             StoreError: the proposal, or a file it names, is not there.
             StoreFailed: the decision could not be written.
         """
-        place = self._place(sink, batch)
-        decided = place / DECIDED
+        directory = self._batch_directory(sink, batch)
+        decided = directory / DECIDED
         try:
             if not decided.exists():
-                self._check(place, proposal)
-                (place / _checked(proposal)).rename(decided)
-            sync_directory(place)  # also one that was renamed and perhaps not synced
+                self._check(directory, proposal)
+                (directory / _checked(proposal)).rename(decided)
+            sync_directory(directory)  # also one that was renamed and perhaps not synced
             return _decode_set(decided.read_bytes())
         except (OSError, msgspec.MsgspecError) as error:
             raise self._failed(error) from error
 
     def is_decided(self, sink: str, batch: int) -> bool:
         """Return whether a batch is decided, and not forgotten yet."""
-        return (self._place(sink, batch) / DECIDED).exists()
+        return (self._batch_directory(sink, batch) / DECIDED).exists()
 
     def decided(self) -> list[RowSet]:
         """Return all batches that are decided and not forgotten; log one that cannot be read."""
         found: list[RowSet] = []
-        for path in sorted(place / DECIDED for place in self._places()):
+        for path in sorted(directory / DECIDED for directory in self._batch_directories()):
             if not path.exists():
                 continue
             try:
@@ -172,16 +174,16 @@ class Staging:
                 logger.error("%s cannot be read, and its rows are not published: %s", path, error)
         return found
 
-    def _check(self, place: Path, proposal: str) -> None:
+    def _check(self, directory: Path, proposal: str) -> None:
         try:
-            proposed = _decode_set((place / _checked(proposal)).read_bytes())
+            proposed = _decode_set((directory / _checked(proposal)).read_bytes())
         except FileNotFoundError:
-            raise StoreError(f"there is no proposal {proposal} in {place}") from None
+            raise StoreError(f"there is no proposal {proposal} in {directory}") from None
         if proposed.rows > ROWS_MAX:
             raise StoreError(f"a batch may have {ROWS_MAX} rows, and this one has {proposed.rows}")
         for file in proposed.files:
             try:
-                size_bytes = (place / _checked(file.name)).stat().st_size
+                size_bytes = (directory / _checked(file.name)).stat().st_size
             except FileNotFoundError:
                 raise StoreError(
                     f"staged rows of batch {proposed.batch} of {proposed.sink} are not here any"
@@ -189,7 +191,9 @@ class Staging:
                     " of the cluster that is the primary no longer; run the batch again"
                 ) from None
             if size_bytes != file.size_bytes:
-                raise StoreError(f"{place / file.name} has {size_bytes} bytes, not what was staged")
+                raise StoreError(
+                    f"{directory / file.name} has {size_bytes} bytes, not what was staged"
+                )
 
     # -- publishing --------------------------------------------------------------------
 
@@ -201,7 +205,7 @@ class Staging:
         Raises:
             StoreFailed: it cannot be read.
         """
-        path = self._place(row_set.sink, row_set.batch) / file.name
+        path = self._batch_directory(row_set.sink, row_set.batch) / file.name
         try:
             with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as reader:
                 table = reader.read_all()
@@ -240,10 +244,10 @@ class Staging:
 
     def forget(self, sink: str, batch: int) -> None:
         """Remove all staged files of a published batch, as far as the disk lets them be removed."""
-        place = self._place(sink, batch)
-        shutil.rmtree(place, ignore_errors=True)
+        directory = self._batch_directory(sink, batch)
+        shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(OSError):
-            place.parent.rmdir()  # of the last batch
+            directory.parent.rmdir()  # of the last batch
 
     def abandon(self, sink: str, batch: int, run: str) -> None:
         """Remove what one attempt staged for a batch, unless the batch is decided.
@@ -255,12 +259,12 @@ class Staging:
         """
         if self.is_decided(sink, batch):
             return
-        place = self._place(sink, batch)
-        for path in _entries(place):
+        directory = self._batch_directory(sink, batch)
+        for path in _entries(directory):
             if path.name.startswith(f"{_checked(run)}-"):
                 with contextlib.suppress(OSError):
                     path.unlink()
-        _remove_empty(place)
+        _remove_empty(directory)
 
     def sweep(self, before_s: float) -> int:
         """Remove what was staged before a time and is not decided; return how many files it was.
@@ -274,48 +278,48 @@ class Staging:
                 with contextlib.suppress(OSError):
                     path.unlink()
                     removed += 1
-        for place in list(self._places()):
-            _remove_empty(place)
+        for directory in list(self._batch_directories()):
+            _remove_empty(directory)
         return removed
 
     # -- inside ------------------------------------------------------------------------
 
-    def _place(self, sink: str, batch: int) -> Path:
+    def _batch_directory(self, sink: str, batch: int) -> Path:
         if not 0 <= batch <= BATCH_MAX:
             raise StoreError(f"a batch has a number from 0 to {BATCH_MAX}, not {batch}")
         return self._top / _checked(sink) / str(batch)
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
         """Yield path, size in bytes and time of change of each file."""
-        for place in self._places():
-            for path in _entries(place):
+        for directory in self._batch_directories():
+            for path in _entries(directory):
                 with contextlib.suppress(OSError):  # it has just gone
                     found = path.stat()
                     yield path, found.st_size, found.st_mtime
 
-    def _places(self) -> Iterator[Path]:
+    def _batch_directories(self) -> Iterator[Path]:
         """Yield the directory of each batch. Others remove them meanwhile, on which `Path.glob`
         fails."""
         for sink in _entries(self._top):
             yield from _entries(sink)
 
-    def _write(self, place: Path, name: str, data: bytes | pa.Buffer) -> None:
+    def _write(self, directory: Path, name: str, data: bytes | pa.Buffer) -> None:
         """Write a file whole, synced, and its name too.
 
         The broker may remove the directory meanwhile, because the batch is done or nothing was in
         it: then it is made once more. If that is while it is made, `Path.mkdir` says that it is in
         the way.
         """
-        unfinished = place / (name + _UNFINISHED)
+        unfinished = directory / (name + _UNFINISHED)
         for attempt in range(_ATTEMPTS_MAX):
             try:
-                place.mkdir(parents=True, exist_ok=True)
+                directory.mkdir(parents=True, exist_ok=True)
                 with unfinished.open("wb") as file:
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
-                unfinished.rename(place / name)
-                for path in (place, place.parent, self._top, self._data_dir):
+                unfinished.rename(directory / name)
+                for path in (directory, directory.parent, self._top, self._data_dir):
                     sync_directory(path)  # also what another writer has just made
                 return
             except (FileNotFoundError, FileExistsError) as error:
@@ -351,14 +355,14 @@ def _checked(name: str) -> str:
     return name
 
 
-def _entries(place: Path) -> list[Path]:
+def _entries(directory: Path) -> list[Path]:
     try:
-        return list(place.iterdir())
+        return list(directory.iterdir())
     except OSError:
         return []
 
 
-def _remove_empty(place: Path) -> None:
-    for path in (place, place.parent):
+def _remove_empty(directory: Path) -> None:
+    for path in (directory, directory.parent):
         with contextlib.suppress(OSError):
             path.rmdir()

@@ -1,4 +1,4 @@
-"""Places in a stream: the time of an offset, and the spans that have its last messages."""
+"""Positions in a stream: the time of an offset, and the spans that have its last messages."""
 
 from __future__ import annotations
 

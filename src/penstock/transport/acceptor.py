@@ -25,7 +25,7 @@ from typing import Final, final
 
 from penstock.engine.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
-from penstock.transport.admission import Admission, ConnectionPlace, TokenBucket
+from penstock.transport.admission import Admission, ConnectionSlot, TokenBucket
 from penstock.transport.handshake_turns import HandshakeTurns
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
@@ -57,7 +57,7 @@ class Acceptor:
         admission: the listener's bounds.
         bucket: the listener's rate.
         connect_timeout_s: time limit of PROXY header and TLS handshake together, seconds.
-        wire: makes the protocol of a connection, from the peer's name and the connection's place.
+        wire: makes the protocol of a connection, from the peer's name and the connection's slot.
         context: the TLS context for a new connection; None for none.
         preface: reads the peer's name from the bytes that it sends first.
         refusals: logs connections that are refused.
@@ -71,7 +71,7 @@ class Acceptor:
         admission: Admission,
         bucket: TokenBucket,
         connect_timeout_s: float,
-        wire: Callable[[str, ConnectionPlace], StreamWire],
+        wire: Callable[[str, ConnectionSlot], StreamWire],
         context: Callable[[], ssl.SSLContext | None],
         preface: Preface | None,
         refusals: Refusals,
@@ -133,12 +133,12 @@ class Acceptor:
         peer = peer_name(connection, address)
         # behind a load balancer its header tells the address
         source = None if self._preface is not None else self._source(peer)
-        place = self._admission.admit(peer, source)
-        if place is None and not self._admission.may_wait():
+        slot = self._admission.admit(peer, source)
+        if slot is None and not self._admission.may_wait():
             self._admission.refused += 1
             connection.close()
             return
-        task = self._loop.create_task(self._open(connection, peer, place, source))
+        task = self._loop.create_task(self._open(connection, peer, slot, source))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
@@ -174,23 +174,23 @@ class Acceptor:
         self,
         connection: socket.socket,
         peer: str,
-        place: ConnectionPlace | None,
+        slot: ConnectionSlot | None,
         source: str | None,
     ) -> None:
         """Make a wire of an accepted socket; any failure ends this connection only."""
         is_open = False
         try:
-            if place is None:
-                place = await self._admission.wait(peer, source)
-            if place is None:
+            if slot is None:
+                slot = await self._admission.wait(peer, source)
+            if slot is None:
                 return
             ends_s = self._loop.time() + self.connect_timeout_s
             async with asyncio.timeout_at(ends_s):
                 if self._preface is not None:
                     peer = await self._preface(connection, peer)
-                    if not await self._count_by_address(peer, place):
+                    if not await self._count_by_address(peer, slot):
                         return
-                await self._hand_over(connection, peer, place, ends_s)
+                await self._hand_over(connection, peer, slot, ends_s)
                 is_open = True
         except OSError as error:
             is_late = isinstance(error, TimeoutError)
@@ -202,44 +202,42 @@ class Acceptor:
         finally:
             if not is_open:
                 connection.close()
-                if place is not None:
-                    place.release()
+                if slot is not None:
+                    slot.release()
 
-    async def _count_by_address(self, peer: str, place: ConnectionPlace) -> bool:
-        """Count a connection by the address in its PROXY header; return whether it has a place.
+    async def _count_by_address(self, peer: str, slot: ConnectionSlot) -> bool:
+        """Count a connection by the address in its PROXY header; return whether it has a slot.
 
         It may wait a second for one.
         """
         source = self._source(peer)
-        if self._admission.count_address(place, source):
+        if self._admission.count_address(slot, source):
             return True
-        return await self._admission.wait(peer, source, place) is not None
+        return await self._admission.wait(peer, source, slot) is not None
 
     async def _hand_over(
-        self, connection: socket.socket, peer: str, place: ConnectionPlace, ends_s: float
+        self, connection: socket.socket, peer: str, slot: ConnectionSlot, ends_s: float
     ) -> None:
         context = self._context()
         if context is None:
-            await self._open_plain(connection, peer, place)
+            await self._open_plain(connection, peer, slot)
         else:
             await self._handshakes.wait(connection, source_of(peer, ()))
             await open_tls(
                 connection,
-                lambda: self._wire(peer, place),
+                lambda: self._wire(peer, slot),
                 context,
                 max(_TIMEOUT_S_MIN, ends_s - self._loop.time()),
             )
 
-    async def _open_plain(
-        self, connection: socket.socket, peer: str, place: ConnectionPlace
-    ) -> None:
+    async def _open_plain(self, connection: socket.socket, peer: str, slot: ConnectionSlot) -> None:
         """Make the wire of a connection without TLS; if cancelled, finish that first.
 
         uvloop closes a connection when its opening is cancelled, also one that is open already, and
         does not report that to its wire.
         """
         opening = self._loop.create_task(
-            self._loop.connect_accepted_socket(lambda: self._wire(peer, place), connection)
+            self._loop.connect_accepted_socket(lambda: self._wire(peer, slot), connection)
         )
         try:
             await asyncio.shield(opening)

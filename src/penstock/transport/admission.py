@@ -8,7 +8,7 @@ gives.
                         ▼                                 │ more
                   closed at once                          ▼
                                         waits, a second at most and few at once,
-                                        for the place of one that leaves ─▶ closed
+                                        for the slot of one that leaves ─▶ closed
 
    listening ─▶ a token in the bucket? ─▶ accept
                         │ none: the connection waits in the system's queue
@@ -18,7 +18,7 @@ waits, because the clients of a reconnecting fleet would only come again, and al
 
 It is not closed at once, because a client that closes and comes back is accepted before the
 broker knows that it left: both sockets are ready in one turn of the loop, in any order, and what
-the client sent before it left may wait for its commit. So the newest wait, and a place that becomes
+the client sent before it left may wait for its commit. So the newest wait, and a slot that becomes
 free goes to the address that left it, or else to the connection that has waited longest.
 """
 
@@ -35,10 +35,10 @@ logger = get_logger(__name__)
 _WAIT_S_MIN: Final = 0.001
 
 WAIT_S_MAX: Final = 1.0
-"""How long a connection above a number waits for a place, seconds."""
+"""How long a connection above a number waits for a slot, seconds."""
 
 WAITING_MAX: Final = 32
-"""Connections of one listener that wait; a further one takes the place of the oldest."""
+"""Connections of one listener that wait; a further one takes the slot of the oldest."""
 
 
 @final
@@ -92,8 +92,8 @@ class Descriptors:
 
 
 @final
-class ConnectionPlace:
-    """The place of one admitted connection, given back once."""
+class ConnectionSlot:
+    """The slot of one admitted connection, given back once."""
 
     def __init__(self, admission: Admission, source: str | None) -> None:
         self._admission = admission
@@ -102,7 +102,7 @@ class ConnectionPlace:
         """The name under which it counts among those of its address; None where it does not."""
 
     def release(self) -> None:
-        """Give the place back, once the connection is gone; further calls do nothing."""
+        """Give the slot back, once the connection is gone; further calls do nothing."""
         if self._taken:
             self._taken = False
             self._admission.give_back(self.source)
@@ -110,13 +110,13 @@ class ConnectionPlace:
 
 @final
 class _Waiting:
-    """A connection that waits for a place, because too many are open."""
+    """A connection that waits for a slot, because too many are open."""
 
-    def __init__(self, peer: str, source: str | None, place: ConnectionPlace | None) -> None:
+    def __init__(self, peer: str, source: str | None, slot: ConnectionSlot | None) -> None:
         self.peer = peer
         self.source = source
-        self.place = place  # it has one in the listener, but not among those of its address
-        self.answer: asyncio.Future[ConnectionPlace | None] = (
+        self.slot = slot  # it has one in the listener, but not among those of its address
+        self.answer: asyncio.Future[ConnectionSlot | None] = (
             asyncio.get_running_loop().create_future()
         )
 
@@ -146,8 +146,8 @@ class Admission:
         self._waiting: list[_Waiting] = []
         self._limiter = RepeatLimiter()
 
-    def admit(self, peer: str, source: str | None = None) -> ConnectionPlace | None:
-        """Return a place for one more connection; None if there is none now.
+    def admit(self, peer: str, source: str | None = None) -> ConnectionSlot | None:
+        """Return a slot for one more connection; None if there is none now.
 
         Args:
             peer: the other side, for the log.
@@ -159,22 +159,22 @@ class Admission:
         self._descriptors.open += 1
         if source is not None:
             self._by_source[source] += 1
-        return ConnectionPlace(self, source)
+        return ConnectionSlot(self, source)
 
     def may_wait(self) -> bool:
-        """Return whether a descriptor is left for a connection that waits for its place."""
+        """Return whether a descriptor is left for a connection that waits for its slot."""
         return self._descriptors.open < self._descriptors.connections_max
 
     async def wait(
-        self, peer: str, source: str | None, place: ConnectionPlace | None = None
-    ) -> ConnectionPlace | None:
-        """Return a place as soon as another connection leaves one; None after ``WAIT_S_MAX``.
+        self, peer: str, source: str | None, slot: ConnectionSlot | None = None
+    ) -> ConnectionSlot | None:
+        """Return a slot as soon as another connection leaves one; None after ``WAIT_S_MAX``.
 
-        ``place`` is the one it has in the listener already, where only the connections of its
+        ``slot`` is the one it has in the listener already, where only the connections of its
         address are too many: it stays the caller's.
         """
-        waiting = _Waiting(peer, source, place)
-        found = self._place_for(waiting)  # one may have left since there was none
+        waiting = _Waiting(peer, source, slot)
+        found = self._slot_for(waiting)  # one may have left since there was none
         if found is not None:
             return found
         if len(self._waiting) >= WAITING_MAX:
@@ -187,7 +187,7 @@ class Admission:
         except asyncio.CancelledError:
             self._give_up(waiting)
             granted = waiting.answer.result()
-            if granted is not None and granted is not place:
+            if granted is not None and granted is not slot:
                 granted.release()
             raise
         finally:
@@ -196,44 +196,44 @@ class Admission:
             self._refuse(peer, source, loop.time())
         return found
 
-    def count_address(self, place: ConnectionPlace, source: str | None) -> bool:
+    def count_address(self, slot: ConnectionSlot, source: str | None) -> bool:
         """Count an admitted connection by its address, which was not known before.
 
         Returns:
             Whether its address has room for it; if not, it is not counted.
         """
-        assert place.source is None, "a place counts for its address once"
+        assert slot.source is None, "a slot counts for its address once"
         if source is None:
             return True
         if not self._has_room_for_address(source):
             return False
         self._by_source[source] += 1
-        place.source = source
+        slot.source = source
         return True
 
     def give_back(self, source: str | None) -> None:
-        """Take back the place of a connection that is gone, and give it to one that waits."""
-        assert 0 < self.open <= self._descriptors.open, "a place is given back once"
+        """Take back the slot of a connection that is gone, and give it to one that waits."""
+        assert 0 < self.open <= self._descriptors.open, "a slot is given back once"
         self.open -= 1
         self._descriptors.open -= 1
         if source is not None:
-            assert self._by_source[source] > 0, "a place counts for its address once"
+            assert self._by_source[source] > 0, "a slot counts for its address once"
             self._by_source[source] -= 1
             if self._by_source[source] == 0:
                 del self._by_source[source]
         for waiting in sorted(self._waiting, key=lambda one: one.source != source):
-            found = self._place_for(waiting)
+            found = self._slot_for(waiting)
             if found is not None:
                 self._waiting.remove(waiting)
                 waiting.answer.set_result(found)
 
-    # -- places ------------------------------------------------------------------------
+    # -- slots -------------------------------------------------------------------------
 
-    def _place_for(self, waiting: _Waiting) -> ConnectionPlace | None:
-        place = waiting.place
-        if place is None:
+    def _slot_for(self, waiting: _Waiting) -> ConnectionSlot | None:
+        slot = waiting.slot
+        if slot is None:
             return self.admit(waiting.peer, waiting.source)
-        return place if self.count_address(place, waiting.source) else None
+        return slot if self.count_address(slot, waiting.source) else None
 
     def _give_up(self, waiting: _Waiting) -> None:
         if not waiting.answer.done():
@@ -264,7 +264,7 @@ class Admission:
         return False
 
     def _refuse(self, peer: str, source: str | None, now_s: float) -> None:
-        """Count and log a connection that found no place."""
+        """Count and log a connection that found no slot."""
         self.refused += 1
         if self._has_room_for_address(source):
             warn_limited(

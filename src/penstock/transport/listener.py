@@ -16,7 +16,7 @@ from penstock.engine.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
 from penstock.transport.acceptor import Acceptor
-from penstock.transport.admission import Admission, ConnectionPlace, Descriptors, TokenBucket
+from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
 from penstock.transport.refusals import Refusals
@@ -81,7 +81,7 @@ class OpenListener:
 
     @property
     def refused(self) -> int:
-        """Connections that found no place, since the start."""
+        """Connections that found no slot, since the start."""
         return self._admission.refused
 
     @property
@@ -96,7 +96,9 @@ class OpenListener:
         if self._file is not None:
             self._file.remove()
 
-    def use(self, settings: Listener, accept: Accept, certificates: Certificates | None) -> None:
+    def apply_settings(
+        self, settings: Listener, accept: Accept, certificates: Certificates | None
+    ) -> None:
         """Take other settings, and certificates that were read again, for connections accepted
         from now on.
 
@@ -137,9 +139,9 @@ class OpenListener:
                     "new certificates are not used, and the old ones stay in use: %s", error
                 )
 
-    def _listen(self, listening: socket.socket, place: str) -> None:
+    def _listen(self, listening: socket.socket, address: str) -> None:
         settings = self._settings
-        url = f"{SCHEMES[settings.kind]}://{place}"
+        url = f"{SCHEMES[settings.kind]}://{address}"
         if url not in self.urls:
             self.urls.append(url)
         self._acceptors.append(
@@ -160,12 +162,12 @@ class OpenListener:
     def _context(self) -> ssl.SSLContext | None:
         return None if self._certificates is None else self._certificates.context
 
-    def _wire(self, peer: str, place: ConnectionPlace) -> StreamWire:
+    def _wire(self, peer: str, slot: ConnectionSlot) -> StreamWire:
         settings = self._settings
         if settings.kind in ("ws", "wss"):
-            return WebSocketWire(peer, self.name, settings, self._accept, place, self._refusals)
+            return WebSocketWire(peer, self.name, settings, self._accept, slot, self._refusals)
         size_bytes = settings.write_buffer_bytes_max
-        return SocketWire(peer, self.name, self._accept, place, size_bytes)
+        return SocketWire(peer, self.name, self._accept, slot, size_bytes)
 
     # -- PROXY protocol ----------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import asyncio
 from typing import Final, cast, final
 
 from penstock.engine.limits import FREE_BYTES
-from penstock.transport.admission import ConnectionPlace
+from penstock.transport.admission import ConnectionSlot
 from penstock.transport.api import Accept, ClientCertificate, Endpoint
 from penstock.transport.stream import StreamWire
 from penstock.transport.tls import client_certificate
@@ -30,7 +30,7 @@ class SocketWire(StreamWire):
         peer: the other side, for logs.
         listener: name of the listener.
         accept: makes the user of the wire.
-        place: among the listener's connections, given back when this one is gone; None for one
+        slot: among the listener's connections, given back when this one is gone; None for one
             that was dialled.
         write_buffer_bytes_max: bytes not yet taken by the peer above which it is congested.
     """
@@ -40,7 +40,7 @@ class SocketWire(StreamWire):
         peer: str,
         listener: str,
         accept: Accept,
-        place: ConnectionPlace | None,
+        slot: ConnectionSlot | None,
         write_buffer_bytes_max: int,
     ) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class SocketWire(StreamWire):
         self.listener = listener
         self.certificate: ClientCertificate | None = None
         self._accept = accept
-        self._place = place
+        self._slot = slot
         self._write_buffer_bytes_max = write_buffer_bytes_max
         self._endpoint: Endpoint | None = None
         self._abort: asyncio.TimerHandle | None = None
@@ -86,8 +86,8 @@ class SocketWire(StreamWire):
             self._abort.cancel()
         self._forget_below()
         self._endpoint = None
-        if self._place is not None:
-            self._place.release()
+        if self._slot is not None:
+            self._slot.release()
         if endpoint is not None:
             endpoint.lost("connection closed by the peer" if exc is None else str(exc))
 

@@ -19,7 +19,7 @@ from wsproto.events import AcceptConnection, Event, RejectConnection, RejectData
 from wsproto.utilities import RemoteProtocolError
 
 from penstock.config.listener import Listener
-from penstock.transport.admission import ConnectionPlace
+from penstock.transport.admission import ConnectionSlot
 from penstock.transport.api import Accept
 from penstock.transport.refusals import Refusals
 from penstock.transport.websocket_frames import SUBPROTOCOLS, WebSocketStream
@@ -34,7 +34,7 @@ class WebSocketWire(WebSocketStream):
         listener: name of the listener.
         settings: settings of the listener.
         accept: makes the user of the wire.
-        place: among the listener's connections; given back when this one is gone.
+        slot: among the listener's connections; given back when this one is gone.
         refusals: logs upgrades that are refused.
     """
 
@@ -44,7 +44,7 @@ class WebSocketWire(WebSocketStream):
         listener: str,
         settings: Listener,
         accept: Accept,
-        place: ConnectionPlace,
+        slot: ConnectionSlot,
         refusals: Refusals,
     ) -> None:
         super().__init__(
@@ -56,12 +56,12 @@ class WebSocketWire(WebSocketStream):
         )
         self._settings = settings
         self._accept = accept
-        self._place = place
+        self._slot = slot
         self._refusals = refusals
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Report that the connection is gone."""
-        self._place.release()
+        self._slot.release()
         super().connection_lost(exc)
 
     def _upgrading(self, event: Event) -> None:

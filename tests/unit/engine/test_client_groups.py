@@ -32,7 +32,7 @@ class NamesAreTrue(Authenticate):
 
 def grouped(bench: Bench, groups: ClientGroups = PRESSES) -> AllCounters:
     counters = bench.server.context.turn.counters
-    counters.use(groups)
+    counters.apply_settings(groups)
     return counters
 
 
@@ -133,7 +133,7 @@ def test_other_groups_count_clients_that_are_let_in_from_then_on() -> None:
     bench = Bench()
     counters = grouped(bench)
     early = bench.join("press-1")
-    counters.use(ClientGroups((ClientGroup("machines", client="press-*"),)))
+    counters.apply_settings(ClientGroups((ClientGroup("machines", client="press-*"),)))
     early.send(Publish("t", b"x", 0))
     bench.join("press-2").send(Publish("t", b"x", 0), Publish("t", b"x", 0))
     assert of(counters, "presses").publish_received == 1
@@ -143,7 +143,7 @@ def test_other_groups_count_clients_that_are_let_in_from_then_on() -> None:
 def test_pairs_are_bounded_and_those_beyond_count_as_other() -> None:
     counters = AllCounters()
     for number in range(NAMED_PAIRS_MAX + 10):
-        counters.use(ClientGroups((ClientGroup(f"g{number}", client="*"),)))
+        counters.apply_settings(ClientGroups((ClientGroup(f"g{number}", client="*"),)))
         counters.of_client("main", "c", None).connections_accepted += 1
     assert len(counters.by_pair()) == NAMED_PAIRS_MAX + 2
     assert counters.of_listener("main").connections_accepted == 10

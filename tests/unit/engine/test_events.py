@@ -418,10 +418,14 @@ def test_other_topics_are_observed_from_a_reload_on() -> None:
     publish(publisher, 1)
     broker.commit()
     server = broker.server
-    server.use(server.limits, server.options, EventOptions(KINDS, ("plant/#",)), ClientGroups())
+    server.apply_settings(
+        server.limits, server.options, EventOptions(KINDS, ("plant/#",)), ClientGroups()
+    )
     publish(publisher, 1, packet_id=8)
     broker.commit()
-    server.use(server.limits, server.options, EventOptions(("disconnected",)), ClientGroups())
+    server.apply_settings(
+        server.limits, server.options, EventOptions(("disconnected",)), ClientGroups()
+    )
     publish(publisher, 1, packet_id=9)
     publisher.send(Disconnect())
     events = written(broker)

@@ -52,9 +52,9 @@ def test_other_options_count_the_failures_that_were_there() -> None:
         queue.failed(ATTACKER, "alice", 0.0)
         queue.check_ended(attempt)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 0.0
-    queue.use(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=60.0), 1000)
+    queue.apply_settings(LoginQueueOptions(burst=2, delay_s=1.0, delay_s_max=60.0), 1000)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 4.0  # the third failure above: 1, 2, 4
-    queue.use(LoginQueueOptions(burst=10), 0)
+    queue.apply_settings(LoginQueueOptions(burst=10), 0)
     assert queue.due_s(ATTACKER, "alice", 0.0) == 0.0
     assert not queue.has_room(HONEST)
 

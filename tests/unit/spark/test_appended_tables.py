@@ -12,22 +12,22 @@ from penstock.errors import ConfigError
 from penstock.spark.derived.appending import AppendedTable
 from penstock.spark.parquet_files import write_files
 from penstock.spark.tables.api import ROWS, Batch, Selection
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 
 SELECTION = Selection("20261121T000000-00000001", "messages", ("a/#",), ", as windows of 60 s")
 ROW = {"epoch": SELECTION.epoch, "offset": 7, "window_end": datetime(2026, 11, 21, tzinfo=UTC)}
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> MessageTable:
+def table(tmp_path: Path) -> DeltaMessageTable:
     rows = pa.Table.from_pylist([ROW])
-    made = MessageTable(tmp_path / "means", rows.schema, ())
+    made = DeltaMessageTable(tmp_path / "means", rows.schema, ())
     files = list(write_files({ROWS: made.layout}, "part", [{ROWS: rows}]))
     made.commit(Batch("query", 0, SELECTION), files, 0, 8)
     return made
 
 
-def test_a_table_whose_state_is_gone_is_not_continued(table: MessageTable) -> None:
+def test_a_table_whose_state_is_gone_is_not_continued(table: DeltaMessageTable) -> None:
     checkpoint = table.path / "_checkpoint"
     appended = AppendedTable(table, lambda messages: messages, checkpoint)
     with pytest.raises(ConfigError, match=r"whose state is gone, .* remove .*means to compute"):
@@ -42,7 +42,7 @@ def test_a_table_whose_state_is_gone_is_not_continued(table: MessageTable) -> No
     assert appended.landed_end(SELECTION) == 8
 
 
-def test_a_table_of_something_else_is_refused(table: MessageTable, tmp_path: Path) -> None:
+def test_a_table_of_something_else_is_refused(table: DeltaMessageTable, tmp_path: Path) -> None:
     appended = AppendedTable(table, lambda messages: messages, tmp_path / "_checkpoint")
     other = Selection(SELECTION.epoch, "messages", ("a/#",), ", as windows of 30 s")
     with pytest.raises(ConfigError, match=r"topics a/#, as windows of 60 s; land .* of 30 s in"):

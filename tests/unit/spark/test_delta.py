@@ -31,7 +31,7 @@ from penstock.spark.tables.api import (
     TableCommitUnknown,
 )
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.splits import undecoded
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -57,8 +57,8 @@ def rows(start: int, end: int, at: datetime = NOON) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, STREAM_SCHEMA)
 
 
-def table_at(path: Path) -> MessageTable:
-    return MessageTable(path, MESSAGE_SCHEMA, (DATE,))
+def table_at(path: Path) -> DeltaMessageTable:
+    return DeltaMessageTable(path, MESSAGE_SCHEMA, (DATE,))
 
 
 def files_of(layout: Layout, *batches: pa.RecordBatch) -> list[NewFile]:
@@ -66,25 +66,25 @@ def files_of(layout: Layout, *batches: pa.RecordBatch) -> list[NewFile]:
     return list(write_files({ROWS: layout}, "part", parts))
 
 
-def written(table: MessageTable, start: int, end: int) -> list[NewFile]:
+def written(table: DeltaMessageTable, start: int, end: int) -> list[NewFile]:
     return files_of(table.layout, rows(start, end))
 
 
-def commit(table: MessageTable, batch: Batch, files: list[NewFile]) -> Outcome:
+def commit(table: DeltaMessageTable, batch: Batch, files: list[NewFile]) -> Outcome:
     start = min(file.first_offset for file in files)
     return table.commit(batch, files, start, max(file.last_offset for file in files) + 1)
 
 
-def landed(table: MessageTable) -> list[int]:
+def landed(table: DeltaMessageTable) -> list[int]:
     return sorted(DeltaTable(table.path).to_pyarrow_table().column("offset").to_pylist())
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> MessageTable:
+def table(tmp_path: Path) -> DeltaMessageTable:
     return table_at(tmp_path / "readings")
 
 
-def test_the_commit_that_creates_the_table_carries_batch_0(table: MessageTable) -> None:
+def test_the_commit_that_creates_the_table_carries_batch_0(table: DeltaMessageTable) -> None:
     assert not table.has_landed(BATCH_0)
     assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
 
@@ -94,7 +94,7 @@ def test_the_commit_that_creates_the_table_carries_batch_0(table: MessageTable) 
     assert found.transaction_version(f"penstock-log:{EPOCH}/messages/#") == 10
 
 
-def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> None:
+def test_a_batch_that_is_there_is_not_committed_again(table: DeltaMessageTable) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     restarted = table_at(table.path)
     assert restarted.has_landed(BATCH_0)
@@ -105,7 +105,7 @@ def test_a_batch_that_is_there_is_not_committed_again(table: MessageTable) -> No
     assert landed(table) == list(range(15))
 
 
-def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: MessageTable) -> None:
+def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: DeltaMessageTable) -> None:
     commit(table, BATCH_0, [*written(table, 0, 5), *written(table, 5, 10)])
     first = table.present_files()[0]
     assert table.commit(BATCH_1, written(table, 20, 22), 10, 22, replaced=[first]) is Outcome.LANDED
@@ -119,7 +119,7 @@ def test_what_a_batch_replaces_leaves_the_table_with_its_commit(table: MessageTa
     assert landed(table) == kept
 
 
-def test_offsets_that_another_query_landed_are_not_landed_again(table: MessageTable) -> None:
+def test_offsets_that_another_query_landed_are_not_landed_again(table: DeltaMessageTable) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     other = table_at(table.path)
     theirs = replace(BATCH_0, query_id="query-2")
@@ -130,7 +130,7 @@ def test_offsets_that_another_query_landed_are_not_landed_again(table: MessageTa
 
 
 @pytest.mark.parametrize("exists", [False, True])
-def test_writers_that_race_land_each_offset_once(table: MessageTable, *, exists: bool) -> None:
+def test_writers_that_race_land_each_offset_once(table: DeltaMessageTable, *, exists: bool) -> None:
     if exists:
         commit(
             table, Batch("query-x", 0, Selection("another epoch", "messages")), written(table, 0, 1)
@@ -146,14 +146,14 @@ def test_writers_that_race_land_each_offset_once(table: MessageTable, *, exists:
     assert landed(table) == [*([0] if exists else []), *range(10)]
 
 
-def test_jobs_of_different_epochs_do_not_disturb_each_other(table: MessageTable) -> None:
+def test_jobs_of_different_epochs_do_not_disturb_each_other(table: DeltaMessageTable) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     later = Batch("query-2", 0, Selection("20270101T000000-00000002", "messages"))
     assert table.landed_end(later.selection) == 0
     assert commit(table, later, written(table, 0, 5)) is Outcome.LANDED
 
 
-def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: MessageTable) -> None:
+def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: DeltaMessageTable) -> None:
     table.prepare(Selection(EPOCH, "anything"))  # there is no table yet
     commit(table, BATCH_0, written(table, 0, 10))
     table.prepare(Selection("another epoch", "messages"))
@@ -161,7 +161,7 @@ def test_a_table_tells_what_it_holds_and_refuses_other_messages(table: MessageTa
         table.prepare(Selection(EPOCH, "messages", ("a/#",)))
 
 
-def test_the_job_that_creates_the_table_says_what_it_holds(table: MessageTable) -> None:
+def test_the_job_that_creates_the_table_says_what_it_holds(table: DeltaMessageTable) -> None:
     """Neither found a table when it started, so neither was refused then."""
     other = table_at(table.path)
     theirs = Batch("query-2", 0, Selection(EPOCH, "messages", ("t/#",)))
@@ -175,7 +175,7 @@ def test_the_job_that_creates_the_table_says_what_it_holds(table: MessageTable) 
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
 def test_a_table_that_is_made_while_a_job_looks(
-    table: MessageTable, monkeypatch: pytest.MonkeyPatch, looks: int
+    table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch, looks: int
 ) -> None:
     """What it holds is asked of the same table as what has landed in it."""
     other = table_at(table.path)
@@ -201,7 +201,7 @@ def test_a_table_that_is_made_while_a_job_looks(
 
 @pytest.mark.parametrize("chosen", [("t/#",), ("t/1", "t/2")])
 def test_jobs_of_other_topics_that_race_to_create_the_table(
-    table: MessageTable, chosen: tuple[str, ...]
+    table: DeltaMessageTable, chosen: tuple[str, ...]
 ) -> None:
     def land(number: int) -> str:
         own = table_at(table.path)
@@ -254,14 +254,14 @@ COMMIT_0 = f"{0:020}.json"
 COMMIT_1 = f"{1:020}.json"
 
 
-def killed_before_it_synced(table: MessageTable, batch: Batch, start: int, end: int) -> None:
+def killed_before_it_synced(table: DeltaMessageTable, batch: Batch, start: int, end: int) -> None:
     """What an attempt leaves that ends between writing its commit and syncing it."""
     table.exists()
     table._write(batch, written(table, start, end), end)
 
 
 def test_a_commit_is_synced_with_the_names_that_lead_to_it(
-    table: MessageTable, synced: list[str]
+    table: DeltaMessageTable, synced: list[str]
 ) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     assert synced == [COMMIT_0, "_delta_log", table.path.name, table.path.parent.name]
@@ -272,7 +272,7 @@ def test_a_commit_is_synced_with_the_names_that_lead_to_it(
 
 @pytest.mark.parametrize("ask", ["has_landed", "commit", "landed_end"])
 def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
-    table: MessageTable, synced: list[str], ask: str
+    table: DeltaMessageTable, synced: list[str], ask: str
 ) -> None:
     killed_before_it_synced(table_at(table.path), BATCH_0, 0, 10)
     killed_before_it_synced(table_at(table.path), BATCH_1, 10, 20)
@@ -288,7 +288,7 @@ def test_what_an_attempt_before_wrote_is_synced_before_it_is_believed(
 
 
 def test_a_log_of_many_commits_is_not_listed_for_each_batch(
-    table: MessageTable, synced: list[str], monkeypatch: pytest.MonkeyPatch
+    table: DeltaMessageTable, synced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     listed: list[str] = []
@@ -311,7 +311,7 @@ def test_a_log_of_many_commits_is_not_listed_for_each_batch(
 
 
 def test_a_commit_found_after_an_error_is_synced(
-    table: MessageTable, failing: list[str], synced: list[str]
+    table: DeltaMessageTable, failing: list[str], synced: list[str]
 ) -> None:
     failing.append("after")
     assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
@@ -319,7 +319,7 @@ def test_a_commit_found_after_an_error_is_synced(
 
 
 def test_a_commit_that_cannot_be_synced_is_not_called_landed(
-    table: MessageTable, monkeypatch: pytest.MonkeyPatch
+    table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(_path: Path) -> None:
         raise OSError("input/output error")
@@ -333,19 +333,19 @@ def test_a_commit_that_cannot_be_synced_is_not_called_landed(
 def failing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The disk fails "before" or "after" the commit took place."""
     when: list[str] = []
-    commit = MessageTable._write
+    commit = DeltaMessageTable._write
 
-    def fail(table: MessageTable, *what: Any) -> None:
+    def fail(table: DeltaMessageTable, *what: Any) -> None:
         if when == ["after"]:
             commit(table, *what)
         raise OSError("input/output error")
 
-    monkeypatch.setattr(MessageTable, "_write", fail)
+    monkeypatch.setattr(DeltaMessageTable, "_write", fail)
     return when
 
 
 def test_an_error_after_the_commit_took_place_is_found_out(
-    table: MessageTable, failing: list[str]
+    table: DeltaMessageTable, failing: list[str]
 ) -> None:
     failing.append("after")
     assert commit(table, BATCH_0, written(table, 0, 10)) is Outcome.LANDED
@@ -353,7 +353,7 @@ def test_an_error_after_the_commit_took_place_is_found_out(
 
 
 def test_a_commit_of_unknown_fate_is_an_error_of_its_own_and_deletes_nothing(
-    table: MessageTable, failing: list[str]
+    table: DeltaMessageTable, failing: list[str]
 ) -> None:
     failing.append("before")
     files = written(table, 0, 10)
@@ -363,7 +363,7 @@ def test_a_commit_of_unknown_fate_is_an_error_of_its_own_and_deletes_nothing(
 
 
 def test_a_commit_that_the_table_refuses_has_failed(
-    table: MessageTable, monkeypatch: pytest.MonkeyPatch
+    table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     stale = table_at(table.path)
@@ -376,14 +376,14 @@ def test_a_commit_that_the_table_refuses_has_failed(
     assert landed(table) == list(range(20))
 
 
-def test_transactions_survive_a_checkpoint_of_the_log(table: MessageTable) -> None:
+def test_transactions_survive_a_checkpoint_of_the_log(table: DeltaMessageTable) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     DeltaTable(table.path).create_checkpoint()
     (table.path / "_delta_log" / f"{0:020}.json").unlink()
     assert table_at(table.path).has_landed(BATCH_0)
 
 
-def test_each_file_carries_its_statistics(table: MessageTable) -> None:
+def test_each_file_carries_its_statistics(table: DeltaMessageTable) -> None:
     later = datetime(2026, 11, 22, 0, 0, 1, tzinfo=UTC)
     files = files_of(table.layout, rows(0, 3), rows(3, 5, later))
     assert [(file.partition, file.rows) for file in files] == [
@@ -404,7 +404,9 @@ def test_each_file_carries_its_statistics(table: MessageTable) -> None:
     ]  # fmt: skip
 
 
-def test_a_task_keeps_few_files_open(table: MessageTable, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_keeps_few_files_open(
+    table: DeltaMessageTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet_files, "OPEN_PARTITIONS_MAX", 2)
     days = [datetime(2026, 11, day, tzinfo=UTC) for day in (1, 2, 3, 4)]
     batches = [rows(n, n + 1, at) for n, at in enumerate(days)]
@@ -414,7 +416,7 @@ def test_a_task_keeps_few_files_open(table: MessageTable, monkeypatch: pytest.Mo
     ]
 
 
-def test_orphans_are_removed_by_age_and_nothing_else_is(table: MessageTable) -> None:
+def test_orphans_are_removed_by_age_and_nothing_else_is(table: DeltaMessageTable) -> None:
     commit(table, BATCH_0, written(table, 0, 10))
     old, young = (table.path / written(table, 10, 20)[0].path for _ in range(2))
     two_days_ago = time.time() - 48 * 3600

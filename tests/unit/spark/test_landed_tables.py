@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from penstock.errors import ConfigError
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import Batch, LandedTable, Outcome, Span, TableCommitFailed
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.delta_actions import files_of
 from penstock.spark.tables.directory import ParquetDirectory
 from penstock.spark.tables.iceberg import IcebergTable
@@ -391,7 +391,7 @@ def test_what_the_catalog_points_to_is_synced_first(
 def test_a_directory_of_a_delta_table_is_named_safely_and_the_log_has_the_value(
     tmp_path: Path,
 ) -> None:
-    table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
+    table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("line",))
     files = written(table, rows(0, 3))
     assert sorted(Path(file.path).parent.name for file in files) == [
         "line=__HIVE_DEFAULT_PARTITION__", "line=a", "line=b_c___",
@@ -401,7 +401,7 @@ def test_a_directory_of_a_delta_table_is_named_safely_and_the_log_has_the_value(
 
 def test_a_range_is_replaced_in_files_that_a_compaction_wrote(tmp_path: Path) -> None:
     """Such a file is in a directory with the partition's value in its name, as in a URL."""
-    table = MessageTable(tmp_path / "readings", SCHEMA, ("line",))
+    table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("line",))
     for n in range(2):
         land(table, replace(BATCH_0, batch_id=n), 3 * n, 3 * n + 3)
     paths = [[file["path"] for file in files_of(DeltaTable(table.path))]]
@@ -435,7 +435,7 @@ def test_any_text_that_names_a_directory_is_a_partition(
 
 def test_fault_4_a_range_is_replaced_in_files_that_delta_rs_wrote(tmp_path: Path) -> None:
     """Its DELETE writes the rows that stay anew, and their text is `string_view` then."""
-    table = MessageTable(tmp_path / "readings", SCHEMA, ("date",))
+    table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     land(table, BATCH_0, 0, 9)
     DeltaTable(table.path).delete("line = 'a'")
     table.replace(Span(EPOCH, 0, 2), written(table, rows(1, 2, celsius=99.0)))
@@ -451,7 +451,7 @@ def test_a_table_without_times_of_receipt_has_files_all_the_same(open_table: Ope
 
 def test_a_file_of_which_nobody_told_what_is_in_it_is_looked_into(tmp_path: Path) -> None:
     """Statistics are optional in a Delta table [protocol, Per-file Statistics]."""
-    table = MessageTable(tmp_path / "readings", SCHEMA, ("date",))
+    table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     files = [replace(file, stats="") for file in written(table, rows(0, 3))]
     assert table.commit(BATCH_0, files, 0, 3) is Outcome.LANDED
     land(table, BATCH_1, 3, 6)
@@ -500,7 +500,7 @@ def test_a_table_knows_from_where_on_all_has_landed(open_table: Open) -> None:
 def test_a_time_long_ago_is_a_statistic_that_readers_can_read(tmp_path: Path) -> None:
     """The year 1 is what .NET sends for no time."""
     schema = SCHEMA.append(pa.field("at", pa.timestamp("us", tz="UTC")))
-    table = MessageTable(tmp_path / "readings", schema, ())
+    table = DeltaMessageTable(tmp_path / "readings", schema, ())
     found = rows(0, 1).append_column(
         "at", pa.array([datetime(1, 1, 1, tzinfo=UTC)], schema.field("at").type)
     )

@@ -19,7 +19,7 @@ from penstock.config.table import TableDefinition
 from penstock.config.upkeep import UpkeepDefinition
 from penstock.spark.tables import delta_log
 from penstock.spark.tables.api import LandedTable, Outcome, Span, TableError
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.iceberg import IcebergTable
 from penstock.spark.tables.upkeep import SWEEP_S, Upkeep
 from penstock.spark.tables.upkeep_record import read_upkeep_record
@@ -107,7 +107,7 @@ def test_fault_7_iceberg_metadata_does_not_grow_with_the_number_of_commits(tmp_p
 
 
 def test_fault_7_the_log_of_a_delta_table_is_cleaned(tmp_path: Path) -> None:
-    table = MessageTable(tmp_path / "readings", SCHEMA, ("date",))
+    table = DeltaMessageTable(tmp_path / "readings", SCHEMA, ("date",))
     upkeep = Upkeep([table], FEW, clock_s=Clock())
     log = table.path / "_delta_log"
     landed(table, upkeep, 150)
@@ -117,7 +117,9 @@ def test_fault_7_the_log_of_a_delta_table_is_cleaned(tmp_path: Path) -> None:
     landed(table, upkeep, 150, 150)
     assert len(list(log.iterdir())) < 250, "of more than 300 commits"
     assert offsets("delta", table) == list(range(900))
-    assert MessageTable(table.path, SCHEMA, ("date",)).has_landed(replace(BATCH_0, batch_id=299))
+    assert DeltaMessageTable(table.path, SCHEMA, ("date",)).has_landed(
+        replace(BATCH_0, batch_id=299)
+    )
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
@@ -287,7 +289,7 @@ def test_who_was_away_while_the_log_was_cut_sees_the_table_as_it_is(
 ) -> None:
     """Its next commit is cleaned up: to look for that one only would be to see nothing new."""
     monkeypatch.setattr(delta_log, "COMMITS_MIN", 2)
-    away, busy = (MessageTable(tmp_path / "readings", SCHEMA, ()) for _ in range(2))
+    away, busy = (DeltaMessageTable(tmp_path / "readings", SCHEMA, ()) for _ in range(2))
     land(away, BATCH_0, 0, 3)
     assert away.landed_end(SELECTION) == 3
     idle = Upkeep([busy], UpkeepDefinition(share=0))

@@ -13,7 +13,7 @@ import uvloop
 
 from penstock.transport import acceptor
 from penstock.transport.acceptor import Acceptor
-from penstock.transport.admission import Admission, ConnectionPlace, Descriptors, TokenBucket
+from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
 from tests.support.deadline import DEADLINE_S
@@ -33,11 +33,11 @@ class Exhausted(socket.socket):
 
 
 class Greeting(StreamWire):
-    """Says hello, and gives its place back."""
+    """Says hello, and gives its slot back."""
 
-    def __init__(self, place: ConnectionPlace) -> None:
+    def __init__(self, slot: ConnectionSlot) -> None:
         super().__init__()
-        self._place = place
+        self._slot = slot
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -45,7 +45,7 @@ class Greeting(StreamWire):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc
-        self._place.release()
+        self._slot.release()
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def accepting(
         admission,
         TokenBucket(0, 0.0),
         DEADLINE_S,
-        lambda _, place: Greeting(place),
+        lambda _, slot: Greeting(slot),
         lambda: None,
         preface,
         Refusals("tested"),
@@ -159,7 +159,7 @@ def test_a_connection_that_stands_is_untouched_at_whatever_moment_listening_ends
     made: list[TableStatus] = []
     begun = asyncio.Event()
 
-    def wire(_peer: str, _place: ConnectionPlace) -> StreamWire:
+    def wire(_peer: str, _slot: ConnectionSlot) -> StreamWire:
         made.append(TableStatus())
         begun.set()
         return made[-1]

@@ -60,16 +60,16 @@ def test_a_place_is_given_back_once() -> None:
 
 def test_connections_of_one_address_have_a_number_and_others_come_in() -> None:
     admission = Admission("a", 100, Descriptors(100), per_address_max=2)
-    places = [admission.admit("p", "192.0.2.1") for _ in range(3)]
-    assert [place is not None for place in places] == [True, True, False]
+    slots = [admission.admit("p", "192.0.2.1") for _ in range(3)]
+    assert [slot is not None for slot in slots] == [True, True, False]
     assert admission.admit("p", "192.0.2.2") is not None
     exempt = [admission.admit("p") for _ in range(5)]
     assert None not in exempt
     for _ in range(2):
-        assert places[0] is not None
-        places[0].release()
-        places[0] = admission.admit("p", "192.0.2.1")
-        assert places[0] is not None
+        assert slots[0] is not None
+        slots[0].release()
+        slots[0] = admission.admit("p", "192.0.2.1")
+        assert slots[0] is not None
         assert admission.admit("p", "192.0.2.1") is None
 
 
@@ -89,17 +89,17 @@ def test_an_address_that_a_header_told_counts_and_is_given_back() -> None:
 def test_of_addresses_without_a_connection_nothing_is_kept() -> None:
     admission = Admission("a", 1, Descriptors(100), per_address_max=1)
     for number in range(100):
-        place = admission.admit("p", f"192.0.2.{number}")
-        assert place is not None
-        place.release()
+        slot = admission.admit("p", f"192.0.2.{number}")
+        assert slot is not None
+        slot.release()
     assert len(admission._by_source) == 0
 
 
 def test_all_listeners_share_the_descriptors(caplog: pytest.LogCaptureFixture) -> None:
     shared = Descriptors(3)
     one, two = Admission("one", 10, shared), Admission("two", 10, shared)
-    places = [one.admit("p"), one.admit("p"), two.admit("p")]
-    assert None not in places
+    slots = [one.admit("p"), one.admit("p"), two.admit("p")]
+    assert None not in slots
     with caplog.at_level(logging.WARNING):
         assert [two.admit("p"), one.admit("p")] == [None, None]
     assert len(caplog.records) == 1  # said once
@@ -185,7 +185,7 @@ def test_who_is_cut_off_while_it_waits_leaves_no_place_taken() -> None:
         assert first is not None
         waiting = asyncio.create_task(admission.wait("p", None))
         await asyncio.sleep(0)
-        first.release()  # it has the place now, and does not know
+        first.release()  # it has the slot now, and does not know
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         return admission.open + shared.open

@@ -88,11 +88,11 @@ class Rig:
 
     def __init__(self) -> None:
         self.admission = Admission("ws", 1, Descriptors(1))
-        place = self.admission.admit("peer")
-        assert place is not None
+        slot = self.admission.admit("peer")
+        assert slot is not None
         self.sinks: list[Sink] = []
         self.memory = Memory()
-        self.wire = WebSocketWire("peer", "ws", SETTINGS, self._accept, place, Refusals("ws"))
+        self.wire = WebSocketWire("peer", "ws", SETTINGS, self._accept, slot, Refusals("ws"))
         self.wire.connection_made(cast(Any, self.memory))
 
     def _accept(self, wire: Wire) -> Sink:
@@ -288,9 +288,9 @@ def test_whatever_is_sent_no_error_gets_out(data: st.DataObject) -> None:
         begins = data.draw(st.booleans())
         sent = bytearray(known[0] if begins else b"")
         sent += b"".join(data.draw(st.lists(piece, max_size=12)))
-        for place in data.draw(st.lists(st.integers(0, max(0, len(sent) - 1)), max_size=3)):
+        for position in data.draw(st.lists(st.integers(0, max(0, len(sent) - 1)), max_size=3)):
             if sent:
-                sent[place] = data.draw(st.integers(0, 255))
+                sent[position] = data.draw(st.integers(0, 255))
         cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=6)))
         edges = [0, *cuts, len(sent)]
         rig = Rig()

@@ -95,9 +95,9 @@ class Records:
 
     def __init__(self, options: LoginQueueOptions) -> None:
         self._records: dict[str, _Record] = {}
-        self.use(options)
+        self.apply_settings(options)
 
-    def use(self, options: LoginQueueOptions) -> None:
+    def apply_settings(self, options: LoginQueueOptions) -> None:
         """Count by other settings from now on; failures that were counted stay."""
         self._options = options
         self._failures_max = max(options.ban_failures, options.burst + _DOUBLINGS_MAX)
@@ -251,12 +251,12 @@ class LoginQueue(Generic[T]):
         self._number = 0
         self._turn = 0
 
-    def use(self, options: LoginQueueOptions, waiting_max: int) -> None:
+    def apply_settings(self, options: LoginQueueOptions, waiting_max: int) -> None:
         """Count failures, and bound what waits, by other settings from now on."""
         self._options = options
         self._waiting_max = waiting_max
-        self._sources.use(options)
-        self._names.use(options)
+        self._sources.apply_settings(options)
+        self._names.apply_settings(options)
 
     def has_room(self, lane: str) -> bool:
         """Return whether an attempt of ``lane`` may wait: it has fewer places than are free."""

@@ -111,9 +111,9 @@ class Producers:
         self._count_by_user: dict[str, int] = {}  # producers of each user
         self._context = context
         self._drops = drops
-        self.use(limits)
+        self.apply_settings(limits)
 
-    def use(self, limits: EngineLimits) -> None:
+    def apply_settings(self, limits: EngineLimits) -> None:
         """Take other limits from now on; producers that are known stay so."""
         self._count_max = limits.producers_max
         self._per_user_max = limits.producers_per_user_max

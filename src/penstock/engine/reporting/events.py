@@ -141,7 +141,7 @@ class Events:
             str, None
         ] = {}  # client identifiers of sessions with messages sent or waiting
         self._listeners = options.listeners
-        self.use(options)
+        self.apply_settings(options)
         self._waiting: list[list[Event]] = [[] for _ in KINDS]
         self._number = 0
         self._drops: dict[
@@ -152,7 +152,7 @@ class Events:
         self._deferred: list[_DeferredEvent] = []
         self._deferred_sealed: list[_DeferredEvent] = []
 
-    def use(self, options: EventOptions) -> None:
+    def apply_settings(self, options: EventOptions) -> None:
         """Write other kinds, and observe other messages, from now on; what was noted stays."""
         self._wanted = [name in options.kinds for name in KINDS]
         self._filters = options.topic_filters

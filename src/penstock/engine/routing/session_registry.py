@@ -101,7 +101,7 @@ class Registry:
         ] = {}  # by session number: expiry after its last disconnection
         self._expiring: list[tuple[int, int, str]] = []  # a heap of these; may be out of date
 
-    def use(self, limits: EngineLimits) -> None:
+    def apply_settings(self, limits: EngineLimits) -> None:
         """Bound all sessions together by other limits from now on; those there are stay."""
         self._limits = limits
 

@@ -102,7 +102,7 @@ class Server:
         self.context = EngineContext(recovered.next_offset, budget, accounts)
         self.context.batch.lead_us = now.lead_us
         if groups is not None:
-            self.context.turn.counters.use(groups)
+            self.context.turn.counters.apply_settings(groups)
         if recorded_clients > 0:
             recorder = FlightRecorder(recorded_clients, now)
             self.context.recorder = recorder
@@ -253,7 +253,7 @@ class Server:
                 connection.close(reasons.NOT_AUTHORIZED, "the user was changed or removed", now)
         self.router.sharing.permissions_changed()
 
-    def use(
+    def apply_settings(
         self,
         limits: EngineLimits,
         options: ServerOptions,
@@ -272,13 +272,13 @@ class Server:
         )
         self.limits = limits
         self.options = options
-        self.context.turn.counters.use(groups)
-        self.registry.use(limits)
-        self.producers.use(limits)
+        self.context.turn.counters.apply_settings(groups)
+        self.registry.apply_settings(limits)
+        self.producers.apply_settings(limits)
         self.router.retained.limit = limits.retained_messages_max
         self.context.accounts.limit_sessions(limits.sessions_of_one_max())
         if events is not None and self.event_log is not None and self.context.events is not None:
-            self.context.events.use(events)
+            self.context.events.apply_settings(events)
             self.event_log.flow_interval_s = events.flow_interval_s
 
     def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:

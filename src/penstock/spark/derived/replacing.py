@@ -25,7 +25,7 @@ from penstock.spark.parquet_files import NewFile, write_files
 from penstock.spark.plain_types import read_rows
 from penstock.spark.tables.api import ROWS, Batch, Outcome, Selection, TableCommitFailed
 from penstock.spark.tables.columns import filled
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landing_target import REWRITES_MAX, LandingResult
 
 FILE_ROWS_MAX: Final = 100_000
@@ -44,7 +44,7 @@ class ReplacedTable:
 
     def __init__(
         self,
-        table: MessageTable,
+        table: DeltaMessageTable,
         derivation: LastKnown,
         checkpoint: Path,
         after_commit: Callable[[], None] = lambda: None,

@@ -50,7 +50,7 @@ from penstock.spark.receipts import Receipts
 from penstock.spark.session import LOCAL_MASTER, SparkFailed, local_spark
 from penstock.spark.tables.api import ROWS, Batch, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, MESSAGE_SCHEMA
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.landing_target import LandingResult, LandingTarget
 from penstock.spark.tables.splits import undecoded
 from penstock.spark.tables.upkeep import Upkeep
@@ -442,7 +442,7 @@ class Landing:
 
 
 def _undecoded_target(path: Path) -> LandingTarget:
-    tables: dict[str, LandedTable] = {ROWS: MessageTable(path, MESSAGE_SCHEMA, (DATE,))}
+    tables: dict[str, LandedTable] = {ROWS: DeltaMessageTable(path, MESSAGE_SCHEMA, (DATE,))}
     upkeep = Upkeep(tables.values(), UpkeepDefinition())
     return LandingTarget(tables, undecoded, after_commit=upkeep.after_commit)
 

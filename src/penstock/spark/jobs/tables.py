@@ -36,7 +36,7 @@ from penstock.spark.session import LOCAL_MASTER, SparkFailed, is_gone, local_spa
 from penstock.spark.table_selection import AnyTable
 from penstock.spark.tables.api import ROWS
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.evolving import EvolvingTarget
 from penstock.spark.tables.landing_target import LandingTarget
 from penstock.spark.tables.repeats import Repeats
@@ -247,6 +247,6 @@ def derived_target(table: DerivedTable) -> Target:
     rows, checkpoint = tables[ROWS], table.path / CHECKPOINT_NAME
     upkeep = Upkeep(tables.values(), table.definition.upkeep)
     if isinstance(table.derivation, LastKnown):
-        assert isinstance(rows, MessageTable), "the configuration allows no other format"
+        assert isinstance(rows, DeltaMessageTable), "the configuration allows no other format"
         return ReplacedTable(rows, table.derivation, checkpoint, upkeep.after_commit)
     return AppendedTable(rows, table.derivation.derive, checkpoint, upkeep.after_commit)

@@ -26,7 +26,7 @@ from penstock.spark.partition_fields import PARTITIONS_MAX, PartitionField, pars
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, LandedTable, Selection
 from penstock.spark.tables.columns import DATE, DEAD_LETTER_SCHEMA
 from penstock.spark.tables.decoding_split import MESSAGE_ID, DecodingSplit
-from penstock.spark.tables.delta import MessageTable
+from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.stream.rows import STREAM_SCHEMA
 
 CATALOG_NAME: Final = "iceberg.db"
@@ -141,7 +141,7 @@ def open_table(
     table: LandedTable
     match form:
         case "delta":
-            table = MessageTable(path, schema, partition_by)
+            table = DeltaMessageTable(path, schema, partition_by)
         case "iceberg":
             from penstock.spark.tables.iceberg import IcebergTable
 

@@ -87,7 +87,7 @@ def table_directory(path: Path) -> Path:
     return absolute
 
 
-class MessageTable:
+class DeltaMessageTable:
     """A Delta table of messages, which need not exist yet. For one thread at a time.
 
     Args:
