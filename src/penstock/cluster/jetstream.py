@@ -26,8 +26,9 @@ import base64
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, final
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TypeVar, final
 
 from penstock.cluster.jetstream_stream import (
     HEADER_BYTES_MAX,
@@ -57,6 +58,8 @@ from penstock.cluster.nats_login import read_login
 from penstock.cluster.nats_protocol import Message
 from penstock.config.cluster import Cluster
 from penstock.transport.dialling import TlsFiles
+
+Answer = TypeVar("Answer")
 
 VERSION_MIN: Final = (2, 15, 1)
 REPLICAS: Final = 3
@@ -259,7 +262,7 @@ class JetStreamLog:
         cluster = info.get("cluster", {})
         leader = str(cluster.get("leader", ""))
         nodes = [LogNode(leader, True, True, 0, 0.0)] if leader else []
-        nodes += [_node(replica) for replica in cluster.get("replicas") or ()]
+        nodes += _followers(info)
         heard = sum(node.is_leader or node.seen_s < _HEARD_S_MAX for node in nodes)
         return LogState(
             "nats",
@@ -274,12 +277,10 @@ class JetStreamLog:
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
         """Let the first of the ``preferred`` servers lead that is up to date, unless one does."""
         ends_s = time.monotonic() + timeout_s
-        cluster = self._info(ends_s).get("cluster", {})
-        if cluster.get("leader") in preferred:
+        info = self._info(ends_s)
+        if info.get("cluster", {}).get("leader") in preferred:
             return
-        current = {
-            node.name for node in map(_node, cluster.get("replicas") or ()) if node.is_current
-        }
+        current = {node.name for node in _followers(info) if node.is_current}
         for name in preferred:
             if name in current:
                 self._api("STREAM.LEADER.STEPDOWN", {"placement": {"preferred": name}}, ends_s)
@@ -335,24 +336,30 @@ class JetStreamLog:
     def _batch(self, first: int, count_max: int, ends_s: float) -> list[Entry]:
         """Return consecutive entries that a replica has, the first at ``first`` or behind it."""
         asked = {"seq": first, "batch": count_max, "max_bytes": _READ_BYTES_MAX}
+        data = json.dumps(asked).encode()
+        try:
+            return _once_more(lambda: self._answered(data, count_max, ends_s), ends_s)
+        except (NotSent, NoAnswer, LoginRefused) as error:
+            raise LogUnavailable(str(error)) from error
+
+    def _answered(self, data: bytes, count_max: int, ends_s: float) -> list[Entry]:
+        """Return the entries that come for one batched direct get."""
         found: list[Entry] = []
         try:
-            reply = self._nats.ask(
-                f"$JS.API.DIRECT.GET.{self._name}", json.dumps(asked).encode(), ends_s
-            )
+            reply = self._nats.ask(f"$JS.API.DIRECT.GET.{self._name}", data, ends_s)
             while len(found) < count_max:
                 message = self._nats.next_answer(reply, ends_s)
                 if message.status == _NO_RESPONDERS:
                     raise LogUnavailable("no replica of the stream answers")
-                if message.status:
-                    break
-                sequence = int(message.header_value(b"Nats-Sequence"))
-                if found and sequence != found[-1].sequence + 1:
+                number = message.header_value(b"Nats-Sequence")
+                if message.status or not number.isdigit():
+                    break  # the end
+                if found and int(number) != found[-1].sequence + 1:
                     break  # the rest is read, and judged, next time
-                found.append(Entry(sequence, message.data))
-        except (NotSent, NoAnswer, LoginRefused) as error:
+                found.append(Entry(int(number), message.data))
+        except NoAnswer:
             if not found:
-                raise LogUnavailable(str(error)) from error
+                raise
         return found
 
     def _is_verified(self, first: int) -> bool:
@@ -381,7 +388,8 @@ class JetStreamLog:
         """
         data = b"" if body is None else json.dumps(body).encode()
         try:
-            message = self._nats.request(f"$JS.API.{call}.{self._name}", data, ends_s)
+            subject = f"$JS.API.{call}.{self._name}"
+            message = _once_more(lambda: self._nats.request(subject, data, ends_s), ends_s)
         except LoginRefused as error:
             raise _Denied(str(error)) from error
         except (NotSent, NoAnswer) as error:
@@ -456,17 +464,35 @@ class NatsHeartbeats:
         self._nats.close()
 
 
-def _node(replica: Mapping[str, Any]) -> LogNode:
-    """Return a follower as the leader describes it in STREAM.INFO; ``active`` is nanoseconds."""
-    heard_ns = int(replica.get("active", 0))
-    is_heard = heard_ns > 0 and not replica.get("offline")
-    return LogNode(
-        str(replica.get("name", "")),
-        False,
-        bool(replica.get("current")),
-        int(replica.get("lag", 0)),
-        heard_ns / 1e9 if is_heard else float("inf"),
-    )
+def _once_more(ask: Callable[[], Answer], ends_s: float) -> Answer:
+    """Return an answer; where the connection ends before it comes, ask once more, while there is
+    time: the next server may be well. Not for appends, whose fate is then unknown."""
+    try:
+        return ask()
+    except NoAnswer:
+        if time.monotonic() >= ends_s:
+            raise
+    return ask()
+
+
+def _followers(info: Mapping[str, Any]) -> list[LogNode]:
+    """Return the followers as the leader describes them in STREAM.INFO, where ``active`` is the
+    time since it heard of one, in nanoseconds, and 0 for one of which it never did."""
+    cluster = info.get("cluster", {})
+    leads_s = 0.0
+    with contextlib.suppress(KeyError, ValueError):
+        since = datetime.fromisoformat(cluster["leader_since"])
+        leads_s = (datetime.fromisoformat(info["ts"]) - since).total_seconds()
+    return [
+        LogNode(
+            str(replica.get("name", "")),
+            False,
+            bool(replica.get("current")),
+            int(replica.get("lag", 0)),
+            int(replica.get("active", 0)) / 1e9 or leads_s,
+        )
+        for replica in cluster.get("replicas") or ()
+    ]
 
 
 def _json(message: Message) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class LogNode(NamedTuple):
         is_leader: whether it leads.
         is_current: whether it has all that is committed, as far as is known.
         lag: entries that it is behind, as far as is known.
-        seen_s: seconds since it was last heard; 0 for the leader, infinite where it was not.
+        seen_s: seconds since it was last heard, or since there is this leader; 0 for the leader.
     """
 
     name: str

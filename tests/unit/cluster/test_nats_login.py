@@ -45,13 +45,13 @@ def test_a_credentials_file_signs_each_challenge(tmp_path: Path) -> None:
 def test_a_file_without_a_login_is_a_mistake(tmp_path: Path) -> None:
     file = tmp_path / "login"
     whole = Operator().credentials()
-    begin = whole.index("SU")
+    begin = whole.index("\nSU") + 1
     other = "A" if whole[begin + 10] != "A" else "B"
     for text, words in (
         ("", "has no login"),
         ("a\nb", "has no login"),
         (whole[: whole.index("NKEY Seed")], "no key of a NATS user"),
-        (whole.replace("SU", "SA"), "no key of a NATS user"),
+        (whole.replace("\nSU", "\nSA"), "no key of a NATS user"),
         (whole[: begin + 10] + other + whole[begin + 11 :], "damaged"),
         (whole[: begin + 10] + whole[begin + 12 :], "no key of a NATS user"),
     ):
