@@ -43,7 +43,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from rocksdict import (
     AccessType,
@@ -309,7 +309,7 @@ class Database:
 
     def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Yield keys and values of a column family, those that begin with ``prefix``, in their
-        order.
+        order. Keys that are written behind the last meanwhile may be among them.
 
         They bypass RocksDB's cache, because a whole family is read only once.
 
@@ -320,8 +320,18 @@ class Database:
             return
         once = ReadOptions()
         once.fill_cache(False)  # type: ignore[call-arg]  # rocksdict declares it without
+        seek = prefix
+        found = self.families[family].items(from_key=prefix or None, read_opt=once)
+        item: tuple[bytes, bytes] | None = None
+        for item in cast("Iterator[tuple[bytes, bytes]]", found):
+            if prefix and not item[0].startswith(prefix):
+                return
+            yield item
+        if item is not None:
+            seek = item[0] + _NOTHING
+        # That iterator is the fastest, and ends silently at what it cannot read: so ask another.
         entries = self.families[family].iter(once)
-        entries.seek(prefix)
+        entries.seek(seek)
         while entries.valid():
             key = entries.key()
             if not key.startswith(prefix):
