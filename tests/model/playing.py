@@ -33,6 +33,10 @@ SIMULATIONS: Final[dict[str, tuple[str, Callable[[int], object]]]] = {
         "model/test_simulation.py",
         partial(test_simulation.play, make=test_simulation.RocksDisk),
     ),
+    "followed": (
+        "model/test_simulation.py",
+        partial(test_simulation.play, make=test_simulation.FollowedDisk),
+    ),
     "producers": ("model/test_producers_simulation.py", test_producers_simulation.play),
     "room": ("model/test_room_simulation.py", test_room_simulation.play),
     "shared": ("model/test_shared_simulation.py", test_shared_simulation.play),

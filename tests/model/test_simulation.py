@@ -15,15 +15,19 @@ from typing import Final, final
 
 import pytest
 
+from penstock.engine.limits import EngineLimits
+from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import Packet, Puback, Publish, Pubrec
 from penstock.protocol.reasons import NO_MATCHING_SUBSCRIBERS, QUOTA_EXCEEDED
 from penstock.store.api import Store
 from penstock.store.memory import MemoryStore
+from penstock.store.preparing import Preparation
 from penstock.store.rocks import RocksStore
 from tests.model.seeds import TIMEOUT_S, play_seeds, replay
 from tests.model.shell import refusals
 from tests.model.world import TRACE_LENGTH, Disk, World
+from tests.support.noted_changes import note_changes
 from tests.support.waiting import forget_who_waits
 
 STEPS: Final = 400
@@ -42,6 +46,9 @@ class MemoryDisk:
         forget_who_waits(self._store)
         return self._store
 
+    def take_prepared(self, limits: EngineLimits) -> None:
+        """There is no standby."""
+
     def remove(self) -> None:
         """Do nothing: it goes with the run."""
 
@@ -55,13 +62,48 @@ class RocksDisk:
         parent = _FAST if _FAST.is_dir() else None
         self._directory = tempfile.TemporaryDirectory(prefix="penstock-model-", dir=parent)
 
-    def open(self) -> Store:
+    def open(self) -> RocksStore:
         """Return a new store on the same files."""
         return RocksStore(Path(self._directory.name))
+
+    def take_prepared(self, limits: EngineLimits) -> None:
+        """There is no standby."""
 
     def remove(self) -> None:
         """Remove the directory."""
         self._directory.cleanup()
+
+
+@final
+class FollowedDisk:
+    """The same with a standby, which prepares the sessions as commits are written, and takes over
+    at each crash and stop."""
+
+    def __init__(self) -> None:
+        self._disk = RocksDisk()
+        self._store: RocksStore | None = None
+        self._following: PreparedSessions | None = None
+
+    def open(self) -> Store:
+        """Return a new store on the same files."""
+        self._store = self._disk.open()
+        return self._store
+
+    def take_prepared(self, limits: EngineLimits) -> PreparedSessions | None:
+        """Return what the standby prepared since the last start, and follow with the next."""
+        assert self._store is not None
+        prepared = self._following
+        if prepared is not None:
+            assert prepared.covers(self._store.recover(subscriptions=False).sessions)
+        self._following = PreparedSessions(limits, ("#",))
+        preparation = Preparation(self._following)
+        preparation.load(self._store._database)
+        note_changes(self._store, preparation.apply)
+        return prepared
+
+    def remove(self) -> None:
+        """Remove the directory."""
+        self._disk.remove()
 
 
 def play(seed: int, make: Callable[[], Disk]) -> None:
@@ -85,9 +127,9 @@ def _play(seed: int, disk: Disk) -> None:
 
 
 @pytest.mark.timeout(TIMEOUT_S)
-@pytest.mark.parametrize("make", [MemoryDisk, RocksDisk])
-def test_every_promise_is_kept(make: Callable[[], Disk]) -> None:
-    play_seeds(partial(play, make=make), 60)
+@pytest.mark.parametrize(("make", "count"), [(MemoryDisk, 60), (RocksDisk, 60), (FollowedDisk, 25)])
+def test_every_promise_is_kept(make: Callable[[], Disk], count: int) -> None:
+    play_seeds(partial(play, make=make), count)
 
 
 def test_a_refused_message_may_come_late_when_the_answer_is_lost() -> None:

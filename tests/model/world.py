@@ -17,6 +17,7 @@ from penstock.engine.connection.states import CONNECTED
 from penstock.engine.limits import EngineLimits
 from penstock.engine.message import Message
 from penstock.engine.routing.group_queue import GroupQueue
+from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.server.server import Server
 from penstock.engine.session.session import Session
 from penstock.engine.wire.link import Link
@@ -40,6 +41,10 @@ class Disk(Protocol):
 
     def open(self) -> Store:
         """Return the store, as a fresh process finds it."""
+
+    def take_prepared(self, limits: EngineLimits) -> PreparedSessions | None:
+        """Return the sessions that a standby prepared for the store just opened; None without
+        one. The next standby begins to follow."""
 
     def remove(self) -> None:
         """Let go of all of it: the run is over."""
@@ -217,9 +222,10 @@ class World:
 
     def _start(self) -> Shell:
         store = self._disk.open()
-        recovered = store.recover()
+        prepared = self._disk.take_prepared(self._limits)
+        recovered = store.recover(subscriptions=prepared is None)
         assert recovered.next_offset == len(self.log), "the log changed its length"
-        server = Server(self._limits, recovered, ("#",), "fsync", self._now())
+        server = Server(self._limits, recovered, ("#",), "fsync", self._now(), prepared=prepared)
         return Shell(server, store)
 
     def _end_turn(self) -> None:

@@ -29,6 +29,7 @@ from penstock.engine.client_groups import ClientGroup, ClientGroups
 from penstock.engine.declared_limits import limits_in
 from penstock.engine.limits import EngineLimits
 from penstock.engine.options import EventOptions, Offers, ServerOptions, SharingOptions
+from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError
 from penstock.runtime.dialler import established_zone
@@ -157,11 +158,45 @@ def _http_method(login: HttpLogin) -> Method:
         raise ConfigError(f"{of} cannot be used: {error}.") from None
 
 
+def prepared_sessions(settings: Settings) -> PreparedSessions:
+    """Return the sessions of an engine that is made later, with the same settings: none yet.
+
+    A standby keeps them as its store is (``store.preparing``). After a change of the settings it
+    must prepare them anew.
+    """
+    limits = engine_limits(settings, settings.listener)
+    zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}
+    zones[limits.zone] = limits
+    for remote in settings.bridge.remotes:
+        bounds = bridge_limits(settings, remote)
+        zones[bounds.zone] = bounds
+        zones[established_zone(bounds.zone)] = bounds
+    return PreparedSessions(limits, _streamed_filters(settings), _sharing_options(settings), zones)
+
+
 def engine(
-    settings: Settings, store: Store, authenticate: Authenticate, authorize: Authorize
+    settings: Settings,
+    store: Store,
+    authenticate: Authenticate,
+    authorize: Authorize,
+    prepared: PreparedSessions | None = None,
 ) -> tuple[Server, MachineClock]:
-    """Return the broker's engine with everything the store recovered, and its clock."""
-    recovered = store.recover()
+    """Return the broker's engine with everything the store recovered, and its clock.
+
+    Args:
+        settings: the settings.
+        store: the store, opened.
+        authenticate: checks credentials.
+        authorize: gives the permissions of clients.
+        prepared: the sessions of this store, made with these settings; they are used up. None =
+            all is built now.
+    """
+    recovered = store.recover(subscriptions=prepared is None)
+    if prepared is not None and not prepared.covers(recovered.sessions):
+        logger.error("the sessions prepared are not those of the store: all are read anew")
+        prepared, recovered = None, store.recover()
+    if prepared is None:
+        prepared = prepared_sessions(settings)
     clock = MachineClock(recovered.clock, recovered.next_offset)
     if recovered.sessions or recovered.next_offset:
         logger.info(
@@ -171,15 +206,8 @@ def engine(
             recovered.epoch,
             recovered.next_offset,
         )
-    limits = engine_limits(settings, settings.listener)
-    zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}
-    zones[limits.zone] = limits
-    for remote in settings.bridge.remotes:
-        bounds = bridge_limits(settings, remote)
-        zones[bounds.zone] = bounds
-        zones[established_zone(bounds.zone)] = bounds
     server = Server(
-        limits,
+        prepared.limits,
         recovered,
         _streamed_filters(settings),
         store.acknowledged_when,
@@ -190,10 +218,11 @@ def engine(
         server_options(settings),
         settings.dead_letters.topic,
         settings.dead_letters.qos0,
-        zones,
+        prepared.zones,
         event_options(settings),
         client_groups(settings),
         settings.events.recorded_clients,
+        prepared,
     )
     return server, clock
 

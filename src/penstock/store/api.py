@@ -44,8 +44,11 @@ class Store(Protocol):
     writes_columns: bool
     """True where the columns of a commit are all that it writes, see ``Commit.columns``."""
 
-    def recover(self) -> Recovered:
+    def recover(self, subscriptions: bool = True) -> Recovered:
         """Return everything that was committed, except the message bodies in the log.
+
+        Args:
+            subscriptions: False leaves the subscriptions out, for an engine that has them.
 
         Raises:
             StoreFormatError: the store is of a format this version does not read.

@@ -58,11 +58,11 @@ class MemoryStore:
         self._producers: dict[str, ProducerRecord] = {}
         self._clock: ClockRecord | None = None
 
-    def recover(self) -> Recovered:
+    def recover(self, subscriptions: bool = True) -> Recovered:
         """Return everything that was committed; see ``Store.recover``."""
         recovered = Recovered(self._epoch, self._end)
         recovered.sessions = list(self._sessions.values())
-        for by_filter in self._subscriptions.values():
+        for by_filter in self._subscriptions.values() if subscriptions else ():
             recovered.subscriptions.extend(by_filter.values())
         for number, progress in self._progress.items():
             pages = self._pages[number]

@@ -190,9 +190,15 @@ def encode_subscription(subscription: Subscription, identifier: int) -> bytes:
 
 def decode_subscription(number: int, topic_filter: str, value: bytes) -> SubscriptionRecord:
     """Inverse of ``encode_subscription``."""
-    _, qos, no_local, as_published, handling, identifier = _subscription.decode(value)
+    qos, no_local, as_published, handling, identifier = decode_subscription_options(value)
     subscription = Subscription(topic_filter, qos, no_local, as_published, handling)
     return SubscriptionRecord(number, topic_filter, subscription, identifier)
+
+
+def decode_subscription_options(value: bytes) -> tuple[int, bool, bool, int, int]:
+    """Return QoS, No Local, Retain As Published, Retain Handling and the subscription
+    identifier."""
+    return _subscription.decode(value)[1:]
 
 
 def encode_progress(progress: Progress) -> bytes:

@@ -79,6 +79,7 @@ from penstock.store.migration import migrate
 from penstock.store.opening import Opening, OwnDatabase
 from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, Large, new_run
+from penstock.store.preparing import read_sessions, read_subscriptions
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
 from penstock.telemetry.logs import get_logger
@@ -192,19 +193,16 @@ class RocksStore:
 
     # -- recovery ----------------------------------------------------------------------
 
-    def recover(self) -> Recovered:
+    def recover(self, subscriptions: bool = True) -> Recovered:
         """Return everything that was committed; see ``Store.recover``."""
         with damage_as_broken(self._data_dir):
-            return self._recover()
+            return self._recover(subscriptions)
 
-    def _recover(self) -> Recovered:
+    def _recover(self, subscriptions: bool) -> Recovered:
         recovered = Recovered(self._epoch, self._end)
-        for key, value in self._database.items("sessions"):
-            recovered.sessions.append(records.decode_session(key.decode(), value))
-        for key, value in self._database.items("subscriptions"):
-            recovered.subscriptions.append(
-                records.decode_subscription(decode_key(key[:8]), key[8:].decode(), value)
-            )
+        recovered.sessions = list(read_sessions(self._database))
+        if subscriptions:
+            recovered.subscriptions = list(read_subscriptions(self._database))
         for key, value in self._database.items("progress"):
             number = decode_key(key[:8])
             if len(key) == 8:

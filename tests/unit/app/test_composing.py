@@ -6,13 +6,24 @@ from typing import Any
 import pytest
 
 from penstock.app import composing
-from penstock.app.composing import check_admin, check_opentelemetry, engine_limits
+from penstock.app.composing import (
+    check_admin,
+    check_opentelemetry,
+    engine,
+    engine_limits,
+    prepared_sessions,
+)
 from penstock.config.admin import Admin
 from penstock.config.limits import BROKER_LIMITS, Limits, Memory
 from penstock.config.load import load_settings
 from penstock.config.opentelemetry import OpenTelemetry
 from penstock.config.settings import Settings
+from penstock.engine.access.access import Authenticate, Authorize
+from penstock.engine.batch.commit import Commit
+from penstock.engine.batch.records import SessionRecord, SubscriptionRecord
 from penstock.errors import ConfigError
+from penstock.protocol.packets import Subscription
+from penstock.store.memory import MemoryStore
 
 OTHER_VALUES: dict[str, Any] = {
     "mqueue_overflow": "spill",
@@ -105,3 +116,29 @@ def test_what_the_admin_process_lacks_is_one_sentence(
     tokens.write_text("# nothing\n")
     with pytest.raises(ConfigError, match="has no token in it"):
         check_admin(Admin(token_file=str(tokens)))
+
+
+def _store_of(client_id: str) -> MemoryStore:
+    """A store with one session, which has one subscription."""
+    store = MemoryStore("epoch")
+    commit = Commit(0)
+    commit.sessions = [SessionRecord(client_id, 1, 100, 5)]
+    commit.subscriptions = [SubscriptionRecord(1, "a/+", Subscription("a/+"))]
+    store.commit(commit)
+    return store
+
+
+def test_prepared_sessions_are_taken_and_others_are_not() -> None:
+    """A standby that missed a change starts as from any store, and no subscription is lost."""
+    settings = Settings()
+    store = _store_of("c")
+    whole = store.recover()
+    for missed in (False, True):
+        prepared = prepared_sessions(settings)
+        if not missed:
+            prepared.put_session(whole.sessions[0])
+            prepared.put_subscription(whole.subscriptions[0])
+        server, _ = engine(settings, store, Authenticate(), Authorize(), prepared)
+        assert (server.router is prepared.router) == (not missed)
+        assert [one.session.client_id for one in server.router.trie.match("a/b").sessions] == ["c"]
+        assert server.router.subscription_count == 1

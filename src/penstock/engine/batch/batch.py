@@ -55,6 +55,12 @@ class Batch:
         self._producers: dict[str, ProducerRecord | None] = {}
         self._clock: ClockRecord | None = None
 
+    def begin_at(self, next_offset: int) -> None:
+        """Begin behind the messages of the store; nothing was appended yet."""
+        assert self.next_offset == self._base_offset, "it is empty"
+        self.next_offset = next_offset
+        self._base_offset = next_offset
+
     def collect_columns(self) -> None:
         """Collect the columns of appended messages instead of the messages, for a store that writes
         columns.

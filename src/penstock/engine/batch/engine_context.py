@@ -95,6 +95,11 @@ class EngineContext:
         ] = {}  # groups with messages in their queues, by name
         self.member_connections = MemberConnections()
 
+    def begin_at(self, next_offset: int) -> None:
+        """Begin behind the messages of the store, whose end is known only now."""
+        self.batch.begin_at(next_offset)
+        self.store.durable_end = next_offset
+
     def tick(self) -> None:
         """Resume users that wait for the next tick."""
         self.blocked_publishers.tick()

@@ -10,6 +10,7 @@ Modules::
     group_members          its members, which are connected, and which comes next
     group_queue            the message queue of one of them
     session_registry       the sessions by client identifier: open, close, expire
+    prepared_sessions      sessions and subscriptions before the start of a broker
     wills                  messages that are published when a client's connection is lost
     dead_letters           dropped messages, published to one topic
     event_log              events that become messages of the log

@@ -25,6 +25,7 @@ from penstock.engine.memory.accounts import Account
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import SESSION_EXPIRED
 from penstock.engine.routing.group_queue import GroupQueue
+from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.routing.router import Router
 from penstock.engine.routing.wills import Wills
 from penstock.engine.session.session import Session, SessionSubscription
@@ -221,11 +222,14 @@ class Registry:
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
         return LowestOffsetSearch(asked, end, self._context)
 
-    def recover(self, recovered: Recovered, now: Now) -> None:
+    def recover(
+        self, recovered: Recovered, now: Now, prepared: PreparedSessions | None = None
+    ) -> None:
         """Restore the sessions of the store. Clients that were connected are offline now.
 
         Each session has the limits of the listener that its client used last; if that is not known
-        or does not exist any more, the limits of the broker.
+        or does not exist any more, the limits of the broker. Sessions in ``prepared`` have their
+        subscriptions already, so that ``recovered`` has none.
         """
         groups: list[SessionRecord] = []
         records: list[SessionRecord] = []
@@ -236,15 +240,19 @@ class Registry:
                 groups.append(record)
                 continue
             records.append(record)
-            session = Session(
-                record.client_id,
-                record.number,
-                record.expiry_interval_s,
-                self._context,
-                self._zones.get(record.zone, self._limits),
-                self._drops,
-                self._context.accounts.with_key(record.account),
-            )
+            session = None if prepared is None else prepared.take(record)
+            if session is None:
+                session = Session(
+                    record.client_id,
+                    record.number,
+                    record.expiry_interval_s,
+                    self._context,
+                    self._zones.get(record.zone, self._limits),
+                    self._drops,
+                    self._context.accounts.with_key(record.account),
+                )
+                session.account.count_session(record.client_id, 1)
+            session.expiry_interval_s = record.expiry_interval_s
             session.backlog.stored = True
             session.zone = record.zone
             session.username = record.username
@@ -255,7 +263,6 @@ class Registry:
             self.sessions[record.client_id] = session
             self.order.add(session)
             self._count_with(session, session.limits.zone)
-            session.account.count_session(record.client_id, 1)
             progress = recovered.progress.get(record.number)
             session.restore(
                 progress or Progress(record.number, 1, 1, [], [], [], [], [], []),
@@ -265,7 +272,11 @@ class Registry:
         by_number = {session.number: session for session in self.sessions.values()}
         sharing = self._router.sharing
         sharing.begin_to_recover(recovered, groups)
-        for kept in recovered.subscriptions:
+        subscriptions = recovered.subscriptions
+        if prepared is not None:
+            subscriptions = subscriptions + prepared.take_shared()
+            prepared.discard_rest()
+        for kept in subscriptions:
             owner = by_number.get(kept.number)
             if owner is not None and kept.subscription is not None:
                 entry = SessionSubscription(kept.subscription, kept.identifier)

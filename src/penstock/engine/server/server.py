@@ -14,25 +14,21 @@ from typing import final
 from penstock.engine.access.access import Authenticate, Authorize
 from penstock.engine.access.bans import Bans
 from penstock.engine.access.refused_filters import RefusedFilters
-from penstock.engine.batch.engine_context import EngineContext
 from penstock.engine.batch.records import Recovered
 from penstock.engine.client_groups import ClientGroups
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
 from penstock.engine.connection.partial_packets import PartialPacketBudget
 from penstock.engine.limits import EngineLimits
-from penstock.engine.memory.accounts import Accounts
-from penstock.engine.memory.budget import MemoryBudget
 from penstock.engine.options import EventOptions, ServerOptions, SharingOptions
 from penstock.engine.priorities import TopicPriorities
 from penstock.engine.publishing.producers import Producers
 from penstock.engine.publishing.sink_positions import SinkPositions
-from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.reporting.events import CLOCK_JUMPED, STARTED, STOPPED, Events
 from penstock.engine.reporting.flight_recorder import FlightRecorder
 from penstock.engine.routing.dead_letters import DeadLetters
 from penstock.engine.routing.event_log import EventLog
-from penstock.engine.routing.router import Router
+from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.routing.session_registry import Registry
 from penstock.engine.routing.wills import Wills
 from penstock.engine.server.draining import Draining
@@ -61,6 +57,8 @@ class Server:
         events: the events to write; None = none.
         groups: the client groups that are counted apart; None = there are none.
         recorded_clients: of how many clients the flight recorder has the last events; 0 = none.
+        prepared: the sessions with their subscriptions, made before with the same ``limits``,
+            ``stream_filters``, ``sharing`` and ``zones``; None = they are in ``recovered``.
     """
 
     def __init__(
@@ -80,6 +78,7 @@ class Server:
         events: EventOptions | None = None,
         groups: ClientGroups | None = None,
         recorded_clients: int = 0,
+        prepared: PreparedSessions | None = None,
     ) -> None:
         self.limits = limits
         self.options = options or ServerOptions()
@@ -88,18 +87,10 @@ class Server:
         )
         self.epoch = recovered.epoch
         self.acknowledged_when = acknowledged_when
-        self.drops = Drops()
-        budget = MemoryBudget(
-            limits.qos0_bytes_max,
-            limits.spilled_bytes_max,
-            limits.sessions_bytes_max,
-            limits.unreleased_bytes_max,
-            limits.retained_bytes_max,
-            limits.waiting_bytes_max,
-            limits.unsent_bytes_max,
-        )
-        accounts = Accounts(budget, limits.share_max, limits.sessions_of_one_max())
-        self.context = EngineContext(recovered.next_offset, budget, accounts)
+        prepared = prepared or PreparedSessions(limits, stream_filters, sharing, zones)
+        self.drops = prepared.drops
+        self.context = prepared.context
+        self.context.begin_at(recovered.next_offset)
         self.context.batch.lead_us = now.lead_us
         if groups is not None:
             self.context.turn.counters.apply_settings(groups)
@@ -108,9 +99,7 @@ class Server:
             self.context.recorder = recorder
             self.drops.recorder = recorder
             self.context.store.commits = recorder.commits
-        self.router = Router(
-            self.context, limits, stream_filters, self.drops, sharing or SharingOptions()
-        )
+        self.router = prepared.router
         self._dead_letters: DeadLetters | None = None
         if dead_letter_topic:
             self._dead_letters = DeadLetters(
@@ -136,7 +125,7 @@ class Server:
         self.event_log: EventLog | None = None
         if events is not None:
             self.event_log = self._start_events(events, recovered, now)
-        self._recover(recovered, now)
+        self._recover(recovered, now, prepared)
 
     def tick(self, now: Now) -> None:
         """Do what is due: delayed wills, expiries, timers, messages of groups' queues, events."""
@@ -299,8 +288,8 @@ class Server:
         sessions = self.registry.sessions
         return EventLog(events, self.router, self.context, sessions, options.flow_interval_s)
 
-    def _recover(self, recovered: Recovered, now: Now) -> None:
-        self.registry.recover(recovered, now)
+    def _recover(self, recovered: Recovered, now: Now, prepared: PreparedSessions) -> None:
+        self.registry.recover(recovered, now, prepared)
         for message in recovered.retained:
             if message.expired(now.steady_us):
                 self.context.batch.put_retained(message.topic, None)
