@@ -2,7 +2,8 @@
 
 Every part is made here and handed what it needs; no part looks another one up. `serving.py` checks
 the settings and opens the store; `running.py` starts the parts, and stops them in the opposite
-order, `children.py` those that are processes; `membership.py` runs a member of a cluster;
+order, `children.py` those that are processes; `membership.py` runs a member of a cluster,
+which `preparing.py` keeps warm;
 `composing.py` makes the engine out of the settings and of what the store recovered.
 """
 

@@ -18,6 +18,7 @@ import signal
 from typing import Final, final
 
 from penstock.app.children import Children
+from penstock.app.preparing import WarmSessions
 from penstock.app.running import EXIT_OK, EXIT_STORE_FAILED, BrokerParts, RunningBroker
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connect_to
@@ -47,6 +48,7 @@ class RunningMember:
         self._settings = settings
         self._parts = parts
         self._children = Children(settings)
+        self._warm = WarmSessions(settings)
         cluster = settings.cluster
         self._member = Member(
             cluster,
@@ -54,6 +56,7 @@ class RunningMember:
             str(cluster.advertise or settings.listener.bind),
             str(cluster.stream_advertise or settings.stream.bind),
             connect_to(cluster),
+            self._warm,
         )
         self._stopped = False
 
@@ -119,7 +122,14 @@ class RunningMember:
             broker.end(f"{standby.node} takes over")
 
         answers = ClusterAnswers(member, hand_over)
-        broker = RunningBroker(settings, store, self._parts, self._children, answers.serve_on)
+        broker = RunningBroker(
+            settings,
+            store,
+            self._parts,
+            self._children,
+            answers.serve_on,
+            self._warm.take(settings),
+        )
 
         def fenced(why: str) -> None:
             loop.call_soon_threadsafe(broker.end, why)

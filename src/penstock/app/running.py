@@ -41,6 +41,7 @@ from penstock.control.landed_requests import ForgetTable, ListTables, ReportProg
 from penstock.control.metric_families import MetricSample
 from penstock.control.reader_requests import Lease, ListReaders, Release
 from penstock.engine.operating.admin_actions import ban_source
+from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.engine.server.server import Server
 from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
@@ -110,6 +111,7 @@ class RunningBroker:
         parts: the rest of what it is made of.
         children: the processes beside it, prepared and stopped by whoever made them.
         serve_more: adds answers to its control socket; None: there are no more.
+        prepared: the sessions of the store, if they were prepared; None: they are read.
 
     Attributes:
         settings: the settings in use; a reload replaces them.
@@ -123,8 +125,10 @@ class RunningBroker:
         parts: BrokerParts,
         children: Children,
         serve_more: Callable[[Control], None] | None = None,
+        prepared: PreparedSessions | None = None,
     ) -> None:
         self._serve_more = serve_more
+        self._prepared = prepared
         self.settings = settings
         self.stop_signal = ""
         self._source = parts.source
@@ -169,7 +173,8 @@ class RunningBroker:
         self._authentication = authentication
         collect_in_portions()
         with freezing(), self._manager.starting("recovering sessions and retained messages"):
-            server, clock = engine(settings, self._store, authentication, access)
+            prepared, self._prepared = self._prepared, None
+            server, clock = engine(settings, self._store, authentication, access, prepared)
         driver = Driver(
             server,
             self._store,

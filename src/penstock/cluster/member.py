@@ -83,6 +83,16 @@ class Connect(Protocol):
         """Return the heartbeats of the cluster."""
 
 
+class ViewFollower(Protocol):
+    """Keeps something in memory as the view of a standby is."""
+
+    def opened(self, database: Database) -> None:
+        """Take all that the view has now; it was just opened."""
+
+    def changed(self, operations: Sequence[Operation]) -> None:
+        """Take what has changed in it."""
+
+
 @final
 class Member:
     """One member of a cluster.
@@ -93,7 +103,7 @@ class Member:
         address: HOST:PORT at which clients reach it while it is the primary.
         stream_address: HOST:PORT of its stream service; empty if it has none.
         connect: reaches the log.
-        changed: called with the operations that were applied to the view, by the following thread.
+        preparation: is told the view and its changes, by the following thread; None: nothing is.
         now_s: the monotonic clock.
 
     Attributes:
@@ -111,7 +121,7 @@ class Member:
         address: str,
         stream_address: str,
         connect: Connect,
-        changed: Callable[[Sequence[Operation]], None] | None = None,
+        preparation: ViewFollower | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.settings = settings
@@ -125,7 +135,7 @@ class Member:
         self._address = address
         self._stream_address = stream_address
         self._connect = connect
-        self._changed = changed
+        self._preparation = preparation
         self._now_s = now_s
         self._view: View | None = None
         self._database: ClusterDatabase | None = None
@@ -244,9 +254,12 @@ class Member:
         self.role = "waiting"
         self._leading.clear()
         database = open_database_as(ClusterDatabase, self.data_dir)
-        view = View(database, self._changed)
+        preparation = self._preparation
+        view = View(database, None if preparation is None else preparation.changed)
         self._database, self._view = database, view
         self._synced = view.position.sequence
+        if preparation is not None:
+            preparation.opened(database)
         log = self._connect.log("follow")
         try:
             if not self._open_log(log):

@@ -223,7 +223,7 @@ class Staging:
         Raises:
             StoreFailed: it cannot be read.
         """
-        path = self._place(row_set.sink, row_set.batch) / file.name
+        path = self._batch_directory(row_set.sink, row_set.batch) / file.name
         try:
             with path.open("rb") as source:
                 while piece := source.read(size_bytes):
@@ -237,7 +237,7 @@ class Staging:
         Raises:
             StoreFailed: they could not be written.
         """
-        place = self._place(row_set.sink, row_set.batch)
+        place = self._batch_directory(row_set.sink, row_set.batch)
         for name, pieces in files:
             self._write(place, _checked(name), b"".join(pieces))
         self._write(place, DECIDED, msgspec.json.encode(row_set))

@@ -1,0 +1,54 @@
+"""Keeps a standby warm: the sessions of the engine that it will have, as its view has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, final
+
+from penstock.app.composing import prepared_sessions
+from penstock.cluster.operations import FAMILIES, Operation
+from penstock.config.settings import Settings
+from penstock.engine.routing.prepared_sessions import PreparedSessions
+from penstock.services.garbage import freezing
+from penstock.store.database import Database
+from penstock.store.preparing import Preparation
+
+_PREPARED: Final = frozenset({FAMILIES.index("sessions"), FAMILIES.index("subscriptions")})
+
+
+@final
+class WarmSessions:
+    """Prepares sessions and subscriptions; see ``ViewFollower``.
+
+    Args:
+        settings: the settings of the broker that it may become.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._preparation: Preparation | None = None
+
+    def opened(self, database: Database) -> None:
+        """Prepare all that the view has."""
+        preparation = Preparation(prepared_sessions(self._settings))
+        with freezing():
+            preparation.load(database)
+        self._preparation = preparation
+
+    def changed(self, operations: Sequence[Operation]) -> None:
+        """Prepare what has changed."""
+        if self._preparation is not None:
+            self._preparation.apply(
+                [
+                    (kind, FAMILIES[family], key, value)
+                    for kind, family, key, value in operations
+                    if family in _PREPARED
+                ]
+            )
+
+    def take(self, settings: Settings) -> PreparedSessions | None:
+        """Return what is prepared, which is used up then; None if it is for other settings."""
+        preparation, self._preparation = self._preparation, None
+        is_for_these = settings == self._settings
+        self._settings = settings
+        return preparation.prepared if preparation is not None and is_for_these else None
