@@ -34,7 +34,7 @@ from penstock.engine.batch.records import (
     SubscriptionRecord,
     WindowEntry,
     WindowPage,
-    squares_of,
+    packet_id_checksum,
 )
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -111,7 +111,7 @@ def _progress(number: int, is_busy: bool) -> Progress:
     run = PackedRun(WINDOW + 1)
     for sequence in range(WINDOW + 1, WINDOW + 1 + QUEUE):
         run.add(sequence, sequence, 80, (1, False, (), None))
-    squares = squares_of([entry[0] for entry in window])
+    squares = packet_id_checksum([entry[0] for entry in window])
     head, following = WINDOW + 1, WINDOW + 1 + QUEUE
     return Progress(
         number, head, following, pages, [], [run], [], [], [], head, WINDOW, 64, squares, 0, 0

@@ -17,7 +17,7 @@ from penstock.engine.batch.records import (
     SubscriptionRecord,
     WillRecord,
     WindowPage,
-    squares_of,
+    packet_id_checksum,
 )
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -119,7 +119,7 @@ class Commits:
         entries = [(one, 1, one, 0, 1, False, (), 80, None) for one in sorted(ids)]
         run = PackedRun(100)
         run.add(100, 0, 80, (1, False, (), None))
-        squares = squares_of(ids)
+        squares = packet_id_checksum(ids)
         page = WindowPage(1, list(entries))
         return Progress(
             number, 100, 101, [page], [], [run], [], [], [], 100, len(ids), 64, squares, 0, 0
