@@ -1,4 +1,4 @@
-"""A cluster: three members on three NATS servers; the primary is lost, and comes back."""
+"""A cluster: three members on three servers of NATS or etcd; the primary is lost, and comes back."""
 
 from __future__ import annotations
 
@@ -7,30 +7,45 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cluster.jetstream import JetStreamLog
+from penstock.cluster.connecting import connect_to
 from penstock.config.cluster import Cluster
 from penstock.control.client import ask
 from penstock.control.cluster_requests import HandedOver, HandOver
 from penstock.protocol.kinds import V5
+from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.etcd_cluster import EtcdCluster
 from tests.support.members import Members, level_contents
 from tests.support.nats_cluster import NatsCluster
 from tests.support.raw_client import RawClient
 
 
-@pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+@pytest.fixture(
+    params=[
+        pytest.param(NatsCluster, marks=nats_cluster.needed),
+        pytest.param(
+            EtcdCluster,
+            marks=[etcd_cluster.needed, pytest.mark.torture("the same on another kind of server")],
+        ),
+    ],
+    scope="module",
+)
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[NatsCluster | EtcdCluster]:
     """Three servers that keep the log."""
-    servers = NatsCluster(tmp_path_factory.mktemp("nats"))
+    made: NatsCluster | EtcdCluster = request.param(tmp_path_factory.mktemp("servers"))
     try:
-        servers.start()
-        yield servers
+        made.start()
+        yield made
     finally:
-        servers.close()
+        made.close()
 
 
-def test_a_lost_primary_costs_no_message_and_no_session(nats: NatsCluster, tmp_path: Path) -> None:
-    members = Members(tmp_path, nats.urls, {"cluster.name": "lost"})
+def test_a_lost_primary_costs_no_message_and_no_session(
+    servers: NatsCluster | EtcdCluster, tmp_path: Path
+) -> None:
+    members = Members(tmp_path, servers.urls, {"cluster.name": "lost"})
     try:
         first = members.start()
         subscriber = RawClient(first.address, V5)
@@ -54,7 +69,7 @@ def test_a_lost_primary_costs_no_message_and_no_session(nats: NatsCluster, tmp_p
         wait_for("the first as a standby", lambda: first.role() == "standby")
         for member in members.all.values():
             assert member.stop() == 0
-        log = JetStreamLog(Cluster(log=nats.urls, name="lost"), "test")
+        log = connect_to(Cluster(log=servers.urls, name="lost")).log("test")
         try:
             log.open(DEADLINE_S)
             views = [level_contents(member.data_dir, log) for member in members.all.values()]

@@ -29,6 +29,28 @@ class ConnectNats:
         return NatsHeartbeats(self._settings, f"{self._settings.node_name} beat")
 
 
+@final
+class ConnectEtcd:
+    """Reaches a log in etcd, which gives connections no names."""
+
+    def __init__(self, settings: Cluster) -> None:
+        self._settings = settings
+
+    def log(self, purpose: str) -> ReplicatedLog:
+        """Return a log, not opened yet."""
+        from penstock.cluster.etcd import EtcdLog
+
+        del purpose
+        return EtcdLog(self._settings)
+
+    def heartbeats(self) -> Heartbeats:
+        """Return the heartbeats of the cluster."""
+        from penstock.cluster.etcd import EtcdHeartbeats
+
+        return EtcdHeartbeats(self._settings, self._settings.node_name)
+
+
 def connect_to(settings: Cluster) -> Connect:
     """Return what reaches the log that ``settings`` names."""
-    return ConnectNats(settings)
+    is_etcd = settings.log[0].startswith("http")
+    return ConnectEtcd(settings) if is_etcd else ConnectNats(settings)

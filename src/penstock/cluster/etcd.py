@@ -78,6 +78,7 @@ _STATUS_S_MAX: Final = 1.0  # for the answer of one server about itself
 _LAG_MAX: Final = 16  # Raft entries that a follower of a busy leader may be behind and be current
 _POLL_S: Final = 0.1  # of heartbeats
 _SEND_S_MAX: Final = 0.5
+_POLLED_S_MIN: Final = 0.6  # for all servers: one that is slow for a moment is not left
 
 _INVALID: Final = 3  # codes of gRPC
 _DENIED: Final = (7, 16)
@@ -399,10 +400,11 @@ class EtcdHeartbeats:
             self._etcd.change("/v3/kv/put", {"key": self._key, "value": encoded(beat)}, ends_s)
 
     def received(self, timeout_s: float) -> list[bytes]:
-        """Return the beats that are new; wait for the first."""
+        """Return the beats that are new; wait for the first. Where servers do not answer it may
+        wait for 0.6 s, where ``timeout_s`` is less."""
         ends_s = time.monotonic() + timeout_s
         while True:
-            beats = self._new(max(_POLL_S, timeout_s))
+            beats = self._new(max(_POLLED_S_MIN, timeout_s))
             left_s = ends_s - time.monotonic()
             if beats or left_s <= 0:
                 return beats
