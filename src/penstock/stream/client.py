@@ -45,6 +45,7 @@ from penstock.stream.flight_errors import doubt_about, first_sentence, is_away, 
 from penstock.stream.replicas import Failure, GivenUp, Kind, Memory, Trial, parse_addresses
 from penstock.stream.requests import PutRequest, RangeRequest, SetRequest
 from penstock.stream.silence import SilenceWatch
+from penstock.telemetry.logs import get_logger
 
 CONNECT_TIMEOUT_S: Final = 60.0
 """How long the service may be away before a reader gives up, unless told otherwise."""
@@ -61,6 +62,8 @@ SILENT_S_MAX: Final = 10.0
 COMPARE_S: Final = 5.0
 """After so long a client that sees no new messages asks the other replicas, too: the one that
 it reads may be cut off from the log."""
+
+logger = get_logger(__name__)
 
 _MEMORY: Final = Memory()  # of the process: each task of Spark makes a client of its own
 
@@ -120,6 +123,7 @@ class StreamClient:
         self._credentials = credentials
         self._connections = Connections(self._addresses, credentials)
         self._seen: dict[str, StreamOffsets] = {}  # by stream, where there are several replicas
+        self._foreign: set[str] = set()  # addresses that were warned of
         self._compared_at_s = time.monotonic()
         self._reader: flight.FlightStreamReader | None = None
         self._is_cancelled = False
@@ -420,9 +424,17 @@ class StreamClient:
                 _MEMORY.failed(address, time.monotonic())
                 self._connections.close(address)
                 continue
-            if found.epoch == answer.epoch and found.latest > answer.latest:
+            if found.epoch != answer.epoch:
+                self._warn_of_foreign(address, f"its log is of epoch {found.epoch}")
+            elif found.latest > answer.latest:
                 answer = found
         return answer
+
+    def _warn_of_foreign(self, address: str, why: str) -> None:
+        """Log once that an address has another log: the user may have named a wrong one."""
+        if address not in self._foreign and len(self._addresses) > 1:
+            self._foreign.add(address)
+            logger.warning("%s is not read, for it is no replica of the log: %s", address, why)
 
     def _ask(self, action: str, body: Mapping[str, object]) -> Any:
         """Ask any replica."""
@@ -470,6 +482,8 @@ class StreamClient:
         if self._is_cancelled:
             raise StreamUnavailable("the read was cancelled") from error
         failure = read_failure(error, trial.address, self._credentials)
+        if failure.kind is Kind.FOREIGN:
+            self._warn_of_foreign(failure.address, first_sentence(failure.error))
         if failure.kind is Kind.AWAY:
             self._connections.close(trial.address)
         jitter = random.uniform(0.75, 1.25)  # noqa: S311  # not a secret

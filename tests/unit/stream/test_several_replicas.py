@@ -166,11 +166,15 @@ def test_one_that_was_cut_off_from_the_log_does_not_hide_what_is_new(
         wait_for("the newer end", lambda: client.offsets("messages").latest == 100)
 
 
-def test_a_replica_of_another_epoch_is_refused(replicate: Replicate) -> None:
+def test_a_replica_of_another_epoch_is_refused(
+    replicate: Replicate, caplog: pytest.LogCaptureFixture
+) -> None:
     _, foreign = replicate(200, "e2")
     _, first = replicate(100)
     with reach(foreign, first) as client:
         assert read(client, 0, 100) == list(range(100))
+        assert read(client, 0, 50) == list(range(50))
+        assert caplog.text.count(f"{foreign.address} is not read, for it is no replica") == 1
         assert client.offsets("messages", at_least=("e1", 50)).epoch == "e1"
         first.kill()
         with reach(foreign, first, patience_s=0) as impatient:
