@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, final
 
 from starlette.requests import Request
 
-from penstock.admin.logins import ASKED_TOO_OFTEN, Logins, Refusal, address_of
+from penstock.admin.logins import ASKED_TOO_OFTEN, HttpRefusal, Logins, address_of
 from penstock.admin.rate_limiter import RateLimiter
 from penstock.admin.sessions import Session, key_of
 from penstock.auth.admin_tokens import AdminGrant, AdminTokens
@@ -98,7 +98,7 @@ class Gate:
 
     async def admit(
         self, request: Request, limiter: RateLimiter | None = None, *, acts: bool
-    ) -> Admitted | Refusal:
+    ) -> Admitted | HttpRefusal:
         """Authenticate a request; return its token or user, or why it is refused.
 
         Args:
@@ -109,7 +109,7 @@ class Gate:
         """
         logins = self._logins
         if logins is None:
-            return Refusal(403, "this needs admin.users or admin.token_file, which say who may")
+            return HttpRefusal(403, "this needs admin.users or admin.token_file, which say who may")
         address = address_of(request)
         scheme, shown = _authorization(request)
         try:
@@ -123,14 +123,14 @@ class Gate:
                 pair = _name_and_password(shown)
                 if pair is not None:
                     found = await logins.by_password(*pair, address, limiter, acts=acts)
-                    if isinstance(found, Refusal):
+                    if isinstance(found, HttpRefusal):
                         return found
                     return Admitted(found.grant, f"{found.grant.name} at {address} (API)")
             else:
                 return await self._by_cookie(request, logins, address, limiter, acts=acts)
         except PenstockError as error:
-            return Refusal(503, str(error))
-        return Refusal(401, "the token or the user name and password are wrong", _CHALLENGE)
+            return HttpRefusal(503, str(error))
+        return HttpRefusal(401, "the token or the user name and password are wrong", _CHALLENGE)
 
     async def _by_cookie(
         self,
@@ -140,19 +140,21 @@ class Gate:
         limiter: RateLimiter | None,
         *,
         acts: bool,
-    ) -> Admitted | Refusal:
+    ) -> Admitted | HttpRefusal:
         key = cookie_key(request)
         session = logins.find(key, address)
         if session is None:
-            return Refusal(401, "this asks for a token or a login", _CHALLENGE)
+            return HttpRefusal(401, "this asks for a token or a login", _CHALLENGE)
         if not is_ours(request):
-            return Refusal(403, "a page of another site asks")
+            return HttpRefusal(403, "a page of another site asks")
         if acts and not has_csrf_token(request, session):
-            return Refusal(403, f"an act of the page needs its {CSRF_HEADER} header")
+            return HttpRefusal(403, f"an act of the page needs its {CSRF_HEADER} header")
         if limiter is not None and not limiter.allow(session.grant.name):
             return ASKED_TOO_OFTEN
         if not await logins.confirm(key, session, acts=acts):
-            return Refusal(401, "the session ended: the user may not be here any more", _CHALLENGE)
+            return HttpRefusal(
+                401, "the session ended: the user may not be here any more", _CHALLENGE
+            )
         return Admitted(session.grant, f"{session.grant.name} at {address} (page)")
 
     def _token_grant(self, token: str) -> AdminGrant | None:

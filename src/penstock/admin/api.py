@@ -20,7 +20,7 @@ from starlette.routing import BaseRoute, Route
 from penstock.admin.access import Admitted, Gate
 from penstock.admin.broker import Broker
 from penstock.admin.events import EventReader, ListEvents
-from penstock.admin.logins import Refusal
+from penstock.admin.logins import HttpRefusal
 from penstock.admin.openapi import document
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.parameters import Mistake, from_json, from_query
@@ -45,7 +45,7 @@ def api_routes(broker: Broker, events: EventReader, gate: Gate) -> list[BaseRout
 
     async def openapi(request: Request) -> Response:
         admitted = await admitted_as(gate, limiter, request, VIEWER, acts=False)
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, HttpRefusal):
             return refusal(*admitted)
         return Response(described, media_type="application/json")
 
@@ -66,7 +66,7 @@ def _handler(
 ) -> Handler:
     async def handle(request: Request) -> Response:
         admitted = await admitted_as(gate, limiter, request, operation.role, acts=operation.acts)
-        if isinstance(admitted, Refusal):
+        if isinstance(admitted, HttpRefusal):
             return refusal(*admitted)
         try:
             if operation.acts:
@@ -113,7 +113,7 @@ def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Res
 
 async def admitted_as(
     gate: Gate, limiter: RateLimiter, request: Request, role: str, *, acts: bool
-) -> Admitted | Refusal:
+) -> Admitted | HttpRefusal:
     """Authenticate a request; refuse one whose token or user may not act as ``role``, or asks too
     often.
 
@@ -121,11 +121,11 @@ async def admitted_as(
         The token or user, or why the request is refused.
     """
     admitted = await gate.admit(request, limiter, acts=acts)
-    if isinstance(admitted, Refusal):
+    if isinstance(admitted, HttpRefusal):
         return admitted
     grant = admitted.grant
     if not grant.may_act_as(role):
-        return Refusal(
+        return HttpRefusal(
             403, f"this needs the role {role}, and {grant.name} has the role {grant.role}"
         )
     return admitted

@@ -89,7 +89,7 @@ class EventReader:
         return await self._searches.run(lambda: self._search(asked, kinds, before))
 
     def _search(self, asked: ListEvents, kinds: list[str], before: Position | None) -> Page:
-        """Look through the log, in the thread."""
+        """Return a page of events, read from the log; in the thread of searches."""
         # Arrow is large; who never asks for events need not load it.
         from penstock.stream.client import StreamClient
         from penstock.stream.credentials import Credentials

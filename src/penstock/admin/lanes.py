@@ -41,7 +41,7 @@ class Lane:
         self._room = turns + waiting_max
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Return what ``work`` returns, in its turn.
+        """Wait for a turn, call ``work`` in a thread, and return its result.
 
         Raises:
             StoreError: too many wait already.

@@ -44,7 +44,7 @@ PASSWORD_AGE_S: Final = 300.0
 _IPV6_SITE_BITS: Final = 64
 
 
-class Refusal(NamedTuple):
+class HttpRefusal(NamedTuple):
     """The reason why nothing is done: a status of HTTP, a sentence, and headers."""
 
     status: int
@@ -53,14 +53,14 @@ class Refusal(NamedTuple):
 
 
 _REFUSALS: Final = {
-    WRONG: Refusal(401, "the user name or the password is wrong"),
-    BANNED: Refusal(403, "this user or address is banned"),
-    TOO_OFTEN: Refusal(429, "too many passwords were wrong, or wait", {"Retry-After": "10"}),
-    NO_ROLE: Refusal(403, "this user has no role in admin.users"),
+    WRONG: HttpRefusal(401, "the user name or the password is wrong"),
+    BANNED: HttpRefusal(403, "this user or address is banned"),
+    TOO_OFTEN: HttpRefusal(429, "too many passwords were wrong, or wait", {"Retry-After": "10"}),
+    NO_ROLE: HttpRefusal(403, "this user has no role in admin.users"),
 }
-_UNAVAILABLE: Final = Refusal(503, "the password cannot be checked now")
-ASKED_TOO_OFTEN: Final = Refusal(429, "the token or user asked too often", {"Retry-After": "1"})
-_TOO_MANY: Final = Refusal(
+_UNAVAILABLE: Final = HttpRefusal(503, "the password cannot be checked now")
+ASKED_TOO_OFTEN: Final = HttpRefusal(429, "the token or user asked too often", {"Retry-After": "1"})
+_TOO_MANY: Final = HttpRefusal(
     429, "there were too many logins from this address", {"Retry-After": "2"}
 )
 
@@ -84,7 +84,9 @@ class Logins:
         self._key = secrets.token_bytes(SECRET_BYTES)  # of the hashes of passwords
         self._limiter = RateLimiter(LOGINS_PER_S, LOGINS_AT_ONCE)
 
-    async def log_in(self, user: str, password: str, address: str) -> tuple[str, Session] | Refusal:
+    async def log_in(
+        self, user: str, password: str, address: str
+    ) -> tuple[str, Session] | HttpRefusal:
         """Begin a session of the page; return the secret for its cookie, and it.
 
         Raises:
@@ -97,13 +99,13 @@ class Logins:
         if grant is not None:
             return secret, self._page.open(key_of(secret), grant, address, None)
         found = await self._ask(user, password, address, "page")
-        if isinstance(found, Refusal):
+        if isinstance(found, HttpRefusal):
             return found
         return secret, self._opened(self._page, key_of(secret), found, address)
 
     async def by_password(
         self, user: str, password: str, address: str, limiter: RateLimiter | None, *, acts: bool
-    ) -> Session | Refusal:
+    ) -> Session | HttpRefusal:
         """Return the session of a user that shows its password with each request.
 
         Args:
@@ -128,7 +130,7 @@ class Logins:
         if not self._limiter.allow(_source(address)):
             return _TOO_MANY
         found = await self._ask(user, password, address, "API")
-        if isinstance(found, Refusal):
+        if isinstance(found, HttpRefusal):
             return found
         return self._opened(self._by_password, key, found, address)
 
@@ -168,7 +170,7 @@ class Logins:
             session.confirmed_s = asked_s
         return bool(role)
 
-    async def _ask(self, user: str, password: str, address: str, via: str) -> Login | Refusal:
+    async def _ask(self, user: str, password: str, address: str, via: str) -> Login | HttpRefusal:
         if not self._has_users:
             return _REFUSALS[WRONG]
         found = await self._broker.log_in(LogIn(user, password, address, via))

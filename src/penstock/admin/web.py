@@ -34,7 +34,7 @@ from penstock.admin.broker import Broker
 from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
 from penstock.admin.health import Check, alive, ready
-from penstock.admin.logins import Logins, Refusal
+from penstock.admin.logins import HttpRefusal, Logins
 from penstock.admin.page.routes import page_routes
 from penstock.errors import PenstockError
 
@@ -84,7 +84,7 @@ def web_app(
     async def metrics(request: Request) -> Response:
         if gate.requires_credentials:
             admitted = await gate.admit(request, acts=False)
-            if isinstance(admitted, Refusal):
+            if isinstance(admitted, HttpRefusal):
                 return refusal(*admitted)
         try:
             found = await broker.metrics()

@@ -43,7 +43,7 @@ class Children:
         self._others_run = False
 
     def all(self) -> list[ChildProcess]:
-        """Return those that there are."""
+        """Return the children that the settings ask for."""
         children = (self.stream, self.admin, self.otlp)
         return [child for child in children if child is not None]
 
@@ -105,7 +105,8 @@ class Children:
             self.stream.start()
 
     def start_others(self) -> None:
-        """Start those that ask the control socket at once, if they do not run."""
+        """Start the admin and the OpenTelemetry process, which ask the control socket at once, if
+        they do not run."""
         if not self._others_run:
             self._others_run = True
             for child in (self.admin, self.otlp):
@@ -113,22 +114,22 @@ class Children:
                     child.start()
 
     async def stop(self) -> None:
-        """End all of them."""
+        """End all children."""
         await asyncio.gather(*(child.stop() for child in self.all()))
 
     # -- their arguments ---------------------------------------------------------------
 
     def stream_arguments(self) -> Arguments:
-        """Return what the stream service is told of settings that may change."""
+        """Return the arguments of the stream service that a reload may change."""
         options = (*self.settings.stream.files, *self._own_token())
         return stream_process.changing_arguments(self._publishing_json(), options)
 
     def admin_arguments(self) -> Arguments:
-        """Return what the admin process is told of settings that may change."""
+        """Return the arguments of the admin process that a reload may change."""
         return admin_process.changing_arguments(self.settings.admin, self._events_arguments())
 
     def _events_arguments(self) -> Arguments:
-        """Return the arguments that tell where events are read; none where none are written."""
+        """Return the arguments with the address to read events from; none if events are off."""
         settings = self.settings
         if self.stream is None or not settings.events.enabled:
             return ()
@@ -136,7 +137,7 @@ class Children:
         return (*address, "--events-tls") if settings.stream.certificate else address
 
     def otlp_arguments(self) -> Arguments:
-        """Return what the OpenTelemetry process is told of settings that may change."""
+        """Return the arguments of the OpenTelemetry process that a reload may change."""
         settings = self.settings
         stream: list[str] = []
         if settings.sends_traces and self.stream is not None:

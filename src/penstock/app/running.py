@@ -457,7 +457,7 @@ class RunningBroker:
         self._stopped.set()
 
     def end(self, why: str) -> None:
-        """End it, as a signal would."""
+        """End the broker, as a signal would; ``why`` is logged."""
         logger.info("stopping: %s", Sentence(why))
         self._stopped.set()
 

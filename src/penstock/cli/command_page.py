@@ -95,7 +95,7 @@ def _named(parameter: Any) -> str:
 
 
 def _kind(parameter: Any) -> str:
-    """Return what stands for the value of an option without a name of its own for it."""
+    """Return the placeholder for the value of an option that names none: its choices, N or TEXT."""
     shown = str(parameter.display_type(typer.Context(typer.main.get_command(_NO_COMMANDS))))
     if "|" in shown:
         return shown.strip("<>")

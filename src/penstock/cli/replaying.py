@@ -251,7 +251,7 @@ class Replaying:
         return Progress(done, sum(end - start for start, end in spans), text)
 
     def _summary(self) -> str:
-        """Return how far it came, and how to go on."""
+        """Return in words how many messages were published, and the options for the rest."""
         while self._outstanding and self._outstanding[0][1].reason_code is not None:
             if (self._outstanding[0][1].reason_code or 0) >= 0x80:
                 break

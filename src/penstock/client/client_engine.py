@@ -249,7 +249,7 @@ class ClientEngine(ClientCallbacks):
         return connect_of(options, self.client_id, clean or self._begins_clean, first)
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """Take a connection that the server accepted."""
+        """Use the connection: the server accepted it with ``connack``."""
         del now
         self.connack = connack
         self._begins_clean = False
@@ -262,7 +262,7 @@ class ClientEngine(ClientCallbacks):
         self._loop.call_soon(self.notify_room)  # once the session is attached
 
     def ended(self, now: Now) -> None:
-        """Take note that the connection is over."""
+        """Note that the connection ended: subscriptions wait, and the dialler decides what next."""
         del now
         self.subscriptions.disconnected()
         self.dialler.ended()
@@ -431,7 +431,10 @@ class ClientEngine(ClientCallbacks):
     # -- receiving -------------------------------------------------------------------------
 
     def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
-        """Take a received message."""
+        """Put a received message into the inbox, or give a response to its request.
+
+        One of QoS 0 is dropped when the inbox is full.
+        """
         del now
         if self.take_reply is not None and self.take_reply(arrival):
             return
@@ -443,7 +446,7 @@ class ClientEngine(ClientCallbacks):
         self.inbox.put(arrival)
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """Take a SUBACK or UNSUBACK."""
+        """Pass a SUBACK or UNSUBACK to the subscription that waits for it."""
         del now
         self.subscriptions.answered(packet)
 

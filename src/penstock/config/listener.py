@@ -246,7 +246,7 @@ class MainListener(Listener):
 
 
 def setting_of(listener: MainListener | OtherListener) -> str:
-    """Return where a listener's address is set, for messages."""
+    """Return the name of the setting that has a listener's address, for messages."""
     if isinstance(listener, MainListener):
         return "listener.bind"
     return f"the bind of listener.others {listener.name!r}"

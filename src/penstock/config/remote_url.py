@@ -22,7 +22,7 @@ _PATH: Final = "/mqtt"  # where a server speaks MQTT over WebSocket by default
 
 @dataclass(frozen=True, slots=True)
 class RemoteUrl:
-    """A server's place, and how it is spoken to.
+    """The URL of a server: its address and the scheme by which it is reached.
 
     Attributes:
         scheme: "mqtt", "mqtts", "ws", "wss" or "unix".

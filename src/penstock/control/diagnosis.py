@@ -84,12 +84,12 @@ class Case:
         return None
 
     def state_of(self, message: LoggedMessage) -> str:
-        """Return where a message of the log is for this client; empty: nowhere any more."""
+        """Return the state of a message of the log for this client; empty: it has none any more."""
         return self.facts.states.get(str(message.offset), "")
 
 
 def diagnose(case: Case) -> Diagnosis:
-    """Return the first cause that holds."""
+    """Return the first cause of ``CAUSES`` that holds, as a reason with a remedy."""
     for cause in CAUSES:
         found = cause(case)
         if found is not None:

@@ -159,7 +159,10 @@ def _of_event(kind: str, event: Mapping[str, Any]) -> Step | None:
 
 
 def _of_record(receiver: Receiver) -> list[Step]:
-    """Return what is recorded of the message for one client, where it was the message."""
+    """Return the steps that the flight recorder has of the message for one receiver.
+
+    A record that may be of another message is left out, unless the receiver's state implies it.
+    """
     steps: list[Step] = []
     for time in receiver.times:
         alike = [other for other in receiver.times if other.kind == time.kind]
@@ -184,7 +187,7 @@ def _at(source: str, target: str, text: str, time: RecordedTime, is_lost: bool =
 
 
 def _of_receiver(row: Row, receiver: Receiver, happened: Sequence[Step]) -> list[Step]:
-    """Return where the message is for this receiver, unless what ``happened`` says it."""
+    """Return a step with the message's state for this receiver; none if ``happened`` has it."""
     qos = min(row.qos, receiver.qos)
     if receiver.state.startswith("dropped:"):
         reason = receiver.state.removeprefix("dropped:").replace("_", " ")

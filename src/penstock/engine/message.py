@@ -152,7 +152,7 @@ class Message:
 
 
 def _expiry_position(properties: bytes) -> int:
-    """Return where the four bytes of the message expiry interval start, or -1.
+    """Return the index of the four bytes of the message expiry interval, or -1.
 
     Properties are encoded in ascending order, so only the two-byte payload format
     indicator (0x01) can stand before the message expiry interval (0x02).

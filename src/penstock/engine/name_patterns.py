@@ -77,11 +77,11 @@ class NamePattern:
         return takers
 
     def _skipped(self, states: int) -> int:
-        """Return ``states`` with those that follow a ``*`` which stands for nothing."""
+        """Return ``states``, and for each at a ``*`` also the next: a ``*`` may match nothing."""
         return states | (states & self._stars) << 1
 
     def _read(self, text: str) -> int:
-        """Take in the pattern; return how many states it has."""
+        """Build the states of the pattern; return their number, without the end."""
         number = 0
         at = 0
         while at < len(text):
@@ -104,7 +104,7 @@ class NamePattern:
         return number
 
     def _add_set(self, inner: str, state: int) -> None:
-        """Take in what stands between two brackets."""
+        """Add the set between two brackets to the characters that ``state`` takes."""
         is_except = inner.startswith("!")
         found = _ranges_of(inner[1:] if is_except else inner)
         if is_except:
@@ -114,7 +114,7 @@ class NamePattern:
 
 
 def _closing(text: str, at: int) -> int:
-    """Return where the set that begins at ``at`` is closed; -1 where it is not.
+    """Return the index of the bracket that closes the set beginning at ``at``, or -1.
 
     The first character of a set is never its end.
     """

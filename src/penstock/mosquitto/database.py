@@ -91,7 +91,7 @@ class StoredMessage:
     properties: Properties | None
 
     def size_bytes(self) -> int:
-        """Return what it takes in a queue, in bytes, or a little more."""
+        """Return the size that the message has in a queue, bytes; a little more than it takes."""
         size = len(self.topic.encode()) + len(self.payload) + _OVERHEAD_BYTES
         return size + (len(encode_properties(self.properties)) if self.properties else 0)
 
@@ -192,7 +192,7 @@ class Snapshot:
 
 
 def read_database(path: Path, progress: Callable[[int, int], None] | None = None) -> Snapshot:
-    """Return what the database in ``path`` holds.
+    """Return the sessions and messages of the database in ``path``.
 
     Args:
         path: the file.

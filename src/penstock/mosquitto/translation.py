@@ -102,7 +102,7 @@ class Translation:
         self._options.make_room_for(longest, largest_bytes)
 
     def set_data_dir(self, data_dir: str, why: str) -> None:
-        """Say where the broker keeps its data."""
+        """Set the data directory of the new broker; ``why`` becomes the comment."""
         self._options.durability.set("data_dir", data_dir, why)
 
     def toml(self) -> str:

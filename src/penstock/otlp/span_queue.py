@@ -56,7 +56,7 @@ class SpanQueue:
         self._filled.set()
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until there is a span, or somebody calls ``wake``."""
+        """Wait until there is a span or ``wake`` is called, at most ``timeout_s`` seconds."""
         self._filled.wait(timeout_s)
 
     def wake(self) -> None:
@@ -64,7 +64,7 @@ class SpanQueue:
         self._filled.set()
 
     def first(self, now_s: float) -> list[Span]:
-        """Return the spans that are to be sent now: those that were not taken, or the next."""
+        """Return the batch to send now: the one that was not accepted yet, or the next spans."""
         with self._lock:
             if not self._under_way:
                 self._since_s = now_s

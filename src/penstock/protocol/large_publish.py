@@ -62,7 +62,7 @@ class LargePublish:
 
 
 def payload_begin(buffer: bytes, position: i64, body: i64, version: int) -> i64:
-    """Return where the payload of a PUBLISH begins; 0 while too little of it is here to tell.
+    """Return the index of a PUBLISH's payload; 0 while too few of its bytes have arrived.
 
     The fields that tell it are checked when the packet is read.
 

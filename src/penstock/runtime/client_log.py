@@ -57,7 +57,7 @@ class ClientLog:
             )
 
     def name_of(self, peer: Peer) -> str:
-        """Return the name of a client, and where it is, for a line about it."""
+        """Return a client's name and address for a log line: "press-7 at 10.0.0.7:51234"."""
         connection = peer.connection
         if not isinstance(connection, ServerConnection):
             return f"the bridge to {peer.wire.peer}"

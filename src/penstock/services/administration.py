@@ -139,7 +139,7 @@ class Administration:
         return session_details(self._server, session)
 
     async def show_recorded(self, request: ShowRecorded) -> JsonObject | None:
-        """Return what the flight recorder has of one client; None where it has nothing."""
+        """Return the flight recorder's record of one client; None where it has none."""
         return recorded(self._server, request.client_id)
 
     async def explain(self, request: Explain) -> JsonObject:
@@ -163,7 +163,7 @@ class Administration:
         )
 
     async def find_receivers(self, request: FindReceivers) -> JsonObject:
-        """Return where one message is for each that its topic reaches now."""
+        """Return the state of one message for each receiver that its topic reaches now."""
         walk = ReceiverWalk(self._server, _topic_name(request.topic), request.offset)
 
         def step() -> bool:
@@ -333,7 +333,7 @@ class Administration:
     # -- emptying ----------------------------------------------------------------------
 
     async def drain(self, request: Drain) -> DrainState:
-        """Begin to empty the broker, or change how it is emptied."""
+        """Begin to empty the broker, or change the pace and the other server; return the state."""
         if not 0 < request.per_s <= 1_000_000:
             raise ConfigError("clients sent away a second must be more than 0, at most 1000000")
         name = request.server_reference
@@ -354,14 +354,14 @@ class Administration:
         return self._drain_state()
 
     async def end_drain(self, request: EndDrain) -> bool:
-        """Let clients in again."""
+        """Accept clients again; return whether they were refused before."""
         was_draining = end_drain(self._server, request.by)
         if was_draining:
             logger.warning("%s ended the emptying: clients are let in again", _who(request.by))
         return was_draining
 
     async def show_drain(self, request: ShowDrain) -> DrainState:
-        """Return how far the emptying is."""
+        """Return whether the broker is being emptied, and how many clients are left."""
         del request
         return self._drain_state()
 
@@ -441,7 +441,7 @@ class Administration:
 
 
 def _who(by: str) -> Sentence:
-    """Return who did it, as a log line names them."""
+    """Return the name of the operator for a log line; "an operator" where it is not known."""
     return Sentence(short(by) if by else "an operator")
 
 

@@ -58,7 +58,7 @@ class Control:
         self._at_work: set[asyncio.Task[None]] = set()
 
     def on(self, kind: type[RequestT], handler: Handler[RequestT]) -> None:
-        """Have requests of one kind done by ``handler``."""
+        """Register the handler for requests of one kind."""
         self._handlers[kind] = handler
 
     async def open(self) -> None:

@@ -83,8 +83,8 @@ class Rankings:
         return {"entries": entries, "selected": walk.selected, "took_s": round(took_s, 4)}
 
     async def _highest(self, walk: RankingWalk) -> list[JsonObject]:
-        """Walk to the end, and return the highest as they are then; those that ended are left
-        out."""
+        """Walk over all sessions; return the descriptions of the highest, without those that ended
+        meanwhile."""
         described: list[JsonObject] = []
         best: list[Session] | None = None
 

@@ -109,7 +109,7 @@ class StoreMedium:
 
 
 def medium_of(data_dir: Path, name: str, store: Store) -> Medium:
-    """Return what keeps the state file ``name`` of the broker with ``store``."""
+    """Return the medium for the state file ``name``: the store of a cluster, else a file."""
     if isinstance(store, RocksStore) and store.acknowledged_when == "quorum":
         return StoreMedium(store, name)
     return FileMedium(data_dir / name)

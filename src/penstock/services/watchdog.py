@@ -41,7 +41,7 @@ class Watchdog:
         self._attempts = -1  # at the last look; -1 = no commit was under way
 
     async def run(self) -> None:
-        """Look until cancelled; return at once where there is no service manager."""
+        """Report progress to the service manager until cancelled; return at once without one."""
         if not self._manager.is_present:
             return
         patience_s = self._manager.watchdog_s
@@ -62,7 +62,7 @@ class Watchdog:
         return not stands
 
     def status(self) -> str:
-        """Return a line about the broker as it is."""
+        """Return the status line: the number of clients, and why the store fails, if it does."""
         failure = self._server.context.store.failure
         clients = f"{len(self._server.connections)} clients"
         return f"{clients}; nothing is acknowledged: {failure}" if failure else clients

@@ -91,7 +91,7 @@ class PenstockDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what comes after `format`."""
+        """Return the name of the format, for `spark.readStream.format`."""
         return "penstock"
 
     def schema(self) -> StructType:

@@ -130,7 +130,7 @@ class LogDataset(ds.Dataset):  # type: ignore[misc]  # pyarrow has no types
         filter: pc.Expression | None = None,  # noqa: A002  # the name of pyarrow
         **_options: Any,
     ) -> ds.Scanner:
-        """Return what reads these columns of the rows that pass the filter."""
+        """Return a scanner of these columns of the rows that pass the filter."""
         names = list(self.schema.names if columns is None else columns)
         text = "" if filter is None else str(filter)
         needed = [name for name in self.schema.names if name in names or name in text]

@@ -161,7 +161,7 @@ class SqlSession:
         ]
 
     def begin(self) -> None:
-        """Forget the statement before, and what it has read."""
+        """End the statement before, and forget its scans."""
         self.database.abort()  # the rest of its rows
         self.scans.clear()
 

@@ -177,8 +177,8 @@ class QueueExaminer:
         progress.inbound = pages_of([entry[0] for entry in progress.unreleased])
 
     def _trim(self, progress: Progress) -> None:
-        """Drop messages that the log no longer has from the window, and from those that wait for
-        their PUBREL."""
+        """Drop messages that the log no longer has from the window, and from the received ones that
+        wait for their PUBREL."""
         number = progress.number
         for page in progress.pages:
             page.entries = [

@@ -427,7 +427,7 @@ class RocksStore:
                 yield key[len(_STATE) :].decode(), value
 
     def read_state(self, name: str) -> bytes | None:
-        """Return what ``write_state`` wrote last for ``name``; None before."""
+        """Return the content that ``write_state`` wrote last for ``name``; None before."""
         with self._usage.shared():
             content: bytes | None = self._families["meta"].get(_STATE + name.encode())
             return content

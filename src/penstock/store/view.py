@@ -197,7 +197,7 @@ class _Opening:
         self._claimed = claimed
 
     def find(self) -> None:
-        """Let the view use what can be read."""
+        """Find a database that can be read, and let the view use it."""
         if self._try_to_open(self._store):
             return
         source = self._store

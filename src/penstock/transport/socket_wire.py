@@ -118,7 +118,7 @@ class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
         self._buffer: memoryview | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go."""
+        """Return the buffer for the next bytes."""
         del sizehint
         if self._buffer is None:
             self._buffer = memoryview(bytearray(_READ_BYTES_MAX))

@@ -58,8 +58,8 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
 
 
 def remedy(error: OSError) -> str:
-    """Return what to do about an address that cannot be listened on; the caller appends how to
-    choose another one."""
+    """Return a remedy for an address that cannot be listened on, half a sentence; the caller
+    appends how to choose another address."""
     if isinstance(error, socket.gaierror):
         return "the name stands for no address here: mend it, or choose another address"
     if error.errno == errno.EACCES:

@@ -13,7 +13,7 @@ from starlette.requests import Request
 
 from penstock.admin.access import Admitted, Gate
 from penstock.admin.broker import Broker
-from penstock.admin.logins import Logins, Refusal, address_of
+from penstock.admin.logins import HttpRefusal, Logins, address_of
 from penstock.admin.rate_limiter import LOGINS_AT_ONCE, RateLimiter
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.services.control import Control
@@ -78,7 +78,7 @@ async def test_two_addresses_with_one_password_do_not_end_each_other(
     for _ in range(2 * int(LOGINS_AT_ONCE)):
         for address in ("10.0.0.7", "10.0.0.8"):
             found = await logins.by_password("victor", "password", address, None, acts=False)
-            assert not isinstance(found, Refusal)
+            assert not isinstance(found, HttpRefusal)
     assert word.logins == 2
 
 
@@ -86,7 +86,7 @@ async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, login
     gate = Gate(None, logins, "127.0.0.1")
     limiter = RateLimiter(per_s=0.0, at_once=2.0)
     opened = await logins.log_in("victor", "password", "10.0.0.7")
-    assert not isinstance(opened, Refusal)
+    assert not isinstance(opened, HttpRefusal)
     secret, session = opened
     shown = (
         ((b"authorization", BASIC),),
@@ -100,7 +100,7 @@ async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, login
         assert isinstance(await gate.admit(request, acts=True), Admitted)
         asked = word.confirmed
         answers = [await gate.admit(request, limiter, acts=True) for _ in range(4)]
-        refused = [one for one in answers if isinstance(one, Refusal)]
+        refused = [one for one in answers if isinstance(one, HttpRefusal)]
         assert {one.status for one in refused} == {429}
         assert word.confirmed - asked == 4 - len(refused)
     assert not limiter.allow("victor")

@@ -23,7 +23,7 @@ from starlette.routing import BaseRoute, Route
 
 from penstock.admin.access import cookie_key, cookie_name, has_csrf_token, is_ours
 from penstock.admin.api import json_body, refusal
-from penstock.admin.logins import PAGE_AGE_S, Logins, Refusal, address_of
+from penstock.admin.logins import PAGE_AGE_S, HttpRefusal, Logins, address_of
 from penstock.admin.parameters import Mistake, from_json
 from penstock.admin.sessions import Session
 from penstock.control.login_requests import Text
@@ -103,7 +103,7 @@ async def _logged_in(logins: Logins, request: Request) -> Response:
         return refusal(mistake.status, str(mistake))
     except PenstockError as error:
         return refusal(503, str(error))
-    if isinstance(found, Refusal):
+    if isinstance(found, HttpRefusal):
         return refusal(*found)
     secret, session = found
     answer = _session(session)

@@ -1,4 +1,4 @@
-"""The lines about the broker: how it is, what flows, what a commit takes, what is full.
+"""The lines about the broker: its health, traffic, commits, and limits that are reached.
 
 They are the same on the screen and in `--batch`. Each line is cut at the width, its most important
 part first; nothing in them is written by clients.

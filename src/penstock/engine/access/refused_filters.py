@@ -46,7 +46,7 @@ class RefusedFilters:
         self._recent[client_id] = RefusedFilter(client_id, topic_filter, code, count)
 
     def take(self) -> list[RefusedFilter]:
-        """Return what was noted since the last call, and forget it."""
+        """Return the refused filters since the last call, and forget them."""
         if not self._recent:
             return []
         recent = list(self._recent.values())

@@ -68,11 +68,11 @@ class RankingWalk:
 
     @property
     def finished(self) -> bool:
-        """Return whether all sessions were looked at."""
+        """Return whether all sessions were visited."""
         return self._walk.finished
 
     def step(self, visits: int, now: Now) -> None:
-        """Look at the next ``visits`` sessions."""
+        """Visit the next ``visits`` sessions, and keep the highest."""
         best = self._best
         for session in self._walk.step(visits, now):
             self.selected += 1

@@ -271,7 +271,8 @@ class PublishHandler(BlockedPublisher):
         self._blocked_publishers.remove(self)
 
     def refused_by(self) -> Blocker | None:
-        """Return what still refuses the blocked message, or None."""
+        """Return the blocker that still refuses the blocked message: the store or a queue; None:
+        nothing does."""
         if self._context.store.fails:
             return self._blocked_publishers.store
         if self._blocked_message is None:

@@ -160,7 +160,8 @@ class Inbound:
         return 0
 
     def oldest_message_us(self) -> int:
-        """Return ``oldest_us`` of those whose message is kept (MQTT 3.1); 0 if there is none."""
+        """Return when the first timeout of an identifier whose message is kept (MQTT 3.1) began,
+        microseconds of the steady clock; 0 if there is none."""
         for packet_id, since_us in self._since_us.items():
             if self._has_message(packet_id):
                 return since_us

@@ -485,7 +485,8 @@ class Session(StoredState):
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
-        """Return what changed since the last snapshot (``records``); None if the session ended."""
+        """Return the progress to store, with the pages that changed since the last snapshot
+        (``records``); None if the session ended."""
         self.backlog.changed = False
         if self.ended:
             return None

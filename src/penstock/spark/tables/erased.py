@@ -49,7 +49,7 @@ class Erased:
 def erased_messages(
     messages: DataFrame, tables: Sequence[LandedTable], selection: Selection, span: Span
 ) -> DataFrame:
-    """Return those of `messages` that landed and are in none of the tables.
+    """Return the rows of `messages` that landed and are in none of the tables.
 
     Args:
         messages: the messages of `span`, with the columns `offset` and `topic` at least.

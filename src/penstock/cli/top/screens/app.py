@@ -231,7 +231,7 @@ class TopApp(App[None]):
             self._poller.set_request(replace(self._poller.request, client_id=client_id))
 
     def on_client_screen_asked(self, message: ClientScreen.Asked) -> None:
-        """Do what the keys of an open client ask for."""
+        """Carry out the key that was pressed on the screen of a client."""
         if message.what == "leave":
             self.pop_screen()
             self._poller.set_request(replace(self._poller.request, client_id=None))
@@ -265,7 +265,7 @@ class TopApp(App[None]):
         )
 
     def action_pause(self) -> None:
-        """Leave what is shown as it is, or go on."""
+        """Stop polling, or go on."""
         self._is_paused = not self._is_paused
         self._poller.pause(self._is_paused)
         self._show_head()
