@@ -24,6 +24,7 @@ from penstock.cli import (
     bans,
     bench,
     clients,
+    cluster,
     events,
     import_mosquitto,
     pub,
@@ -170,6 +171,26 @@ def serve(
     log_level: Annotated[
         str | None, typer.Option(metavar="debug|info|warning|error", help="Least severe log line.")
     ] = None,
+    cluster_log: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster", metavar="URL,URL,URL", help="Servers that keep the log of a cluster."
+        ),
+    ] = None,
+    cluster_name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the cluster; penstock.")
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of this machine in the cluster.")
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where clients of the cluster reach this broker."),
+    ] = None,
+    cluster_node: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Start the NATS server of this machine as FILE says."),
+    ] = None,
 ) -> None:
     """Run the broker until SIGTERM or SIGINT."""
     from penstock.config.load import load_settings
@@ -187,6 +208,11 @@ def serve(
             "stream.bind": stream_bind,
             "admin.bind": admin,
             "log.level": log_level,
+            "cluster.log": None if cluster_log is None else tuple(cluster_log.split(",")),
+            "cluster.name": cluster_name,
+            "cluster.node": node,
+            "cluster.advertise": advertise,
+            "cluster.server_config": None if cluster_node is None else str(cluster_node),
         },
     )
     settings = read()
@@ -241,3 +267,4 @@ app.add_typer(table.app, name="table")
 app.add_typer(tables.app, name="tables")
 app.add_typer(store.app, name="store")
 app.add_typer(stream.app, name="stream")
+app.add_typer(cluster.app, name="cluster")

@@ -75,6 +75,12 @@ class Cluster(Group):
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
 
+    server_config: str = ""
+    """Configuration file of the NATS server of this machine, which the broker then starts, watches
+    and ends itself, with its data in the directory nats of the data directory. Files that it names
+    are looked for in its own directory. `penstock cluster init` writes it. Empty: the servers run
+    by themselves."""
+
     @field_validator("log")
     @classmethod
     def _are_urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,6 +110,13 @@ class Cluster(Group):
     def _parts_fit(self) -> Cluster:
         if bool(self.certificate) != bool(self.key):
             raise ValueError("cluster.certificate and cluster.key, two PEM files, belong together")
+        if self.server_config and not self.log:
+            raise ValueError(
+                "cluster.server_config starts a NATS server, which nothing would use: name the"
+                " servers of the cluster in cluster.log"
+            )
+        if self.server_config and self.log[0].startswith("http"):
+            raise ValueError("cluster.server_config is of NATS, and cluster.log names etcd servers")
         return self
 
     @property

@@ -1,0 +1,144 @@
+"""`penstock cluster`: the machines of a cluster."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from penstock.errors import ConfigError
+
+app = typer.Typer(no_args_is_help=True, help="Several machines with one log of commits.")
+
+_SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(MB|GB|TB)")
+
+
+@app.callback()
+def begin(context: typer.Context) -> None:
+    """Several machines with one log of commits."""
+    from penstock.store.permissions import privately
+
+    context.with_resource(privately())  # until the command has ended
+
+
+@app.command()
+def init(
+    machines: Annotated[
+        list[str],
+        typer.Argument(metavar="NAME=HOST...", help="Each machine: its name, and its address."),
+    ],
+    to: Annotated[
+        Path, typer.Option("--to", metavar="DIR", help="Directory that is made for the files.")
+    ] = Path("penstock-cluster"),
+    name: Annotated[
+        str, typer.Option("--cluster-name", metavar="NAME", help="Name of the cluster.")
+    ] = "penstock",
+    place: Annotated[
+        str,
+        typer.Option(
+            "--place",
+            metavar="DIR",
+            help="Where the files of a machine will lie there, such as /etc/penstock; without it"
+            " commands are run in their directory.",
+        ),
+    ] = "",
+    embedded: Annotated[
+        bool,
+        typer.Option(
+            "--embedded/--separate",
+            help="Each broker starts the NATS server of its machine, or that is a service apart.",
+        ),
+    ] = True,
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="Without TLS: for a trial on one machine.")
+    ] = True,
+    log_size_max: Annotated[
+        str,
+        typer.Option(
+            "--log-size-max", metavar="SIZE", help="Most that a NATS server keeps on disk."
+        ),
+    ] = "10GB",
+    nats_port: Annotated[
+        int, typer.Option(min=1, max=65_535, metavar="PORT", help="Of NATS servers, for brokers.")
+    ] = 4222,
+    route_port: Annotated[
+        int, typer.Option(min=1, max=65_535, metavar="PORT", help="Of NATS servers, for another.")
+    ] = 6222,
+    monitoring_port: Annotated[
+        int, typer.Option(min=1, max=65_535, metavar="PORT", help="Of NATS servers, for itself.")
+    ] = 8222,
+    mqtt_port: Annotated[
+        int, typer.Option(min=1, max=65_535, metavar="PORT", help="Of brokers, for clients.")
+    ] = 1883,
+    stream_port: Annotated[
+        int, typer.Option(min=1, max=65_535, metavar="PORT", help="Of their stream services.")
+    ] = 8815,
+) -> None:
+    """Write settings, passwords and certificates of a new cluster, a directory for each machine.
+
+    Machines with the same HOST are a trial: the ports of each are higher by one than those before.
+    """
+    from datetime import UTC, datetime
+
+    from penstock.cluster.nats_program import check_version, find_nats_server
+    from penstock.cluster.setup.files import (
+        AUTHORITY_DIRECTORY,
+        Wanted,
+        cluster_files,
+        new_passwords,
+        serve_command,
+        write_files,
+    )
+    from penstock.cluster.setup.machines import Ports, parse_machines
+    from penstock.config.cluster import NAME
+
+    if NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"--cluster-name {name!r} must be 1 to 32 letters, digits, - and _ that start with a"
+            " letter or digit"
+        )
+    if _SIZE.fullmatch(log_size_max) is None:
+        raise ConfigError(f"--log-size-max {log_size_max!r} must be a size such as 500MB or 10GB")
+    if place and not place.startswith("/"):
+        raise ConfigError(f"--place {place!r} must be a path that starts with a slash")
+    ports = Ports(nats_port, route_port, monitoring_port, mqtt_port, stream_port)
+    chosen = parse_machines(machines, ports)
+    if not tls and not all(machine.is_loopback for machine in chosen):
+        raise ConfigError(
+            "--no-tls is for a trial on one machine, with hosts such as 127.0.0.1: between"
+            " machines passwords and messages would travel in the clear"
+        )
+    if embedded:
+        check_version(find_nats_server())
+    wanted = Wanted(name, chosen, tls, embedded, place, log_size_max)
+    write_files(to, cluster_files(wanted, new_passwords(), datetime.now(UTC)))
+    for machine in chosen:
+        print(f"wrote {to / machine.name}")
+    if tls:
+        print(f"wrote {to / AUTHORITY_DIRECTORY}: its key signs certificates, keep it off the net")
+    there = place or "it"
+    print(f"\nCopy each directory to its machine{f' as {place}' if place else ''}, and in {there}:")
+    for machine in chosen:
+        first = "" if embedded else f"nats-server -c {wanted.path('nats.conf')} & "
+        where = place or machine.name
+        print(f"  on {machine.host}:  cd {where} && {first}{serve_command(wanted)}")
+
+
+@app.command()
+def renew(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The directory that 'penstock cluster init' made.")
+    ],
+) -> None:
+    """Make new certificates for the machines of a cluster, with the authority in DIR.
+
+    Copy the two files of each machine there, and restart one machine after the other.
+    """
+    from datetime import UTC, datetime
+
+    from penstock.cluster.setup.files import renew_certificates
+
+    for path in renew_certificates(directory, datetime.now(UTC)):
+        print(f"wrote {path}")

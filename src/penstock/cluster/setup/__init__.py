@@ -1,0 +1,11 @@
+"""The files by which the machines of a cluster begin: `penstock cluster init`.
+
+``machines.py``
+    the machines, their hosts and ports.
+``certificates.py``
+    an authority of the cluster's own, and a certificate for each machine.
+``nats_config.py``
+    the configuration of a NATS server, as text. Pure.
+``files.py``
+    all files of all machines, and the directory they are written into.
+"""

@@ -1,0 +1,310 @@
+"""All files of a new cluster: a directory for each machine, and one for the authority.
+
+::
+
+      DIRECTORY/a/penstock.toml      settings of the broker of machine a
+                  nats.conf          configuration of its NATS server
+                  nats.login         the brokers' login at the servers, USER:PASSWORD
+                  nats-system.login  the operator's, for the program `nats`
+                  authority.pem, server.pem, server.key
+                  README.md          what to do on this machine
+      DIRECTORY/b/…
+      DIRECTORY/authority/authority.pem, authority.key   signs further certificates
+
+They are written beside their place and renamed, so that there are all of them or none.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from penstock.cluster.setup.certificates import (
+    AUTHORITY_DAYS,
+    CERTIFICATE_DAYS,
+    Signed,
+    host_of,
+    make_authority,
+    make_certificate,
+)
+from penstock.cluster.setup.machines import Machine
+from penstock.cluster.setup.nats_config import (
+    SYSTEM_USER,
+    USER,
+    Passwords,
+    TlsFiles,
+    nats_config,
+)
+from penstock.config.toml_values import toml_value
+from penstock.errors import ConfigError
+
+SETTINGS: Final = "penstock.toml"
+SERVER_CONFIG: Final = "nats.conf"
+LOGIN: Final = "nats.login"
+SYSTEM_LOGIN: Final = "nats-system.login"
+AUTHORITY: Final = "authority.pem"
+CERTIFICATE: Final = "server.pem"
+KEY: Final = "server.key"
+README: Final = "README.md"
+AUTHORITY_DIRECTORY: Final = "authority"
+AUTHORITY_KEY: Final = "authority.key"
+STORE: Final = "nats"
+
+_SECRET_BYTES: Final = 32
+_STAGE: Final = ".cluster-init-"
+
+Files = dict[str, bytes]
+"""Path below the cluster's directory to content."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A cluster that is to be set up.
+
+    Attributes:
+        name: name of the cluster.
+        machines: its machines.
+        has_tls: whether servers and brokers speak TLS.
+        is_embedded: whether each broker starts the NATS server of its machine.
+        place: the directory, on each machine, in which its files will lie; empty: the files name
+            each other without a directory, and the commands are run where they are.
+        file_store_max: the most that a server may keep on disk, such as ``10GB``.
+    """
+
+    name: str
+    machines: tuple[Machine, ...]
+    has_tls: bool
+    is_embedded: bool
+    place: str
+    file_store_max: str
+
+    def path(self, file: str) -> str:
+        """Return the name by which files and commands name a file of a machine."""
+        return str(PurePosixPath(self.place) / file)
+
+
+def new_passwords() -> Passwords:
+    """Return secrets that nobody had before."""
+    return Passwords(*(secrets.token_urlsafe(_SECRET_BYTES) for _ in range(3)))
+
+
+def cluster_files(wanted: Wanted, passwords: Passwords, now: datetime.datetime) -> Files:
+    """Return all files of a cluster.
+
+    Args:
+        wanted: the cluster.
+        passwords: its secrets.
+        now: the present time, with its time zone: certificates begin then.
+
+    Raises:
+        ConfigError: the package ``cryptography`` is missing, and there is to be TLS.
+    """
+    files: Files = {}
+    authority = make_authority(wanted.name, now) if wanted.has_tls else None
+    for machine in wanted.machines:
+        own = {
+            SETTINGS: _settings(wanted, machine),
+            SERVER_CONFIG: _server_config(wanted, machine, passwords),
+            LOGIN: f"{USER}:{passwords.brokers}\n",
+            SYSTEM_LOGIN: f"{SYSTEM_USER}:{passwords.system}\n",
+            README: _readme(wanted, machine),
+        }
+        files |= {f"{machine.name}/{name}": text.encode() for name, text in own.items()}
+        if authority is not None:
+            signed = make_certificate(authority, machine.name, machine.host, now)
+            files[f"{machine.name}/{AUTHORITY}"] = authority.certificate
+            files[f"{machine.name}/{CERTIFICATE}"] = signed.certificate
+            files[f"{machine.name}/{KEY}"] = signed.key
+    if authority is not None:
+        files |= _authority_files(authority)
+    return files
+
+
+def write_files(directory: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files of a cluster, for their owner alone, into a directory that is made.
+
+    Raises:
+        ConfigError: the directory is there already, or cannot be written.
+    """
+    if directory.exists():
+        raise ConfigError(
+            f"{directory} is there already, and nothing in it is replaced: choose another with --to"
+        )
+    parent = directory.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        stage = Path(tempfile.mkdtemp(prefix=_STAGE, dir=parent))  # its mode is 0700
+    except OSError as error:
+        raise ConfigError(f"{parent} cannot be written: {error.strerror}") from error
+    try:
+        for name, content in files.items():
+            path = stage / name
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            _write_private(path, content)
+        stage.rename(directory)
+    except OSError as error:
+        raise ConfigError(f"{directory} cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def renew_certificates(directory: Path, now: datetime.datetime) -> list[Path]:
+    """Give each machine a new certificate and key of the authority that it has; return the files.
+
+    Args:
+        directory: as ``write_files`` wrote it; of the machines, those that are still there.
+        now: the present time, with its time zone.
+
+    Raises:
+        ConfigError: there is no authority with its key, no machine, or a file cannot be used.
+    """
+    there = directory / AUTHORITY_DIRECTORY
+    written: list[Path] = []
+    try:
+        authority = Signed((there / AUTHORITY).read_bytes(), (there / AUTHORITY_KEY).read_bytes())
+        for certificate in sorted(directory.glob(f"*/{CERTIFICATE}")):
+            machine = certificate.parent
+            host = host_of(certificate.read_bytes())
+            signed = make_certificate(authority, machine.name, host, now)
+            for file, content in ((KEY, signed.key), (CERTIFICATE, signed.certificate)):
+                unfinished = machine / f".{file}.new"
+                unfinished.unlink(missing_ok=True)
+                _write_private(unfinished, content)
+                written.append(unfinished.replace(machine / file))
+    except OSError as error:
+        raise ConfigError(f"{error.filename} cannot be used: {error.strerror}") from error
+    except ValueError as error:
+        raise ConfigError(f"{there} has no authority with its key: {error}") from error
+    if not written:
+        raise ConfigError(f"there is no machine with a {CERTIFICATE} below {directory}")
+    return written
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a new file for its owner alone."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+
+
+def _authority_files(authority: Signed) -> Files:
+    return {
+        f"{AUTHORITY_DIRECTORY}/{AUTHORITY}": authority.certificate,
+        f"{AUTHORITY_DIRECTORY}/{AUTHORITY_KEY}": authority.key,
+    }
+
+
+def _server_config(wanted: Wanted, machine: Machine, passwords: Passwords) -> str:
+    tls = TlsFiles(wanted.path(AUTHORITY), wanted.path(CERTIFICATE), wanted.path(KEY))
+    return nats_config(
+        wanted.name,
+        machine,
+        wanted.machines,
+        passwords,
+        tls if wanted.has_tls else None,
+        wanted.file_store_max,
+        "" if wanted.is_embedded else wanted.path(STORE),  # a broker gives it below its data
+    )
+
+
+def _settings(wanted: Wanted, machine: Machine) -> str:
+    """Return penstock.toml of a machine."""
+    ports = machine.ports
+    scheme = "tls" if wanted.has_tls else "nats"
+    own_first = sorted(wanted.machines, key=lambda other: other is not machine)
+    servers = [f"{scheme}://{other.address(other.ports.nats)}" for other in own_first]
+    cluster: dict[str, object] = {
+        "name": wanted.name,
+        "node": machine.name,
+        "log": servers,
+        "advertise": str(machine.address(ports.mqtt)),
+        "stream_advertise": str(machine.address(ports.stream)),
+        "credentials_file": wanted.path(LOGIN),
+    }
+    if wanted.has_tls:
+        cluster["ca_file"] = wanted.path(AUTHORITY)
+        cluster["certificate"] = wanted.path(CERTIFICATE)
+        cluster["key"] = wanted.path(KEY)
+    if wanted.is_embedded:
+        cluster["server_config"] = wanted.path(SERVER_CONFIG)
+    lines = "".join(f"{name} = {toml_value(value)}\n" for name, value in cluster.items())
+    mqtt, stream = (f"127.0.0.1:{port}" for port in (ports.mqtt, ports.stream))
+    if machine.is_loopback:
+        mqtt, stream = str(machine.address(ports.mqtt)), str(machine.address(ports.stream))
+    return f"""\
+# Machine {machine.name} of the cluster {wanted.name}.
+# `penstock config` prints every setting, explained.
+
+[cluster]
+{lines}
+# Clients of other machines come to cluster.advertise: listen there, and name the users
+# (docs/security.md), as on a single machine; the same on all machines of the cluster.
+[listener]
+bind = {toml_value(mqtt)}
+
+# Other machines are seeded from cluster.stream_advertise: listen there, with stream.certificate,
+# stream.key and stream.token_file (docs/security.md).
+[stream]
+bind = {toml_value(stream)}
+"""
+
+
+def _readme(wanted: Wanted, machine: Machine) -> str:
+    """Return what an operator does on a machine."""
+    ports = machine.ports
+    go = f"cd {wanted.place or machine.name}"
+    others = ", ".join(
+        f"{other.name} ({other.host})" for other in wanted.machines if other is not machine
+    )
+    if wanted.is_embedded:
+        start = (
+            f"    {go}\n    {serve_command(wanted)}\n\nThe broker starts the NATS server itself."
+        )
+    else:
+        start = (
+            f"    {go}\n    nats-server -c {wanted.path(SERVER_CONFIG)}\n"
+            f"    {serve_command(wanted)}\n\n"
+            "The NATS server is a service of its own: it runs before the broker and longer."
+        )
+    certificates = (
+        f"\n## Certificates\n\n"
+        f"`{CERTIFICATE}` is valid for {CERTIFICATE_DAYS // 365} years, the authority for"
+        f" {AUTHORITY_DAYS // 365}. Its key, `{AUTHORITY_DIRECTORY}/{AUTHORITY_KEY}`, stays away"
+        " from the machines; `penstock cluster renew` makes new certificates with it.\n"
+        if wanted.has_tls
+        else ""
+    )
+    return f"""\
+# Machine {machine.name} of the cluster {wanted.name}
+
+Only this machine needs this directory, and its owner alone may read it: there are passwords{
+        " and a private key" if wanted.has_tls else ""
+    } in it. The other machines: {others}.
+
+## Start it
+
+    pip install "penstock[cluster]"
+{start}
+Check it with `penstock doctor --config {wanted.path(SETTINGS)}`.
+
+## Ports
+
+| port | reached from | for |
+|---|---|---|
+| {ports.nats} | the machines of the cluster | brokers to NATS servers |
+| {ports.routes} | the machines of the cluster | NATS servers among themselves |
+| {ports.mqtt} | clients | MQTT |
+| {ports.stream} | the machines of the cluster, readers of the log | stream service |
+| {ports.monitoring} | nowhere else: it listens on 127.0.0.1 | state of the NATS server |
+{certificates}"""
+
+
+def serve_command(wanted: Wanted) -> str:
+    """Return the command that starts the broker of a machine, in the directory of its files."""
+    return f"penstock serve --config {wanted.path(SETTINGS)}"

@@ -1,0 +1,142 @@
+"""The machines of a new cluster: NAME=HOST, and the ports of what runs there.
+
+Where several machines have the same host, which is a trial on one machine, their ports count up
+from the first one's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from penstock.config.address import Address
+from penstock.config.cluster import NAME
+from penstock.errors import ConfigError
+
+MACHINES_MIN: Final = 3
+MACHINES_MAX: Final = 9
+_FORM: Final = "NAME=HOST, such as a=10.0.0.1 or b=mqtt-b.example.org"
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The TCP ports of one machine.
+
+    Attributes:
+        nats: of the NATS server, for brokers.
+        routes: of the NATS server, for the other servers.
+        monitoring: of the NATS server, for this machine alone.
+        mqtt: of the broker, for clients.
+        stream: of the broker's stream service.
+    """
+
+    nats: int = 4222
+    routes: int = 6222
+    monitoring: int = 8222
+    mqtt: int = 1883
+    stream: int = 8815
+
+    def above(self, step: int) -> Ports:
+        """Return the ports that are higher by ``step``.
+
+        Raises:
+            ConfigError: one would be above 65,535.
+        """
+        ports = [self.nats, self.routes, self.monitoring, self.mqtt, self.stream]
+        if max(ports) + step > 65_535:
+            raise ConfigError(f"the port {max(ports)} is too high: {step} ports above it are used")
+        return Ports(*(port + step for port in ports))
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine of a cluster.
+
+    Attributes:
+        name: its name in the cluster, also that of its NATS server.
+        host: the address or host name at which the others reach it, without brackets.
+        ports: its ports.
+    """
+
+    name: str
+    host: str
+    ports: Ports
+
+    def address(self, port: int) -> Address:
+        """Return the address at which the others reach a port of this machine."""
+        return Address(self.host, port)
+
+    @property
+    def is_loopback(self) -> bool:
+        """True if only this machine can reach it: a trial."""
+        return self.address(0).is_loopback
+
+    @property
+    def monitoring(self) -> Address:
+        """Return the address at which its NATS server tells programs of this machine its state."""
+        return Address(self.host if self.is_loopback else "127.0.0.1", self.ports.monitoring)
+
+    def listening(self, port: int) -> Address:
+        """Return the address to listen on: all of the machine's, or the loopback address that it
+        is known by."""
+        if self.is_loopback:
+            return self.address(port)
+        return Address("::" if ":" in self.host else "0.0.0.0", port)  # noqa: S104  # for others
+
+
+def parse_machines(texts: Sequence[str], first: Ports) -> tuple[Machine, ...]:
+    """Return the machines that ``NAME=HOST`` name.
+
+    Args:
+        texts: one for each machine; an IPv6 address may have brackets.
+        first: the ports of a machine that has its host for itself.
+
+    Raises:
+        ConfigError: a text has another form, a name comes twice, there are too few or too many, or
+            two ports are the same.
+    """
+    if not MACHINES_MIN <= len(texts) <= MACHINES_MAX:
+        raise ConfigError(
+            f"{len(texts)} machines: a cluster has {MACHINES_MIN} to {MACHINES_MAX}, so that one"
+            " can be lost and a majority is left"
+        )
+    on_host: Counter[str] = Counter()
+    machines = []
+    for text in texts:
+        name, host = _parsed(text)
+        machines.append(Machine(name, host, first.above(on_host[host])))
+        on_host[host] += 1
+    if len({machine.name for machine in machines}) < len(machines):
+        raise ConfigError("two machines have the same name")
+    _check_ports(machines)
+    return tuple(machines)
+
+
+def _parsed(text: str) -> tuple[str, str]:
+    name, separator, host = text.partition("=")
+    host = host.removeprefix("[").removesuffix("]")
+    if not separator or NAME.fullmatch(name) is None:
+        raise ConfigError(f"{text!r} must be {_FORM}; a name has 1 to 32 letters, digits, - and _")
+    try:
+        Address.parse(str(Address(host, 1)))
+    except ValueError:
+        raise ConfigError(f"{text!r} must be {_FORM}: {host!r} is no host") from None
+    if host in ("0.0.0.0", "::"):  # noqa: S104
+        raise ConfigError(f"{text!r}: the others cannot reach {host}; give the machine's address")
+    return name, host
+
+
+def _check_ports(machines: Sequence[Machine]) -> None:
+    """Raise ConfigError where two things would listen on the same port of a host."""
+    taken: set[tuple[str, int]] = set()
+    for machine in machines:
+        ports = machine.ports
+        for port in (ports.nats, ports.routes, ports.monitoring, ports.mqtt, ports.stream):
+            if (machine.host, port) in taken:
+                raise ConfigError(
+                    f"port {port} of {machine.host} would be used twice; give each its own, with"
+                    " room for one for each machine"
+                )
+            taken.add((machine.host, port))

@@ -1,0 +1,145 @@
+"""`penstock cluster init`: its files are private, whole, and read by nats-server and Penstock."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from penstock.cluster.nats_program import find_nats_server
+from penstock.cluster.setup.certificates import make_authority, make_certificate
+from penstock.cluster.setup.files import renew_certificates
+from penstock.cluster.setup.machines import Ports, parse_machines
+from penstock.config.load import load_settings
+from penstock.errors import ConfigError
+from tests.support.cluster_directories import needs_nats_server, run_init
+
+MACHINES = ("a=10.0.0.1", "b=[fd00::2]", "c=mqtt-c.example.org")
+TRIAL = ("a=127.0.0.1", "b=127.0.0.1", "c=127.0.0.1")
+
+pytestmark = needs_nats_server
+
+
+@pytest.mark.parametrize(
+    ("machines", "options"),
+    [
+        (MACHINES, ()),
+        (MACHINES, ("--separate", "--place", "/etc/penstock")),
+        (TRIAL, ("--no-tls",)),
+    ],
+)
+def test_nats_server_and_penstock_read_the_files(
+    tmp_path: Path, machines: tuple[str, ...], options: tuple[str, ...]
+) -> None:
+    to = tmp_path / "made" / "cluster"
+    printed = run_init(*machines, "--to", str(to), *options)
+    place = "/etc/penstock/" if "--place" in options else ""
+    assert printed.count(f"penstock serve --config {place}penstock.toml") == 3
+    for name in "abc":
+        config = to / name / "nats.conf"
+        config.write_text(config.read_text().replace("/etc/penstock/", f"{to / name}/"))
+        command = [str(find_nats_server()), "-t", "-c", "nats.conf"]
+        checked = subprocess.run(command, cwd=to / name, capture_output=True, check=False)
+        assert checked.returncode == 0, checked.stderr
+        cluster = load_settings(to / name / "penstock.toml", {}, {}).cluster
+        assert cluster.node == name
+        assert len(cluster.log) == 3
+        assert cluster.credentials_file == f"{place}nats.login"
+        assert bool(cluster.server_config) == ("--separate" not in options)
+        assert cluster.log[0].startswith("nats://" if "--no-tls" in options else "tls://")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (to, *to.rglob("*"))}
+    assert {path.name: mode for path, mode in modes.items() if mode & 0o077} == {}
+
+
+def test_nothing_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "cluster").mkdir()
+    with pytest.raises(ConfigError, match="is there already"):
+        run_init(*MACHINES, "--to", str(tmp_path / "cluster"))
+    assert list(tmp_path.rglob("*")) == [tmp_path / "cluster"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("a=10.0.0.1", "b=10.0.0.2"), "2 machines"),
+        (("a=10.0.0.1", "a=10.0.0.2", "c=10.0.0.3"), "the same name"),
+        (("a=10.0.0.1", "b", "c=10.0.0.3"), "'b' must be NAME=HOST"),
+        (("a=10.0.0.1", "b=0.0.0.0", "c=10.0.0.3"), "cannot reach 0.0.0.0"),
+        ((*MACHINES, "--no-tls"), "in the clear"),
+        ((*MACHINES, "--place", "etc"), "starts with a slash"),
+        ((*MACHINES, "--log-size-max", "much"), "a size such as"),
+        ((*MACHINES, "--route-port", "4222"), "port 4222 of 10.0.0.1 would be used twice"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        run_init(*arguments, "--to", str(tmp_path / "cluster"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_machines_of_one_host_count_their_ports_up() -> None:
+    machines = parse_machines(TRIAL, Ports())
+    assert [machine.ports.nats for machine in machines] == [4222, 4223, 4224]
+    assert str(machines[0].listening(4222)) == "127.0.0.1:4222"
+    assert str(parse_machines(MACHINES, Ports())[1].listening(4222)) == "[::]:4222"
+
+
+def test_a_certificate_is_of_its_host_and_of_its_authority(tmp_path: Path) -> None:
+    """By Python's own TLS, both sides, without a socket."""
+    now = datetime.datetime.now(datetime.UTC)
+    authority = make_authority("one", now)
+    for file, content in (("own.pem", authority), ("other.pem", make_authority("one", now))):
+        (tmp_path / file).write_bytes(content.certificate)
+    signed = make_certificate(authority, "b", "fd00::2", now)
+    (tmp_path / "chain.pem").write_bytes(signed.certificate + signed.key)
+    assert handshake(tmp_path, "own.pem", "fd00::2")
+    with pytest.raises(ssl.SSLCertVerificationError, match="IP address mismatch"):
+        handshake(tmp_path, "own.pem", "fd00::3")
+    with pytest.raises(ssl.SSLCertVerificationError, match=r"signature|issuer|self-signed"):
+        handshake(tmp_path, "other.pem", "fd00::2")
+
+
+def test_renewed_certificates_are_others_of_the_same_authority(tmp_path: Path) -> None:
+    to = tmp_path / "cluster"
+    run_init(*MACHINES, "--to", str(to))
+    before = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    renew_certificates(to, datetime.datetime.now(datetime.UTC))
+    after = {path: path.read_bytes() for path in to.rglob("*") if path.is_file()}
+    changed = {str(path.relative_to(to)) for path in after if after[path] != before.get(path)}
+    assert changed == {f"{name}/server.{kind}" for name in "abc" for kind in ("pem", "key")}
+    assert before.keys() == after.keys()
+    (tmp_path / "own.pem").write_bytes(after[to / "authority" / "authority.pem"])
+    (tmp_path / "chain.pem").write_bytes(
+        after[to / "b" / "server.pem"] + after[to / "b" / "server.key"]
+    )
+    assert handshake(tmp_path, "own.pem", "fd00::2")
+    (to / "authority" / "authority.key").unlink()
+    with pytest.raises(ConfigError, match=r"authority\.key cannot be used: No such file"):
+        renew_certificates(to, datetime.datetime.now(datetime.UTC))
+
+
+def handshake(directory: Path, authority: str, host: str) -> bool:
+    """Whether a client that trusts ``authority`` and a server that asks for a certificate meet."""
+    asks = ssl.create_default_context(cafile=directory / authority)
+    asks.load_cert_chain(directory / "chain.pem")
+    answers = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=directory / "own.pem")
+    answers.load_cert_chain(directory / "chain.pem")
+    answers.verify_mode = ssl.CERT_REQUIRED
+    up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = asks.wrap_bio(down, up, server_hostname=host)
+    server = answers.wrap_bio(up, down, server_side=True)
+    done = set()
+    for _ in range(6):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+                done.add(side)
+            except ssl.SSLWantReadError:
+                pass
+    return done == {client, server}
