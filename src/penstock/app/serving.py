@@ -3,7 +3,8 @@
 ::
 
     users, access list ─▶ open the store ─▶ broker (``running``)
-                       ╰▶ member of a cluster (``membership``): standby ⇄ broker
+                       ╰▶ member of a cluster (``membership``): standby ⇄ broker,
+                          with the NATS server of this machine around it
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from penstock.config.available_memory import available
 from penstock.config.memory import excess, fitted
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
+from penstock.services.nats_server import nats_server_running
 from penstock.services.service_manager import ServiceManager
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
@@ -83,7 +85,8 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
     if settings.cluster.enabled:
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)
         make_private(settings.durability.data_dir)
-        return uvloop.run(RunningMember(settings, parts).run())
+        with nats_server_running(settings):
+            return uvloop.run(RunningMember(settings, parts).run())
     with manager.starting("opening the store"):
         store = _open_store(settings)
     try:

@@ -2,5 +2,6 @@
 
 ``authentication`` and ``control`` answer from outside the loop, ``retention`` trims the log,
 ``garbage`` bounds garbage collections, ``status``, ``sys_topics`` and ``metrics`` report on the
-broker, ``child_process`` watches the stream service and the admin process.
+broker, ``child_process`` watches the stream service, the admin process and, in a
+cluster, the NATS server.
 """

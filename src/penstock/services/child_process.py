@@ -4,7 +4,7 @@
 
       start ─▶ running ── ends ─▶ a warning, a pause ─▶ running …   the pause doubles, 0.5 to
                   ╰── restart ──▶ running, at once                  30 s, until a run was steady
-      stop ──▶ SIGTERM ── 5 s ──▶ SIGKILL
+      stop ──▶ SIGTERM ── 5 s, or farewell_s ──▶ SIGKILL
 
 What a child does cannot hold up the event loop. It ends when its standard input does, hence also
 when the broker is killed. Its port is held from before its first start until it is to end, because
@@ -17,7 +17,7 @@ import asyncio
 import errno
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, final
 
 from penstock.errors import ConfigError
@@ -30,7 +30,7 @@ _READY: Final = "ready "
 _BACKOFF_FIRST_S: Final = 0.5
 _BACKOFF_MAX_S: Final = 30.0
 _STEADY_S: Final = 30.0  # a run this long starts the backoff anew
-_FAREWELL_S: Final = 5.0
+FAREWELL_S: Final = 5.0
 _PROBE_AGAIN_S: Final = 0.05
 PREDECESSOR_S: Final = 3.0  # for the child of a killed broker to let go of its port
 
@@ -46,6 +46,8 @@ class ChildProcess:
         place: its arguments that stay the same.
         arguments: its other arguments. All users of the machine can see both: secrets are named by
             their files.
+        on_line: called with each line that it prints; None: a line with ``ready`` is logged.
+        farewell_s: time in seconds that it has to end after SIGTERM.
 
     Attributes:
         restarts: how often it ended and was started again, for whatever reason.
@@ -58,12 +60,16 @@ class ChildProcess:
         port: ReservedPort | None,
         place: Sequence[str],
         arguments: Sequence[str] = (),
+        on_line: Callable[[str], None] | None = None,
+        farewell_s: float = FAREWELL_S,
     ) -> None:
         self.name = name
         self.restarts = 0
         self._command = (sys.executable, "-m", module, *place)
         self._arguments = tuple(arguments)
         self._port = port
+        self._on_line = on_line or self._log_if_ready
+        self._farewell_s = farewell_s
         self._is_restarting = False
         self._process: Process | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -97,7 +103,7 @@ class ChildProcess:
             return
         process.terminate()
         try:
-            await asyncio.wait_for(process.wait(), _FAREWELL_S)
+            await asyncio.wait_for(process.wait(), self._farewell_s)
         except TimeoutError:
             process.kill()
             await process.wait()
@@ -133,10 +139,12 @@ class ChildProcess:
         output = process.stdout
         assert output is not None
         async for line in output:
-            text = line.decode(errors="replace").strip()
-            if text.startswith(_READY):
-                logger.info("%s %s", self.name, text)
+            self._on_line(line.decode(errors="replace").strip())
         return await process.wait()
+
+    def _log_if_ready(self, line: str) -> None:
+        if line.startswith(_READY):
+            logger.info("%s %s", self.name, line)
 
 
 async def reserve_port(

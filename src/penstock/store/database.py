@@ -379,7 +379,7 @@ def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
     """
     path = data_dir / STORE_DIRECTORY
     try:
-        _make_directory(path.absolute())
+        make_directory(path.absolute())
         _mend(data_dir)
         names = [*COLUMN_FAMILIES, *({PARTS_FAMILY} & _existing_families(path))]
         database = _open(path, AccessType.read_write(), names)
@@ -393,14 +393,14 @@ def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
     return kind(database, data_dir, names)
 
 
-def _make_directory(path: Path) -> None:
+def make_directory(path: Path) -> None:
     """Make ``path`` and what is missing above it, each name synced before the next is made.
 
     One that exists may be left by a start that was killed before it could sync the name.
     """
     exists = path.is_dir()
     if not exists:
-        _make_directory(path.parent)
+        make_directory(path.parent)
         path.mkdir(exist_ok=True)
     try:
         sync_directory(path.parent)
