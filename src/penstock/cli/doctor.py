@@ -24,9 +24,12 @@ from typing import Final
 from penstock.app.composing import check_admin, check_stream_files, login_method
 from penstock.auth.files import load_user_files
 from penstock.cli.version import package_version
+from penstock.cluster.nats_program import check_version, find_nats_server, version_text
+from penstock.cluster.server_checks import Severity, check_servers
 from penstock.config.address import Address
 from penstock.config.admin import Admin
 from penstock.config.available_memory import available
+from penstock.config.cluster import Cluster
 from penstock.config.listener import MainListener, OtherListener, setting_of
 from penstock.config.memory import excess, fitted, readable, statement
 from penstock.config.settings import Settings
@@ -102,6 +105,8 @@ def examine(settings: Settings) -> list[Finding]:
     if settings.durability.persistence == "file":
         findings.append(data_directory(settings.durability.data_dir))
         findings.append(disk(settings.durability.data_dir, settings.durability.retention_bytes_max))
+    if settings.cluster.enabled:
+        findings += cluster(settings.cluster)
     return findings
 
 
@@ -319,6 +324,30 @@ def listening(listener: MainListener | OtherListener) -> Finding:
         remedy = f"{first}, or change {setting_of(listener)}."
         return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{listener.bind}")
+
+
+def cluster(settings: Cluster) -> list[Finding]:
+    """Check the servers that keep the cluster's log, and what this machine needs to start one."""
+    verdicts: dict[Severity, Verdict] = {
+        "ok": Verdict.OK,
+        "warning": Verdict.ABSENT,
+        "blocking": Verdict.MISSING,
+    }
+    findings = [nats_program()] if settings.server_config else []
+    return findings + [
+        Finding(found.subject, verdicts[found.severity], found.detail, found.remedy)
+        for found in check_servers(settings)
+    ]
+
+
+def nats_program() -> Finding:
+    """Look for the NATS server that the broker starts, and check its version."""
+    try:
+        program = find_nats_server()
+        version = check_version(program)
+    except ConfigError as error:
+        return Finding("nats-server", Verdict.MISSING, str(error), "install or upgrade it.")
+    return Finding("nats-server", Verdict.OK, f"{version_text(version)}, {program}")
 
 
 def data_directory(path: Path) -> Finding:

@@ -11,6 +11,10 @@ each broker has (docs/decisions/cluster.md).
     what a client of NATS is not told: whether servers sync each append, and have all entries
 ``etcd_client.py``
     a blocking client of etcd's JSON gateway, with which ``etcd.py`` is made.
+``server_checks.py``, ``nats_program.py``
+    whether the NATS servers can be trusted with commits; the program of one, and its version
+``setup``
+    the files by which the machines of a new cluster begin
 ``record.py``, ``operations.py``
     a record as bytes with its chain of checksums; the operations of a batch
 ``writer.py``

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Final, final
 
 from penstock.cluster.log import Heartbeats, ReplicatedLog
 from penstock.cluster.member import Connect
 from penstock.config.cluster import Cluster
+from penstock.telemetry.logs import Sentence, get_logger
+
+logger = get_logger(__name__)
+
+FOLLOW: Final = "follow"
+"""Purpose of the connection by which a member begins: there the servers are checked."""
 
 
 @final
@@ -20,7 +26,21 @@ class ConnectNats:
         """Return a log, not opened yet; ``purpose`` names the connection for operators."""
         from penstock.cluster.jetstream import JetStreamLog
 
-        return JetStreamLog(self._settings, f"{self._settings.node_name} {purpose}")
+        name = f"{self._settings.node_name} {purpose}"
+        if purpose != FOLLOW:
+            return JetStreamLog(self._settings, name)
+        return JetStreamLog(self._settings, name, check_servers=self._check)
+
+    def _check(self, timeout_s: float) -> None:
+        """Warn of what is wrong with the servers; raise LogRefused where they lose commits."""
+        from penstock.cluster.server_checks import check_servers, refuse_unfit
+
+        findings = check_servers(self._settings, timeout_s)
+        for finding in findings:
+            if finding.severity == "warning":
+                told = f"{finding.subject}: {finding.detail}; {finding.remedy}"
+                logger.warning("%s", Sentence(told))
+        refuse_unfit(findings)
 
     def heartbeats(self) -> Heartbeats:
         """Return the heartbeats of the cluster."""

@@ -17,7 +17,7 @@ of NATS, on ``NAME.beats``.
 Why the servers must be set up as ``open`` wants them: JetStream answers an append when a majority
 has it, which says nothing of their disks. With ``sync_interval: always`` each of them has synced it
 by then; by default it syncs every two minutes. A client is not told that setting: servers tell it
-at their monitoring port, which ``nats_monitoring.py`` asks.
+through the system account, which ``server_checks.py`` asks.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from penstock.cluster.nats_client import (
     UnfitServer,
 )
 from penstock.cluster.nats_login import read_login
+from penstock.cluster.nats_program import VERSION_MIN
 from penstock.cluster.nats_protocol import Message
 from penstock.config.cluster import Cluster
 from penstock.transport.dialling import TlsFiles
 
 Answer = TypeVar("Answer")
 
-VERSION_MIN: Final = (2, 15, 1)
 REPLICAS: Final = 3
 
 _READ_BYTES_MAX: Final = 4 << 20
@@ -129,6 +129,8 @@ class JetStreamLog:
         settings: the cluster: its servers and its name.
         client_name: the name that the servers show for the connection.
         replicas: copies of the stream that is created, and the fewest of one that is there.
+        check_servers: called at the end of ``open`` with the time in seconds that it may take; it
+            raises LogRefused where the servers are not set up as they must be.
 
     Attributes:
         entry_bytes_max: the largest entry; known after ``open``.
@@ -137,8 +139,15 @@ class JetStreamLog:
         ConfigError: a file that the settings name cannot be used.
     """
 
-    def __init__(self, settings: Cluster, client_name: str, replicas: int = REPLICAS) -> None:
+    def __init__(
+        self,
+        settings: Cluster,
+        client_name: str,
+        replicas: int = REPLICAS,
+        check_servers: Callable[[float], None] | None = None,
+    ) -> None:
         self.entry_bytes_max = 0
+        self._check_servers = check_servers
         self._name = settings.name
         self._subject = f"{settings.name}.log"
         self._replicas = replicas
@@ -157,6 +166,8 @@ class JetStreamLog:
         while True:
             try:
                 self._verify(self._found_or_created(ends_s))
+                if self._check_servers is not None:
+                    self._check_servers(max(_PAUSE_S, ends_s - time.monotonic()))
                 return
             except (LoginRefused, _Denied) as error:
                 raise LogRefused(

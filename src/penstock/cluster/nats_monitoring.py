@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from penstock.cluster.jetstream import VERSION_MIN
 from penstock.cluster.nats_client import version_numbers
+from penstock.cluster.nats_program import VERSION_MIN
 
 SERVERS_MIN: Final = 3
 
