@@ -149,8 +149,12 @@ class Listener(ConnectionLimits, Endpoint):
     protocol: "v1", "v2" or "any" of them. A connection without it is closed."""
 
     proxy_networks: tuple[Network, ...] = Field(default=(), max_length=1000)
-    """Networks of the load balancers; with proxy_protocol, connections from elsewhere are
-    closed."""
+    """Networks of the load balancers, and of the machines of a cluster that relay; with
+    proxy_protocol, connections from elsewhere are closed, unless proxy_networks_only is false."""
+
+    proxy_networks_only: bool = True
+    """Close connections from outside proxy_networks; with false, clients may come directly from
+    there, without a PROXY header. From proxy_networks the header is needed either way."""
 
     mode: Annotated[FileMode, RESTART] = "660"
     """Permissions of the socket file, for kind "unix": three octal digits."""

@@ -114,6 +114,24 @@ _CLIENTS: Final = (
         "Connections opened, whatever became of them, by listener",
         ("listener",),
     ),
+    Family(
+        "standby_clients_referred",
+        COUNTER,
+        "Clients of a standby that were told where the primary of the cluster is, or that none is"
+        " known",
+    ),
+    Family(
+        "standby_clients_refused",
+        COUNTER,
+        "Connections to a standby that ended before they could be told, or sent no CONNECT",
+    ),
+    Family("standby_clients_relayed", COUNTER, "Connections that a standby relayed to the primary"),
+    Family(
+        "standby_relays_failed",
+        COUNTER,
+        "Connections that a standby could not relay, because it did not reach the primary",
+    ),
+    Family("standby_relays", GAUGE, "Connections that a standby relays now"),
     Family("connections_opened", COUNTER, "Connections opened, whatever became of them"),
     Family("connections_accepted", COUNTER, "Connections accepted: CONNECT answered with success"),
     Family(

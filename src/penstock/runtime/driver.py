@@ -556,23 +556,37 @@ class Driver(PeerOwner):
 
     # -- the end -----------------------------------------------------------------------
 
-    def _close_all(self, reason_code: int, because: str) -> None:
+    def _close_all(
+        self, reason_code: int, because: str, references: dict[str, str] | None = None
+    ) -> None:
         """Close every connection, also before its CONNECT, and refuse new ones."""
         now = self.now()
         self._end_reason = because
-        self._server.shut_down(reason_code, because, now)
+        self._server.shut_down(reason_code, because, now, references)
+        if references is not None:
+            reason_code = reasons.SERVER_SHUTTING_DOWN  # of what is no client: our bridges
         for peer in list(self._peers.values()):
             peer.connection.close(reason_code, because, now)
             self._drop_if_closed(peer)
 
-    async def stop(self) -> None:
-        """Close all connections, commit the open batch, and end the committer."""
+    async def stop(self, references: dict[str, str] | None = None) -> None:
+        """Close all connections, commit the open batch, and end the committer.
+
+        Args:
+            references: HOST:PORT of the server that takes over, for the clients of each listener,
+                by the listener's name: MQTT 5 clients are sent there (0x9C, v5 §4.11). None: no
+                server takes over; they get the configured farewell.
+        """
         self._ticker.cancel()
         if self._progress_timer is not None:
             self._progress_timer.cancel()
         self._bodies.stop()
         if not self._failed:
-            self._close_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
+            if references is None:
+                self._close_all(reasons.SERVER_SHUTTING_DOWN, "the server is shutting down")
+            else:
+                because = "another machine of the cluster takes over"
+                self._close_all(reasons.USE_ANOTHER_SERVER, because, references)
             self._store_clock()
             self._end_turn()
             self._log.drops(self.now().monotonic_s)

@@ -2,6 +2,7 @@
 
 ``authentication`` and ``control`` answer from outside the loop, ``retention`` trims the log,
 ``garbage`` bounds garbage collections, ``status``, ``sys_topics`` and ``metrics`` report on the
-broker, ``child_process`` watches the stream service, the admin process and, in a
-cluster, the NATS server.
+broker, ``referring`` answers the clients of a standby, ``standby`` what is asked of a member of a
+cluster, ``child_process`` watches the stream service, the admin process and, in a cluster, the NATS
+server.
 """

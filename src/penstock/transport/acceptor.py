@@ -8,6 +8,8 @@
                   │ no descriptors, or too fast              ╰─▶ closed
                   ╰─▶ not readable for a while
 
+   on a standby that relays:       … PROXY header ─▶ relayed, or if that fails ─▶ TLS handshake …
+
 Each connection takes its first steps in a task of its own, so none waits for another's. It is
 written out, and not left to the event loop's server, because that one accepts without asking:
 neither how many, nor how fast, nor with what descriptors.
@@ -21,7 +23,7 @@ import socket
 import ssl
 import struct
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from penstock.engine.addresses import IPNetwork, source_of
 from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
@@ -39,11 +41,29 @@ _TIMEOUT_S_MIN: Final = 0.001
 _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
-Preface = Callable[[socket.socket, str], Coroutine[None, None, str]]
-"""Read the bytes before TLS and MQTT, and return the peer's name from then on.
+
+class Introduction(NamedTuple):
+    """The facts about a connection that are known before TLS and MQTT."""
+
+    peer: str
+    """The name of the other side."""
+
+    is_relayed: bool = False
+    """True if a standby of a cluster relays it."""
+
+
+Preface = Callable[[socket.socket, str], Coroutine[None, None, Introduction]]
+"""Read the bytes before TLS and MQTT, and return what they say of the peer, whose name so far is
+given.
 
 It raises ConnectionRefusedError for bytes that it does not accept, another OSError where the peer
 is gone.
+"""
+
+Relay = Callable[[socket.socket, str, ConnectionSlot], Coroutine[None, None, bool]]
+"""Take a connection over, with its slot, before TLS and MQTT; return whether it did.
+
+If it did not, nothing was read of the connection, and it is opened as any other.
 """
 
 
@@ -62,6 +82,8 @@ class Acceptor:
         preface: reads the peer's name from the bytes that it sends first.
         refusals: logs connections that are refused.
         exempt: networks whose connections are not counted by address.
+        relay: takes connections over before TLS, all but those that were relayed already; None for
+            none.
     """
 
     def __init__(
@@ -76,6 +98,7 @@ class Acceptor:
         preface: Preface | None,
         refusals: Refusals,
         exempt: Sequence[IPNetwork] = (),
+        relay: Relay | None = None,
     ) -> None:
         self.listening = listening
         self._name = name
@@ -87,6 +110,7 @@ class Acceptor:
         self._preface = preface
         self._refusals = refusals
         self.exempt = exempt
+        self._relay = relay
         self._loop = asyncio.get_running_loop()
         self._handshakes = HandshakeTurns()
         self._waiting: asyncio.TimerHandle | None = None
@@ -97,16 +121,24 @@ class Acceptor:
 
     def close(self) -> None:
         """Stop listening. Open connections stay; those that are still being opened end."""
-        if self._closed:
-            return
+        if not self._closed:
+            self.detach().close()
+
+    def detach(self) -> socket.socket:
+        """Accept nothing more, and return the listening socket, which stays open: the system keeps
+        new connections until another accepts them.
+
+        Open connections stay; those that are still being opened end.
+        """
+        assert not self._closed, "a listening socket has one owner"
         self._closed = True
         if self._waiting is None:
             self._loop.remove_reader(self.listening)
         else:
             self._waiting.cancel()
-        self.listening.close()
         for task in list(self._opening):
             task.cancel()
+        return self.listening
 
     # -- accepting ---------------------------------------------------------------------
 
@@ -186,12 +218,17 @@ class Acceptor:
                 return
             ends_s = self._loop.time() + self.connect_timeout_s
             async with asyncio.timeout_at(ends_s):
+                introduction = Introduction(peer)
                 if self._preface is not None:
-                    peer = await self._preface(connection, peer)
+                    introduction = await self._preface(connection, peer)
+                    peer = introduction.peer
                     if not await self._count_by_address(peer, slot):
                         return
-                await self._hand_over(connection, peer, slot, ends_s)
-                is_open = True
+                if self._relay is not None and not introduction.is_relayed:
+                    is_open = await self._relay(connection, peer, slot)
+                if not is_open:
+                    await self._hand_over(connection, peer, slot, ends_s)
+                    is_open = True
         except OSError as error:
             is_late = isinstance(error, TimeoutError)
             why = Sentence("no answer in time" if is_late else _reason(error))

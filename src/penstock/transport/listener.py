@@ -15,7 +15,7 @@ from penstock.config.listener import Listener
 from penstock.engine.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
-from penstock.transport.acceptor import Acceptor
+from penstock.transport.acceptor import Acceptor, Introduction, Relay
 from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
@@ -33,6 +33,34 @@ SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss", "unix
 
 
 @final
+class Listening:
+    """The listening sockets of a listener, while none accepts connections on them.
+
+    They are open: the system keeps connections that come meanwhile, and their first bytes, until
+    the listener that gets them accepts them (1,024 for each socket, see ``tcp.BACKLOG``).
+
+    Args:
+        bind: the address of the settings that they were opened for.
+        sockets: the listening sockets.
+        file: the file of a Unix socket; None for TCP.
+    """
+
+    def __init__(
+        self, bind: Address | SocketFile, sockets: list[socket.socket], file: UnixSocket | None
+    ) -> None:
+        self.bind = bind
+        self.sockets = sockets
+        self.file = file
+
+    def close(self) -> None:
+        """Close them: nobody will accept on them. The connections that they keep are reset."""
+        for listening in self.sockets:
+            listening.close()
+        if self.file is not None:
+            self.file.remove()
+
+
+@final
 class OpenListener:
     """One listener that accepts connections; see ``open_listener``."""
 
@@ -43,6 +71,7 @@ class OpenListener:
         accept: Accept,
         descriptors: Descriptors,
         certificates: Certificates | None,
+        relay: Relay | None = None,
     ) -> None:
         self.name = name
         self.urls: list[str] = []
@@ -50,6 +79,7 @@ class OpenListener:
         self._settings = settings
         self._accept = accept
         self._certificates = certificates
+        self._relay = relay
         self._admission = Admission(
             name, settings.max_connections, descriptors, settings.connections_per_address_max
         )
@@ -63,18 +93,31 @@ class OpenListener:
         self._file: UnixSocket | None = None
         self._changed = asyncio.Event()  # other settings are in use
 
-    async def open(self) -> None:
-        """Listen.
+    async def open(self, inherited: Listening | None = None) -> None:
+        """Listen, on the sockets of a listener before this one where they are given.
 
         Raises:
             ConfigError: the address cannot be listened on.
         """
         bind = self._settings.bind
+        if inherited is not None and inherited.bind != bind:
+            inherited.close()
+            inherited = None
         if isinstance(bind, SocketFile):
-            self._file = UnixSocket(self.name, bind, int(self._settings.mode, 8))
+            if inherited is not None and inherited.file is not None:
+                self._file = inherited.file
+            else:
+                self._file = UnixSocket(self.name, bind, int(self._settings.mode, 8))
             self._listen(self._file.listening, str(bind))
             return
-        for listening in await bind_tcp(self.name, bind, _user_timeout_s(self._settings)):
+        user_timeout_s = _user_timeout_s(self._settings)
+        if inherited is not None:
+            sockets = inherited.sockets
+            for listening in sockets:
+                set_user_timeout(listening, user_timeout_s)
+        else:
+            sockets = await bind_tcp(self.name, bind, user_timeout_s)
+        for listening in sockets:
             shown = Address(bind.host, listening.getsockname()[1])
             path = self._settings.path if self._settings.kind in ("ws", "wss") else ""
             self._listen(listening, f"{shown}{path}")
@@ -95,6 +138,16 @@ class OpenListener:
             acceptor.close()
         if self._file is not None:
             self._file.remove()
+
+    def detach(self) -> Listening:
+        """Accept nothing more, and return the sockets, which stay open, for another listener.
+
+        Connections that stand are untouched; those that are still being opened end.
+        """
+        sockets = [acceptor.detach() for acceptor in self._acceptors]
+        self._acceptors.clear()
+        file, self._file = self._file, None
+        return Listening(self._settings.bind, sockets, file)
 
     def apply_settings(
         self, settings: Listener, accept: Accept, certificates: Certificates | None
@@ -156,6 +209,7 @@ class OpenListener:
                 None if settings.proxy_protocol == "off" else self._read_proxy_header,
                 self._refusals,
                 self._exempt,
+                self._relay,
             )
         )
 
@@ -171,9 +225,11 @@ class OpenListener:
 
     # -- PROXY protocol ----------------------------------------------------------------
 
-    async def _read_proxy_header(self, connection: socket.socket, peer: str) -> str:
+    async def _read_proxy_header(self, connection: socket.socket, peer: str) -> Introduction:
         """Return the client's address as the load balancer reports it."""
         if connection.family != socket.AF_UNIX and not self._is_trusted(connection):
+            if not self._settings.proxy_networks_only:
+                return Introduction(peer)
             raise ConnectionRefusedError("it is in none of proxy_networks")
         header = ProxyHeader(self._settings.proxy_protocol)
         loop = asyncio.get_running_loop()
@@ -185,7 +241,7 @@ class OpenListener:
                 header.feed(data)
             except ProxyHeaderError as error:
                 raise ConnectionRefusedError(f"no PROXY header: {error}") from error
-        return peer if header.source is None else header.source
+        return Introduction(header.source or peer, header.is_relayed)
 
     def _is_trusted(self, connection: socket.socket) -> bool:
         address = ipaddress.ip_address(connection.getpeername()[0].partition("%")[0])
@@ -203,7 +259,12 @@ def _user_timeout_s(settings: Listener) -> float:
 
 
 async def open_listener(
-    name: str, settings: Listener, accept: Accept, descriptors: Descriptors
+    name: str,
+    settings: Listener,
+    accept: Accept,
+    descriptors: Descriptors,
+    relay: Relay | None = None,
+    inherited: Listening | None = None,
 ) -> OpenListener:
     """Accept connections as a listener's settings say.
 
@@ -212,11 +273,20 @@ async def open_listener(
         settings: its settings.
         accept: makes the user of each connection that speaks MQTT.
         descriptors: shared by all listeners.
+        relay: takes connections over before TLS; None for none.
+        inherited: the sockets of a listener of this name that was detached. They are used if the
+            address is the same, and else closed.
 
     Raises:
-        ConfigError: its address cannot be listened on, or its certificates cannot be used.
+        ConfigError: its address cannot be listened on, or its certificates cannot be used;
+            ``inherited`` is closed then.
     """
-    certificates = certificates_of(name, settings)
-    listener = OpenListener(name, settings, accept, descriptors, certificates)
-    await listener.open()
+    try:
+        certificates = certificates_of(name, settings)
+    except ConfigError:
+        if inherited is not None:
+            inherited.close()
+        raise
+    listener = OpenListener(name, settings, accept, descriptors, certificates, relay)
+    await listener.open(inherited)
     return listener

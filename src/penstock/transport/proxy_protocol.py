@@ -1,12 +1,15 @@
 """The PROXY protocol, versions 1 and 2: a load balancer tells the address of its client.
 
 A pure parser of the header (HAProxy, "The PROXY protocol", 2.2 and 2.3), which stands before the
-first byte of TLS or MQTT::
+first byte of TLS or MQTT, and the header that a standby writes when it relays::
 
     v1   PROXY TCP4 192.0.2.7 10.0.0.1 51234 1883\\r\\n        at most 107 bytes
     v2   12 bytes of signature, version and command, family, length, addresses, extensions
 
 ``wanted`` says how many bytes may be read next without taking any of what follows.
+
+A standby adds an extension of its own: a standby that receives it does not relay the connection
+again, so that two that take each other for the primary do not relay in a circle.
 """
 
 from __future__ import annotations
@@ -14,6 +17,8 @@ from __future__ import annotations
 import ipaddress
 import struct
 from typing import Final, final
+
+from penstock.engine.addresses import IPAddress, ip_of
 
 V1_BYTES_MAX: Final = 107
 V2_EXTENSIONS_BYTES_MAX: Final = 2048  # with addresses; TLS details of the client fit in
@@ -26,6 +31,9 @@ _TCP4: Final = 0x11
 _TCP6: Final = 0x21
 _IPV4: Final = struct.Struct("!4s4sHH")
 _IPV6: Final = struct.Struct("!16s16sHH")
+_EXTENSION: Final = struct.Struct("!BH")  # type and length
+_RELAYED: Final = 0xE0  # the first type that is free for custom use
+_RELAYED_BY: Final = b"penstock standby"
 
 
 class ProxyHeaderError(ValueError):
@@ -47,6 +55,8 @@ class ProxyHeader:
         self.source: str | None = None
         """The client's HOST:PORT; None where the load balancer speaks for itself or does not
         know (LOCAL, UNKNOWN, other families)."""
+        self.is_relayed = False
+        """True if a standby of a cluster wrote it."""
 
     def wanted(self) -> int:
         """Return how many bytes may be read next, at least 1; 0 once it is complete."""
@@ -121,17 +131,56 @@ class ProxyHeader:
         body = data[_V2_HEAD_BYTES:]
         family = data[13]
         if command == _LOCAL or family not in (_TCP4, _TCP6):
+            self.is_relayed = command == _LOCAL and _has_mark(body)
             self.is_complete = True
             return
         form = _IPV4 if family == _TCP4 else _IPV6
         if length < form.size:
             raise ProxyHeaderError("it is shorter than its addresses")
+        self.is_relayed = _has_mark(body[form.size :])
         source, _, port, _ = form.unpack_from(body)
         self._complete(ipaddress.ip_address(source), port)
 
     def _complete(self, host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> None:
         self.source = f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
         self.is_complete = True
+
+
+def relayed_header(source: str, destination: str) -> bytes:
+    """Return the header of version 2 with which a standby relays a connection.
+
+    Args:
+        source: the client's name, as the shell has it; one without an IP address is not passed on.
+        destination: HOST:PORT at which the standby accepted it.
+    """
+    mark = _EXTENSION.pack(_RELAYED, len(_RELAYED_BY)) + _RELAYED_BY
+    client, own = ip_of(source), ip_of(destination)
+    if client is None or own is None:
+        return _v2(_LOCAL, 0, mark)
+    ports = [int(name.rpartition(":")[2]) for name in (source, destination)]
+    if client.version == own.version == 4:
+        return _v2(_PROXY, _TCP4, _IPV4.pack(client.packed, own.packed, *ports) + mark)
+    return _v2(_PROXY, _TCP6, _IPV6.pack(_as_v6(client), _as_v6(own), *ports) + mark)
+
+
+def _as_v6(address: IPAddress) -> bytes:
+    return address.packed if address.version == 6 else bytes(10) + b"\xff\xff" + address.packed
+
+
+def _v2(command: int, family: int, body: bytes) -> bytes:
+    return _SIGNATURE + bytes((0x20 | command, family)) + len(body).to_bytes(2) + body
+
+
+def _has_mark(extensions: bytes) -> bool:
+    """Return whether a standby's extension is among ``extensions``; malformed ones have none."""
+    position = 0
+    while position + _EXTENSION.size <= len(extensions):
+        kind, length = _EXTENSION.unpack_from(extensions, position)
+        begin = position + _EXTENSION.size
+        position = begin + length
+        if kind == _RELAYED and extensions[begin:position] == _RELAYED_BY:
+            return True
+    return False
 
 
 def _port(text: str) -> int:

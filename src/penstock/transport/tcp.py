@@ -43,7 +43,7 @@ async def bind_tcp(name: str, address: Address, user_timeout_s: float = 0.0) -> 
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            _set_keepalive(listening, user_timeout_s)
+            set_keepalive(listening, user_timeout_s)
             listening.bind((host, port))
             listening.listen(BACKLOG)
             port = listening.getsockname()[1]
@@ -69,27 +69,28 @@ def remedy(error: OSError) -> str:
     return "is another broker running there? Stop it, or choose another address"
 
 
-def _set_keepalive(listening: socket.socket, user_timeout_s: float) -> None:
+def set_keepalive(stream: socket.socket, user_timeout_s: float) -> None:
     """Set TCP keepalive and user timeout, so that the system ends dead connections.
 
-    Accepted sockets inherit the options.
+    Sockets that are accepted by a listening one inherit the options.
 
     A peer that vanished without a word (power, a cable, a forgotten NAT entry) is found after
     two minutes of silence also when it asked for no MQTT keep alive.
     """
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_KEEPIDLE"):
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
-    set_user_timeout(listening, user_timeout_s)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_PROBES)
+    set_user_timeout(stream, user_timeout_s)
 
 
-def set_user_timeout(listening: socket.socket, user_timeout_s: float) -> None:
-    """Have the system give up the peers of connections accepted from now on; see ``bind_tcp``."""
+def set_user_timeout(stream: socket.socket, user_timeout_s: float) -> None:
+    """Have the system give up the peer of a connection, or the peers of connections that a
+    listening socket accepts from now on; see ``bind_tcp``."""
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         milliseconds = int(user_timeout_s * 1000)
-        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 async def _resolved(address: Address) -> list[tuple[socket.AddressFamily, str]]:

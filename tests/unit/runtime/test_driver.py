@@ -24,15 +24,19 @@ from penstock.engine.wire.link import Link
 from penstock.engine.work_budget import WORK_PER_TURN_MAX
 from penstock.errors import CommitUnknown, StoreDamaged, StoreFailed
 from penstock.protocol import reasons
+from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
 from penstock.protocol.packets import (
+    Connack,
     Connect,
+    Disconnect,
     Packet,
     Pingreq,
     Puback,
     Publish,
     Subscribe,
     Subscription,
+    Will,
 )
 from penstock.runtime.driver import Driver
 from penstock.runtime.measures import SLOW_TURN_S
@@ -535,3 +539,33 @@ async def test_how_long_a_commit_took_is_measured_with_its_size() -> None:
     assert worst.commit_messages == 1
     assert 0.05 < worst.commit_write_s <= worst.commit_s
     await rig.driver.stop()
+
+
+async def test_a_handover_sends_each_listeners_clients_to_the_next_primary() -> None:
+    """v5 §4.11; older clients are closed, and wills stay stored for the next primary."""
+    rig = Rig()
+    decoders, wires = {}, {}
+    for listener in ("main", "other", "without"):
+        wire = WireInMemory()
+        peer = rig.driver.accept(wire, EngineLimits(listener))
+        will = Will("will", b"w", 1, False)
+        peer.received(encode(Connect(listener, 5, True, 0, will), 5))
+        wires[listener] = wire
+        decoders[listener] = Decoder(2**16, 5, server=False)
+    _, old_wire = rig.connect("old")
+    await until(lambda: all(wire.written for wire in (*wires.values(), old_wire)))
+    sent = len(old_wire.written)
+    await rig.driver.stop({"main": "b:1883", "other": "b:1884", "without": ""})
+    for listener, reference in (("main", "b:1883"), ("other", "b:1884"), ("without", None)):
+        decoder = decoders[listener]
+        decoder.feed(bytes(wires[listener].written))
+        assert isinstance(decoder.next_packet(), Connack)
+        farewell = decoder.next_packet()
+        assert isinstance(farewell, Disconnect)
+        assert farewell.reason_code == reasons.USE_ANOTHER_SERVER
+        assert farewell.properties is not None
+        assert farewell.properties.server_reference == reference
+        assert wires[listener].closed
+    assert old_wire.closed
+    assert len(old_wire.written) == sent
+    assert set(rig.store.memory.recover().wills) == {"main", "other", "without"}

@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from penstock.transport import acceptor
-from penstock.transport.acceptor import Acceptor
+from penstock.transport.acceptor import Acceptor, Introduction
 from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
@@ -96,11 +96,11 @@ async def test_closing_ends_half_open_connections_and_gives_their_places_back(
     admission = Admission("tested", 10, Descriptors(10))
     reached = asyncio.Event()
 
-    async def never(connection: socket.socket, peer: str) -> str:
+    async def never(connection: socket.socket, peer: str) -> Introduction:
         del connection
         reached.set()
         await asyncio.Event().wait()
-        return peer
+        return Introduction(peer)
 
     tested = accepting(listening, admission, never)
     reader, writer = await asyncio.open_connection(*listening.getsockname())
@@ -121,13 +121,13 @@ async def test_a_defect_in_the_first_steps_ends_one_connection_only(
     admission = Admission("tested", 10, Descriptors(10))
     asked = 0
 
-    async def failing(connection: socket.socket, peer: str) -> str:
+    async def failing(connection: socket.socket, peer: str) -> Introduction:
         nonlocal asked
         del connection
         asked += 1
         if asked == 1:
             raise ConnectionResetError
-        return peer
+        return Introduction(peer)
 
     with closing(accepting(listening, admission, failing)):
         for expected in (b"", b"hello"):

@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.engine.addresses import ip_of
 from penstock.transport.proxy_protocol import (
     V1_BYTES_MAX,
     V2_EXTENSIONS_BYTES_MAX,
     ProxyHeader,
     ProxyHeaderError,
+    relayed_header,
 )
 
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -141,3 +143,47 @@ def test_any_bytes_are_a_header_an_unfinished_one_or_an_error(data: bytes) -> No
     taken = len(data) - len(left)
     assert taken <= max(V1_BYTES_MAX, 16 + V2_EXTENSIONS_BYTES_MAX)
     assert header.is_complete or not left
+
+
+@pytest.mark.parametrize(
+    ("source", "destination", "read_source"),
+    [
+        ("192.0.2.7:51234", "10.0.0.1:1883", "192.0.2.7:51234"),
+        ("[2001:db8::7]:51234", "[::1]:1883", "[2001:db8::7]:51234"),
+        ("[fe80::1%eth0]:51234", "[fe80::2%eth0]:1883", "[fe80::1]:51234"),
+        ("[::ffff:192.0.2.7]:51234", "10.0.0.1:1883", "192.0.2.7:51234"),
+        ("[2001:db8::7]:51234", "10.0.0.1:1883", "[2001:db8::7]:51234"),
+        ("192.0.2.7:51234", "[::1]:1883", "192.0.2.7:51234"),
+        ("process 7 of user 0", "10.0.0.1:1883", None),
+    ],
+)
+def test_the_header_of_a_standby(source: str, destination: str, read_source: str | None) -> None:
+    header, left = read(relayed_header(source, destination) + FOLLOWING, "v2")
+    assert header.is_complete
+    assert header.is_relayed
+    assert (header.source is None) == (read_source is None)
+    if header.source is not None and read_source is not None:
+        assert ip_of(header.source) == ip_of(read_source)
+        assert header.source.endswith(":51234")
+    assert left == FOLLOWING
+
+
+@pytest.mark.parametrize(
+    "extensions",
+    [
+        b"",
+        b"\xe0\x00\x10penstock standb",
+        b"\xe0\x00\x03abc",
+        b"\x04\x00\x13\xe0\x00\x10penstock standby",
+        b"\xe0",
+        b"\xe1\xff\xff",
+    ],
+)
+def test_the_header_of_a_load_balancer_is_not_a_standbys(extensions: bytes) -> None:
+    header, _ = read(v2(0x21, 0x11, TCP4 + extensions))
+    assert (header.source, header.is_relayed) == ("192.0.2.7:51234", False)
+
+
+def test_a_standby_behind_other_extensions() -> None:
+    mark = b"\xe0\x00\x10penstock standby"
+    assert read(v2(0x21, 0x11, TCP4 + b"\x04\x00\x02xx" + mark))[0].is_relayed

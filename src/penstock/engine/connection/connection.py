@@ -92,6 +92,7 @@ class Connection(Resumable):
         self.close_reason = ""  # one sentence for the log, set when the state is CLOSED
         self.closed_locally = False  # by this side, and not by the peer or the network
         self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
+        self.listener = ""  # name of the listener that accepted it; empty where it was dialled
         self._decoder = decoder
         self._table = table
         self._keep_alive = keep_alive

@@ -9,4 +9,5 @@ Modules::
     publish_handler     PUBLISH to its acknowledgement, PUBREL
     subscribe_handler   SUBSCRIBE and UNSUBSCRIBE
     draining            a broker that is being emptied
+    referral            a connection to a standby of a cluster, which has no server
 """

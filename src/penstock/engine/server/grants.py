@@ -14,8 +14,9 @@ from penstock.engine.message import Message, is_utf8
 from penstock.engine.options import ServerOptions
 from penstock.engine.publishing.producers import SEQUENCE
 from penstock.engine.topics import is_bridge_state, is_system_topic, is_topic_name
+from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
-from penstock.protocol.kinds import V5, V31, V311
+from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V31, V311
 from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
@@ -69,6 +70,19 @@ def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> R
     if refused is None and options.redirect != reasons.SUCCESS:  # v5 §4.11
         return Refusal(options.redirect, "mqtt5.redirect")
     return refused
+
+
+def refusal_version(error: UnsupportedProtocolVersion) -> int:
+    """Return the version in which a client of an unknown version may understand a refusal."""
+    level = error.level & ~BRIDGE_BIT
+    is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
+    return V5 if is_newer else V311  # [MQTT-3.1.2-2]
+
+
+def refusal_code(error: RemoteProtocolError) -> int:
+    """Return the reason code of a CONNACK that refuses a CONNECT which breaks the protocol."""
+    known = reasons.is_allowed(error.reason, CONNACK)
+    return error.reason if known else reasons.PROTOCOL_ERROR
 
 
 def no_room_refusal(connect: Connect) -> Refusal:

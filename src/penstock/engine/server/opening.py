@@ -49,6 +49,8 @@ from penstock.engine.server.grants import (
     granted_session_expiry_s,
     no_room_refusal,
     refusal,
+    refusal_code,
+    refusal_version,
     wanted_session_expiry_s,
     will_message,
 )
@@ -61,7 +63,7 @@ from penstock.errors import RemoteProtocolError, UnsupportedProtocolVersion
 from penstock.protocol import reasons
 from penstock.protocol.decode import Decoder
 from penstock.protocol.encode import encode
-from penstock.protocol.kinds import BRIDGE_BIT, CONNACK, V5, V311
+from penstock.protocol.kinds import V5
 from penstock.protocol.packets import Auth, Connack, Connect, Disconnect, Packet
 from penstock.protocol.properties import Properties
 
@@ -118,6 +120,7 @@ class OpeningConnection(Connection):
         self.connected_at_us = 0  # when its client was accepted, steady clock
         self.version = 0
         self.limits = limits
+        self.listener = limits.zone
         self.lets_anonymous_in = True  # whether its listener accepts anonymous clients
         self.identity: str | None = None  # the user that its certificate proves
         self.granted: SessionTerms | None = None  # None until its client is accepted
@@ -302,17 +305,13 @@ class OpeningConnection(Connection):
         CONNECT that breaks the protocol has no answer [MQTT 5 §4.13.1].
         """
         if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
-            level = error.level & ~BRIDGE_BIT
-            is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
-            self.version = V5 if is_newer else V311  # [MQTT-3.1.2-2]
+            self.version = refusal_version(error)
             self._refuse(Refusal(reasons.UNSUPPORTED_PROTOCOL_VERSION), now)
             return
         if self.state == AWAIT_CONNECT and self._decoder.version == V5:
             self.version = V5
         if self.state == AWAIT_AUTH or (self.state == AWAIT_CONNECT and self.version == V5):
-            known = reasons.is_allowed(error.reason, CONNACK)
-            code = error.reason if known else reasons.PROTOCOL_ERROR
-            self._refuse(Refusal(code, quoted=error.message), now)
+            self._refuse(Refusal(refusal_code(error), quoted=error.message), now)
             return
         self.close(error.reason, error.message, now)
 

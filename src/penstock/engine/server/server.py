@@ -194,10 +194,23 @@ class Server:
             return self.draining.server_reference
         return self.options.server_reference
 
-    def shut_down(self, reason_code: int, because: str, now: Now) -> None:
+    def shut_down(
+        self,
+        reason_code: int,
+        because: str,
+        now: Now,
+        references: dict[str, str] | None = None,
+    ) -> None:
         """Disconnect all clients. Their wills stay stored for the restart [MQTT 5 §3.1.2.5].
 
-        MQTT 5 clients get the name of the other server, if one is configured (v5 §4.11).
+        MQTT 5 clients get the name of the other server, if one is configured or given (v5 §4.11).
+
+        Args:
+            reason_code: of DISCONNECT.
+            because: one sentence, for clients and the log.
+            now: the time of the end.
+            references: the other server's name for the clients of each listener, by the listener's
+                name, with ``USE_ANOTHER_SERVER``; None: the configured one.
         """
         self.shutting_down = True
         self.router.sharing.shutting_down = True
@@ -206,6 +219,8 @@ class Server:
             reason_code = self.options.farewell
             reference = self.options.server_reference
         for connection in list(self.connections.values()):
+            if references is not None:
+                reference = references.get(connection.listener, "")
             connection.close(reason_code, because, now, reference)
         for session in self.registry.sessions.values():
             session.backlog.count_qos0_dropped()
