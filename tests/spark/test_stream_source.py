@@ -136,7 +136,11 @@ def test_topics_changed_under_a_checkpoint_leave_nothing_out_silently(
     assert sink.offsets == [2, 5, 8]
     with pytest.raises(StreamingQueryException) as caught:
         run_available(stream(sink, topics="plant/#"))
-    for part in ("topics plant/+/pressure, and the", "topics plant/#: messages", '{"0": 9, "epoch"'):
+    for part in (
+        "topics plant/+/pressure, and the",
+        "topics plant/#: messages",
+        '{"0": 9, "epoch"',
+    ):
         assert part in str(caught.value)
     log.append(3)
     run_available(stream(sink, topics="plant/+/pressure"))
