@@ -1,4 +1,4 @@
-"""A cluster: three members on three servers of NATS or etcd; the primary is lost, and comes back."""
+"""A cluster: members on servers of NATS or etcd; the primary is lost, and comes back."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ def test_a_lost_primary_costs_no_message_and_no_session(
 
 
 def test_a_primary_hands_over_without_waiting_for_the_lease(
-    nats: NatsCluster, tmp_path: Path
+    servers: NatsCluster | EtcdCluster, tmp_path: Path
 ) -> None:
     settings = {"cluster.name": "over", "cluster.lease_s": 10}
-    members = Members(tmp_path, nats.urls, settings, ("a", "b"))
+    members = Members(tmp_path, servers.urls, settings, ("a", "b"))
     try:
         first = members.start()
         (second,) = (member for member in members.all.values() if member is not first)

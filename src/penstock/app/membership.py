@@ -19,7 +19,14 @@ from typing import Final, final
 
 from penstock.app.children import Children
 from penstock.app.preparing import WarmSessions
-from penstock.app.running import EXIT_OK, EXIT_STORE_FAILED, BrokerParts, RunningBroker
+from penstock.app.running import (
+    EXIT_OK,
+    EXIT_STORE_FAILED,
+    BrokerParts,
+    RunningBroker,
+    TakesOver,
+)
+from penstock.app.standby_listeners import StandbyListeners, references
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connect_to
 from penstock.cluster.database import ViewOpening
@@ -29,6 +36,7 @@ from penstock.config.settings import Settings
 from penstock.services.standby import ClusterAnswers, StandbyControl
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
+from penstock.transport.listener import Listening
 
 logger = get_logger(__name__)
 
@@ -58,6 +66,7 @@ class RunningMember:
             connect_to(cluster),
             self._warm,
         )
+        self._sockets: dict[str, Listening] = {}  # that nobody accepts on now
         self._stopped = False
 
     async def run(self) -> int:
@@ -79,6 +88,8 @@ class RunningMember:
                 if code is not None:
                     return code
         finally:
+            for listening in self._sockets.values():
+                listening.close()
             await asyncio.get_running_loop().run_in_executor(None, self._member.stop)
             await self._children.stop()
 
@@ -88,20 +99,30 @@ class RunningMember:
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop, number)
         loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
+        listeners = StandbyListeners(self._settings, self._primary_address)
         control = StandbyControl(self._settings.durability.data_dir, self._member)
         following = loop.run_in_executor(None, self._member.follow)
         try:
+            sockets, self._sockets = self._sockets, {}
+            await listeners.open(sockets)
             await control.open()
             self._children.start_others()
-            self._parts.manager.ready("standby: following the cluster's log")
-            print(f"penstock standby{self._children.urls}", flush=True)
+            urls = " ".join(listeners.urls)
+            self._parts.manager.ready(f"standby on {urls}")
+            print(f"penstock standby {urls}{self._children.urls}", flush=True)
             return await following
         finally:
             if not following.done():
                 self._member.stop_following()
                 with contextlib.suppress(Exception):
                     await following
+            self._sockets = listeners.detach()
             await control.close()
+
+    def _primary_address(self) -> str:
+        """Return HOST:PORT of the primary for clients; empty while none is known."""
+        primary = self._member.primary()
+        return "" if primary is None else primary.address
 
     async def _lead(self, opening: ViewOpening) -> int | None:
         """Serve as the primary; return the exit code, or None to be a standby again."""
@@ -119,17 +140,12 @@ class RunningMember:
 
         def hand_over(standby: Beat) -> None:
             successor.append(standby)
-            broker.end(f"{standby.node} takes over")
+            broker.end(f"{standby.node} takes over", references(settings, standby.address))
 
-        answers = ClusterAnswers(member, hand_over)
-        broker = RunningBroker(
-            settings,
-            store,
-            self._parts,
-            self._children,
-            answers.serve_on,
-            self._warm.take(settings),
+        takes_over = TakesOver(
+            ClusterAnswers(member, hand_over).serve_on, self._warm.take(settings), self._sockets
         )
+        broker = RunningBroker(settings, store, self._parts, self._children, takes_over)
 
         def fenced(why: str) -> None:
             loop.call_soon_threadsafe(broker.end, why)
@@ -139,6 +155,7 @@ class RunningMember:
             code = await broker.run()
         finally:
             self._settings = broker.settings
+            self._sockets.update(broker.sockets)
             store.close()
             opening.close()
             member.resign()

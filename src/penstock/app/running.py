@@ -72,7 +72,7 @@ from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.api import Accept, Wire
 from penstock.transport.descriptors import prepared
-from penstock.transport.listener import OpenListener, open_listener
+from penstock.transport.listener import Listening, OpenListener, open_listener
 from penstock.transport.tls import identity
 from penstock.version import __version__, build_kind
 
@@ -101,6 +101,20 @@ class BrokerParts(NamedTuple):
     manager: ServiceManager
 
 
+class TakesOver(NamedTuple):
+    """The things that a primary takes over from the standby that it was.
+
+    Attributes:
+        serve_more: adds answers to the control socket.
+        prepared: the sessions of the store; None: they are read.
+        sockets: the listening sockets, by listener; those that are used are taken out.
+    """
+
+    serve_more: Callable[[Control], None]
+    prepared: PreparedSessions | None
+    sockets: dict[str, Listening]
+
+
 @final
 class RunningBroker:
     """One broker, from a store that is open to its end.
@@ -110,12 +124,12 @@ class RunningBroker:
         store: the store; whoever opened it closes it.
         parts: the rest of what it is made of.
         children: the processes beside it, prepared and stopped by whoever made them.
-        serve_more: adds answers to its control socket; None: there are no more.
-        prepared: the sessions of the store, if they were prepared; None: they are read.
+        takes_over: the things that it takes over from the standby that it was; None: it was none.
 
     Attributes:
         settings: the settings in use; a reload replaces them.
         stop_signal: the name of the signal that ended it; empty without.
+        sockets: after its end, of a member of a cluster, the sockets that are listening still.
     """
 
     def __init__(
@@ -124,11 +138,11 @@ class RunningBroker:
         store: Store,
         parts: BrokerParts,
         children: Children,
-        serve_more: Callable[[Control], None] | None = None,
-        prepared: PreparedSessions | None = None,
+        takes_over: TakesOver | None = None,
     ) -> None:
-        self._serve_more = serve_more
-        self._prepared = prepared
+        self._takes_over = takes_over
+        self._references: dict[str, str] | None = None  # of the server that takes over
+        self.sockets: dict[str, Listening] = {}
         self.settings = settings
         self.stop_signal = ""
         self._source = parts.source
@@ -173,8 +187,9 @@ class RunningBroker:
         self._authentication = authentication
         collect_in_portions()
         with freezing(), self._manager.starting("recovering sessions and retained messages"):
-            prepared, self._prepared = self._prepared, None
-            server, clock = engine(settings, self._store, authentication, access, prepared)
+            taken = self._takes_over
+            sessions = None if taken is None else taken.prepared
+            server, clock = engine(settings, self._store, authentication, access, sessions)
         driver = Driver(
             server,
             self._store,
@@ -211,11 +226,14 @@ class RunningBroker:
             for task in tasks:
                 task.cancel()
             for listener in self._listeners:
-                listener.close()
+                if self._takes_over is None or self.stop_signal:
+                    listener.close()
+                else:
+                    self.sockets[listener.name] = listener.detach()
             authentication.close()
             if self._staged_rows is not None:
                 await self._staged_rows.stop()
-            await driver.stop()
+            await driver.stop(self._references)
             if self._metrics is not None:
                 self._metrics.stop()
             if self._control is not None:
@@ -382,8 +400,8 @@ class RunningBroker:
             )
             self._metrics.serve_on(self._control)
             logins.serve_on(self._control)
-            if self._serve_more is not None:
-                self._serve_more(self._control)
+            if self._takes_over is not None:
+                self._takes_over.serve_more(self._control)
             await self._control.open()
         self._children.start_others()
         if build_kind() == "compiled":
@@ -422,10 +440,17 @@ class RunningBroker:
         """Open all listeners, each with the limits of its zone."""
         settings = self.settings
         descriptors = prepared(settings)
+        sockets = {} if self._takes_over is None else self._takes_over.sockets
         for listener in settings.listener.open_ones():
             accept = self._accept(driver, listener)
             self._listeners.append(
-                await open_listener(listener.name, listener, accept, descriptors)
+                await open_listener(
+                    listener.name,
+                    listener,
+                    accept,
+                    descriptors,
+                    inherited=sockets.pop(listener.name, None),
+                )
             )
 
     def _accept(self, driver: Driver, listener: MainListener | OtherListener) -> Accept:
@@ -456,8 +481,14 @@ class RunningBroker:
         self.stop_signal = number.name
         self._stopped.set()
 
-    def end(self, why: str) -> None:
-        """End the broker, as a signal would; ``why`` is logged."""
+    def end(self, why: str, references: dict[str, str] | None = None) -> None:
+        """End the broker, as a signal would; of a member of a cluster the sockets go on listening.
+
+        Args:
+            why: the reason, for the log.
+            references: HOST:PORT of the server that takes over, by listener; see ``Driver.stop``.
+        """
+        self._references = references
         logger.info("stopping: %s", Sentence(why))
         self._stopped.set()
 
