@@ -11,6 +11,7 @@ from penstock.config.settings import Settings
 from penstock.engine.routing.prepared_sessions import PreparedSessions
 from penstock.services.garbage import freezing
 from penstock.store.database import Database
+from penstock.store.log import warm_up_arrow
 from penstock.store.preparing import Preparation
 
 _PREPARED: Final = frozenset({FAMILIES.index("sessions"), FAMILIES.index("subscriptions")})
@@ -29,7 +30,8 @@ class WarmSessions:
         self._preparation: Preparation | None = None
 
     def opened(self, database: Database) -> None:
-        """Prepare all that the view has."""
+        """Prepare all that the view has, and Arrow, for which a takeover would wait too."""
+        warm_up_arrow()
         preparation = Preparation(prepared_sessions(self._settings))
         with freezing():
             preparation.load(database)
