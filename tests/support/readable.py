@@ -27,7 +27,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
     Progress: (
         *("number", "queue_head", "next_sequence", "pages", "inbound", "segments"),
         *("finished_segments", "lanes", "unreleased", "sent_below", "window_len", "next_place"),
-        *("window_squares", "inbound_len", "inbound_squares"),
+        *("window_checksum", "inbound_len", "inbound_checksum"),
     ),
     WindowPage: ("number", "entries"),
     PackedRun: ("first", "offsets", "sizes", "kinds", "table"),
