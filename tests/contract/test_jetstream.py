@@ -13,7 +13,7 @@ import pytest
 import trustme
 
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
-from penstock.cluster.log import AppendRefused, Entry, LogRefused, LogUnavailable
+from penstock.cluster.log import AppendRefused, Bounds, Entry, LogRefused, LogUnavailable
 from penstock.cluster.nats_monitoring import examine
 from penstock.config.cluster import Cluster
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -268,3 +268,32 @@ def test_a_server_that_does_not_sync_each_append_is_named(start: Start) -> None:
 def test_a_monitoring_port_is_one_of_nats(start: Start) -> None:
     [sentence] = examine([start().urls[0]], "orders", CALL_S)
     assert "http://HOST:PORT" in sentence
+
+
+def test_a_leader_that_hears_no_majority_does_not_say_where_the_log_ends(start: Start) -> None:
+    """Another may lead by then, and its log be longer."""
+    cluster = start(3)
+    with closing(log_of(cluster, 3)) as log:
+        assert works(log)
+        assert log.bounds(CALL_S) == Bounds(1, 1)
+        followers = [node.name for node in log.state(CALL_S).nodes if not node.is_leader]
+        for name in followers:
+            cluster.server(name).pause()
+
+        def is_alone() -> bool:
+            state = log.state(CALL_S)
+            return bool(state.leader) and not state.has_quorum
+
+        wait_for("the leader to hear nobody", is_alone)
+        with pytest.raises(LogUnavailable, match="majority"):
+            log.bounds(CALL_S)
+        assert log.read(1, 10, CALL_S) == [Entry(1, b"first")]
+        for name in followers:
+            cluster.server(name).resume()
+
+        def is_told() -> bool:
+            with contextlib.suppress(LogUnavailable):
+                return log.bounds(CALL_S) == Bounds(1, 1)
+            return False
+
+        wait_for("the bounds", is_told)

@@ -66,7 +66,7 @@ REPLICAS: Final = 3
 
 _READ_BYTES_MAX: Final = 4 << 20
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
-_HEARD_S_MAX: Final = 4.0  # heartbeats of Raft come each second; 4 s is the shortest election
+_HEARD_S_MAX: Final = 3.5  # heartbeats of Raft come each second; an election takes 4 s or more
 _END_VERIFIED_S: Final = 1.0
 _CONNECT_AGAIN_S: Final = 0.25
 _CONNECT_S_MIN: Final = 0.2
@@ -274,7 +274,6 @@ class JetStreamLog:
         leader = str(cluster.get("leader", ""))
         nodes = [LogNode(leader, True, True, 0, 0.0)] if leader else []
         nodes += _followers(info)
-        heard = sum(node.is_leader or node.seen_s < _HEARD_S_MAX for node in nodes)
         return LogState(
             "nats",
             self._nats.version,
@@ -282,7 +281,7 @@ class JetStreamLog:
             tuple(nodes),
             self._bounds,
             int(info["state"]["bytes"]),
-            has_quorum=bool(leader) and heard * 2 > len(nodes),
+            has_quorum=bool(leader) and _hears_majority(info),
         )
 
     def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
@@ -379,7 +378,13 @@ class JetStreamLog:
         return self._verified.first == first and is_recent
 
     def _leaders_bounds(self, ends_s: float) -> Bounds:
-        self._info(ends_s)
+        """Return the bounds that the leader says, if it hears a majority.
+
+        One that was cut off goes on as the leader for ten seconds and more, with the bounds that it
+        had; while it hears a majority, no other is elected.
+        """
+        if not _hears_majority(self._info(ends_s)):
+            raise LogUnavailable("the leader of the stream does not hear a majority")
         return self._bounds
 
     def _info(self, ends_s: float) -> dict[str, Any]:
@@ -504,6 +509,13 @@ def _followers(info: Mapping[str, Any]) -> list[LogNode]:
         )
         for replica in cluster.get("replicas") or ()
     ]
+
+
+def _hears_majority(info: Mapping[str, Any]) -> bool:
+    """Return whether the leader that says this heard a majority, with itself, a moment ago."""
+    followers = _followers(info)
+    heard = 1 + sum(follower.seen_s < _HEARD_S_MAX for follower in followers)
+    return heard * 2 > 1 + len(followers)
 
 
 def _json(message: Message) -> dict[str, Any]:

@@ -9,7 +9,9 @@ Rules:
 1. Entries have the sequences 1, 2, 3, …, without gaps. Only the front is ever removed (``trim``).
 2. ``append`` puts an entry *at* a place: behind ``after``, which must be the last entry there is.
    When it returns, the entry is synced on a majority, and stays. When it raises ``AppendRefused``,
-   the log ends elsewhere, and this call has appended nothing. When it raises ``AppendUnknown``, the
+   the log ends elsewhere, and this call has appended nothing; but a leader that is deposed, and
+   does not know it yet, may have said so while the next one appended (in JetStream), so the place
+   is looked at before anything is concluded. When it raises ``AppendUnknown``, the
    entry may be there, may not be, or may still come: only ``entry_at`` that finds *some* entry at
    this place settles it.
 3. One append is under way at a time for each writer. That is what makes the place a fence: with

@@ -44,6 +44,7 @@ class AppendFault(Enum):
     NOT_SENT = "not sent: LogUnavailable"
     LOST = "lost on its way: AppendUnknown, and it never comes"
     ANSWER_LOST = "carried out, but its answer is lost: AppendUnknown"
+    ANSWER_OF_DEPOSED = "carried out, but a deposed leader answers first: AppendRefused"
     DELAYED = "under way until the test lets it land: AppendUnknown"
 
 
@@ -222,6 +223,8 @@ class MemoryLog:
             raise
         if fault is AppendFault.ANSWER_LOST:
             raise AppendUnknown("no answer of the log")
+        if fault is AppendFault.ANSWER_OF_DEPOSED:
+            raise AppendRefused(f"the log does not end at {after}, says a deposed leader")
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
         """Return entries that this member's replica has."""

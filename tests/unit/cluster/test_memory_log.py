@@ -47,6 +47,13 @@ def test_a_lost_answer_is_of_an_append_that_is_there(log: MemoryLog) -> None:
     assert log.bounds(1) == Bounds(1, 1)
 
 
+def test_a_deposed_leader_may_refuse_what_the_next_one_appends(log: MemoryLog) -> None:
+    log.faults.append(AppendFault.ANSWER_OF_DEPOSED)
+    with pytest.raises(AppendRefused):
+        log.append(b"a", 0, 1)
+    assert log.entry_at(1, 1) == Entry(1, b"a")
+
+
 def test_a_lost_append_never_comes(log: MemoryLog, cluster: MemoryCluster) -> None:
     log.faults.append(AppendFault.LOST)
     with pytest.raises(AppendUnknown):
