@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, final
 import pytest
 
 from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable, ReplicatedLog
-from tests.contract.log_systems import LogSystem, NatsSystem
-from tests.support import nats_cluster
+from tests.contract.log_systems import EtcdSystem, LogSystem, NatsSystem
+from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
 
 SEED: Final = 1
@@ -109,7 +109,12 @@ class Writer(threading.Thread):
                 return is_mine
 
 
-@pytest.fixture(params=[pytest.param(NatsSystem, marks=nats_cluster.needed)])
+@pytest.fixture(
+    params=[
+        pytest.param(NatsSystem, marks=nats_cluster.needed),
+        pytest.param(EtcdSystem, marks=etcd_cluster.needed),
+    ]
+)
 def system(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogSystem]:
     made: LogSystem = request.param(tmp_path)
     yield made
