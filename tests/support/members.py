@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
 
-from penstock.cluster.database import catch_up
 from penstock.cluster.log import ReplicatedLog
+from penstock.cluster.reading import catch_up
 from penstock.cluster.view import View
 from penstock.control.client import ask
 from penstock.control.cluster_requests import AskCluster, ClusterState

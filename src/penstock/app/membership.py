@@ -33,6 +33,7 @@ from penstock.cluster.database import ViewOpening
 from penstock.cluster.member import Member
 from penstock.cluster.writer import Fenced
 from penstock.config.settings import Settings
+from penstock.errors import StoreFailed
 from penstock.services.standby import ClusterAnswers, StandbyControl
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
@@ -131,7 +132,7 @@ class RunningMember:
         member = self._member
         try:
             store = RocksStore(settings.durability.data_dir, settings.streams, opening)
-        except Fenced as error:
+        except (Fenced, StoreFailed) as error:  # StoreFailed: for example no majority by now
             logger.warning("a standby again: %s", Sentence(str(error)))
             opening.close()
             member.resign()

@@ -19,10 +19,11 @@ each broker has (docs/decisions/cluster.md).
     a record as bytes with its chain of checksums; the operations of a batch
 ``writer.py``
     what a primary appends, and how it learns that it is none any more
-``view.py``, ``database.py``
-    the database made of records; that of a primary, which appends before it writes
+``view.py``, ``reading.py``, ``database.py``
+    the database made of records, and what reads them; that of a primary, which appends before it
+    writes
 ``beats.py``, ``role.py``
     what members tell each other; when a standby claims
-``member.py``
-    the threads of one member
+``follower.py``, ``watcher.py``, ``member.py``
+    a standby and a primary step by step; the threads of one member that take the steps
 """

@@ -36,6 +36,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         version: its version of Penstock.
         hands_over_to: the member that shall claim now, behind ``applied``; empty for none.
         note: its present problem, in one sentence; empty without one.
+        sent_s: when it was sent, monotonic seconds of the sender, for itself alone: its own
+            heartbeats come back to it.
     """
 
     node: str
@@ -48,6 +50,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
     hands_over_to: str = ""
     note: str = ""
+    sent_s: float = 0.0
 
 
 encode_beat = msgspec.json.Encoder().encode
@@ -116,23 +119,28 @@ class Members:
         self._heard = self.heard(now_s)
 
 
-def trim_before(synced: Iterable[int], first: int, last: int, entries_max: int) -> int:
+def trim_before(
+    synced: Iterable[int], fresh: Iterable[int], first: int, last: int, entries_max: int
+) -> int:
     """Return the sequence before which the log may be trimmed.
 
-    All that every known view has synced may go. Where one is far behind, the log keeps
-    ``entries_max`` entries for it, and beyond that it may trim what two views have synced
-    (docs/decisions/cluster.md, invariant 6): that one is seeded by a peer then.
+    All that every known view has synced may go, if there are two. Where one is far behind, the log
+    keeps ``entries_max`` entries for it, and beyond that it may trim what two views have synced
+    that are there (docs/decisions/cluster.md, invariant 6): the one behind is seeded by a peer.
 
     Args:
-        synced: the sequence up to which each view is synced, this member's own included.
+        synced: the sequence up to which each known view is synced, this member's own included.
+        fresh: the same of those whose members were heard lately.
         first: the first sequence of the log.
         last: the last sequence of the log.
         entries_max: entries that are kept for views that are behind.
     """
-    newest_first = sorted(synced, reverse=True)
-    if len(newest_first) < 2:
+    known = sorted(synced)
+    if len(known) < 2:
         return first
-    slowest = newest_first[-1] + 1
+    slowest = min(known[0], last) + 1
     if last - slowest < entries_max:
         return max(first, slowest)
-    return max(first, slowest, min(newest_first[1] + 1, last - entries_max + 1))
+    newest_first = sorted(fresh, reverse=True)
+    on_two = newest_first[1] + 1 if len(newest_first) > 1 else first
+    return max(first, slowest, min(on_two, last - entries_max + 1))

@@ -14,28 +14,21 @@ at a time. Parts of large values are records of their own, before the commit tha
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import final
 
-from penstock.cluster.log import LogUnavailable, ReplicatedLog
 from penstock.cluster.operations import NotedBatch, encode_operations
+from penstock.cluster.reading import READ_S, catch_up
 from penstock.cluster.record import encode_position
 from penstock.cluster.view import POSITION_KEY, View
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import CommitUnknown, StoreDamaged
+from penstock.errors import CommitUnknown
 from penstock.store.batch import Batch
 from penstock.store.database import STORE_DIRECTORY, Database, open_database_as
 from penstock.store.faults import probe
 from penstock.store.parts import Large
-from penstock.telemetry.logs import get_logger
-
-logger = get_logger(__name__)
-
-ENTRIES_AT_ONCE: Final = 500
-READ_S: Final = 2.0
-_CATCH_UP_S_MAX: Final = 30.0
 
 
 class ClusterDatabase(Database):
@@ -53,7 +46,7 @@ class ClusterDatabase(Database):
 
     def new_batch(self) -> Batch:
         """Return an empty batch that notes its operations."""
-        return NotedBatch(self.handles)
+        return NotedBatch(self.rocks_batch(), self.handles)
 
     def write(self, batch: Batch, sync: bool = True) -> None:
         """Append ``batch`` to the log, then write it here; see ``Database.write``.
@@ -86,6 +79,10 @@ class ClusterDatabase(Database):
             self.write(batch)
 
 
+open_cluster_database = partial(open_database_as, ClusterDatabase)
+"""Opens the view below a data directory, or creates it; see ``open_database_as``."""
+
+
 @final
 class ViewOpening:
     """Opens the store of a primary: a view that has all that the log has.
@@ -95,6 +92,7 @@ class ViewOpening:
         opened: called with each database that is opened, and its view.
         database: the open database of the standby that became the primary.
         view: its view, which has all that is before the claim.
+        open_database: opens the view anew.
     """
 
     acknowledged_when = "quorum"
@@ -107,9 +105,11 @@ class ViewOpening:
         opened: Callable[[ClusterDatabase, View], None],
         database: ClusterDatabase,
         view: View,
+        open_database: Callable[[Path], ClusterDatabase] = open_cluster_database,
     ) -> None:
         self._writer = writer
         self._opened = opened
+        self._open_database = open_database
         self._first: tuple[ClusterDatabase, View] | None = (database, view)
 
     def refuse(self, data_dir: Path) -> None:
@@ -136,17 +136,17 @@ class ViewOpening:
             StoreFailed: the log cannot be read.
             Fenced: another member is the primary.
         """
-        first, self._first = self._first, None
-        if first is not None:
-            database, view = first
-            view.take(self._writer.position)
+        if self._first is not None:
+            database, view = self._first
+            view.pass_claim(self._writer.position)
             database.lead(self._writer, view)
+            self._first = None
             return database
-        database = open_database_as(ClusterDatabase, data_dir)
+        database = self._open_database(data_dir)
         try:
             view = View(database)
             catch_up(view, self._writer.log)
-            self._writer.resume(view.position)
+            self._writer.resume(view.end)
             database.lead(self._writer, view)
         except BaseException:
             database.close()
@@ -160,39 +160,3 @@ class ViewOpening:
         if first is not None:
             first[0].close()
         self._writer.log.close()
-
-
-def catch_up(view: View, log: ReplicatedLog) -> None:
-    """Apply all entries that ``log`` has.
-
-    Raises:
-        LogUnavailable: they cannot all be read in time.
-        ViewAhead: the view has more than the log.
-    """
-    ends_s = time.monotonic() + _CATCH_UP_S_MAX
-    last = log.bounds(READ_S).last
-    refuse_view_ahead(view, last)
-    while view.next_sequence <= last:
-        entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, READ_S)
-        view.apply(entries)
-        if not entries and time.monotonic() > ends_s:
-            raise LogUnavailable(f"no replica gives the entry {view.next_sequence} of the log")
-
-
-def refuse_view_ahead(view: View, last: int) -> None:
-    """Refuse a view that is ahead of the log, which ends at ``last``.
-
-    Raises:
-        ViewAhead: it is.
-    """
-    if view.position.sequence > last:
-        raise ViewAhead(
-            f"the view has come to sequence {view.position.sequence} of the replicated log, which"
-            f" ends at {last}: the log was lost, or it is another one. If it was lost, and this"
-            " view is the newest, begin a log of another cluster.name with it; else move its data"
-            " directory away, to be seeded anew"
-        )
-
-
-class ViewAhead(StoreDamaged):
-    """The view has more than the log: what is missing there was acknowledged."""

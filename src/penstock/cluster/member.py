@@ -5,17 +5,20 @@
       thread      as a standby                                as the primary
       beating     sends and takes heartbeats                  the same
       following   reads the log into the view; claims         ends
-      watching                                                looks at the end of the log when
+      watching    nothing                                     looks at the end of the log when
                                                               idle; trims
       syncing     syncs the view each second, in both roles, and says so by the heartbeat
 
-Each thread has an object of the log for itself. What they share is small and read whole: the roles,
-the position of the view, what is known of the others.
+What is done and when is decided in ``follower.py``, ``watcher.py`` and ``role.py``, step by step;
+here are the threads that take the steps and wait between them. Each has an object of the log for
+itself. What they share is small and read whole: the roles, the position of the view, what is known
+of the others.
 """
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,31 +32,22 @@ from penstock.cluster.beats import (
     RoleName,
     decode_beat,
     encode_beat,
-    trim_before,
 )
-from penstock.cluster.database import (
-    ENTRIES_AT_ONCE,
-    READ_S,
-    ClusterDatabase,
-    ViewOpening,
-    refuse_view_ahead,
-)
-from penstock.cluster.log import (
-    Heartbeats,
-    LogState,
-    LogUnavailable,
-    ReplicatedLog,
-)
+from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
+from penstock.cluster.follower import Follower, Progress
+from penstock.cluster.log import Heartbeats, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.operations import Operation
-from penstock.cluster.record import Claim, Position, decode_record, encode_claim
+from penstock.cluster.reading import READ_S
+from penstock.cluster.record import Claim, Position
 from penstock.cluster.role import Standby
-from penstock.cluster.view import LogDamaged, View
-from penstock.cluster.writer import Fenced, LogWriter
+from penstock.cluster.view import View
+from penstock.cluster.watcher import Watcher
+from penstock.cluster.writer import LogWriter
 from penstock.config.cluster import Cluster
 from penstock.errors import StoreError
-from penstock.store.database import Database, open_database_as
+from penstock.store.database import Database
 from penstock.store.watermark import Watermark
-from penstock.telemetry.logs import RepeatLimiter, Sentence, get_logger, warn_limited
+from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 from penstock.version import __version__
 
 logger = get_logger(__name__)
@@ -63,14 +57,15 @@ BEATS_A_LEASE: Final = 10
 
 SYNC_S: Final = 1.0
 WATCH_S: Final = 1.0
-TRIM_S: Final = 5.0
 FRESH_S: Final = 15.0
-"""A member that was silent for longer, seconds, has no say in what may be trimmed early."""
+"""A member that was silent for longer, seconds, does not count as one that has what is trimmed,
+where another one is far behind."""
 
 POLL_S: Final = 0.02
 """Time in seconds from one read that found nothing to the next."""
 
-OPEN_S: Final = 5.0
+UNREACHABLE_S: Final = 0.2
+"""Time in seconds from one try to reach the log to the next."""
 
 
 class Connect(Protocol):
@@ -134,6 +129,7 @@ class Member:
         self.failure = ""
         self._address = address
         self._stream_address = stream_address
+        self._process = secrets.token_hex(8)
         self._connect = connect
         self._preparation = preparation
         self._now_s = now_s
@@ -172,6 +168,7 @@ class Member:
             version=__version__,
             hands_over_to=self._hands_over_to,
             note=self.note,
+            sent_s=self._now_s(),
         )
 
     def primary(self) -> Beat | None:
@@ -229,8 +226,9 @@ class Member:
 
     def start(self) -> None:
         """Start to send and take heartbeats, and to sync the view."""
-        for name, work in (("beating", self._keep_beating), ("syncing", self._keep_syncing)):
-            self._start(name, work)
+        self._start("beating", self._keep_beating)
+        self._start("syncing", self._keep_syncing)
+        self._start("watching", self._keep_watching)
 
     def stop(self) -> None:
         """End all threads, and the view if it is still open here."""
@@ -253,28 +251,34 @@ class Member:
         """
         self.role = "waiting"
         self._leading.clear()
-        database = open_database_as(ClusterDatabase, self.data_dir)
+        database = open_cluster_database(self.data_dir)
         preparation = self._preparation
         view = View(database, None if preparation is None else preparation.changed)
         self._database, self._view = database, view
-        self._synced = view.position.sequence
+        self._synced = view.position.sequence  # opening it wrote all that its log had to tables
         if preparation is not None:
             preparation.opened(database)
         log = self._connect.log("follow")
+        claim = Claim(
+            self.node, "", self._address, self._stream_address, __version__, self._process
+        )
+        follower = Follower(log, view, self._standby, claim, self._new_writer, self._now_s)
         try:
-            if not self._open_log(log):
-                return None
-            self._wait_for_bounds(log, view)
-            self._standby.begin(self._now_s())
-            self.role = "standby"
             while not self._unfollowing.is_set():
-                if self._read(log, view):
-                    continue
-                if self._standby.should_claim(view.position.sequence, self._rank()):
-                    opening = self._claim(database, view)
-                    if opening is not None:
-                        return opening
-                self._unfollowing.wait(POLL_S)
+                progress = follower.step(self._rank())
+                self._tell(follower.note)
+                if progress is Progress.CLAIMED:
+                    assert follower.writer is not None
+                    return self._become_primary(follower.writer, database, view)
+                if follower.is_following:
+                    self.role = "standby"
+                    self._show(view)
+                if progress is Progress.READ:
+                    if view.claim is not None:
+                        self._hands_over_to = ""
+                else:
+                    unreachable = progress is Progress.UNREACHABLE
+                    self._unfollowing.wait(UNREACHABLE_S if unreachable else POLL_S)
         except BaseException:
             self._close_view()
             raise
@@ -295,7 +299,6 @@ class Member:
         """
         self._fenced = fenced
         self._leading.set()
-        self._start("watching", self._keep_watching)
 
     def resign(self) -> None:
         """Be the primary no longer; the store is closed already."""
@@ -328,66 +331,13 @@ class Member:
 
     # -- following ---------------------------------------------------------------------
 
-    def _open_log(self, log: ReplicatedLog) -> bool:
-        """Open the log; return False if the member stops before."""
-        while not self._unfollowing.is_set():
-            try:
-                log.open(OPEN_S)
-            except LogUnavailable as error:
-                self._warn("waits", "the cluster's log cannot be reached: %s", error)
-                self._unfollowing.wait(0.2)
-            else:
-                self.note = ""
-                return True
-        return False
+    def _new_writer(self) -> LogWriter:
+        return LogWriter(self._connect.log("write"), self.settings.append_s_max, self._now_s)
 
-    def _wait_for_bounds(self, log: ReplicatedLog, view: View) -> None:
-        """Compare the view with the log's end, when a leader tells it."""
-        while not self._unfollowing.is_set():
-            try:
-                refuse_view_ahead(view, log.bounds(READ_S).last)
-            except LogUnavailable as error:
-                self._warn("waits", "the cluster's log has no leader: %s", error)
-                self._unfollowing.wait(0.2)
-            else:
-                self.note = ""
-                return
-
-    def _read(self, log: ReplicatedLog, view: View) -> bool:
-        """Apply the entries that come next; return whether there were any."""
-        term = view.position.term
-        try:
-            entries = log.read(view.next_sequence, ENTRIES_AT_ONCE, READ_S)
-            if not entries:
-                return False
-            view.apply(entries)
-        except LogDamaged as damage:
-            self._warn("damaged", "%s; the leader is asked", damage)
-            self._read_from_leader(log, view, damage.sequence)
-        except LogUnavailable as error:
-            self._warn("unreadable", "the cluster's log cannot be read: %s", error)
-            self._unfollowing.wait(POLL_S)
-            return False
-        self.note = ""
-        has_claim = view.position.term > term
-        self._standby.read(self._now_s(), has_claim)
-        if has_claim:
-            self._hands_over_to = ""
-        self._show(view)
-        return True
-
-    def _read_from_leader(self, log: ReplicatedLog, view: View, sequence: int) -> None:
-        """Apply the entry at ``sequence`` as the leader has it; if that is wrong too, another node
-        shall lead."""
-        try:
-            found = log.entry_at(sequence, READ_S)
-            if found is not None:
-                view.apply([found])
-        except LogDamaged as damage:
-            leader = log.state(READ_S).leader
-            others = [node.name for node in log.state(READ_S).nodes if not node.is_leader]
-            self._warn("leader damaged", "%s. Its leader %s shall hand over", damage, leader)
-            log.move_leader(others, READ_S)
+    def _tell(self, note: str) -> None:
+        self.note = note
+        if note:
+            warn_limited(logger, self._limiter, self._now_s(), "follow", "%s", note)
 
     def _show(self, view: View) -> None:
         """Let readers of this machine see the view, from the first epoch on."""
@@ -402,24 +352,13 @@ class Member:
         heard = self.members.heard(self._now_s(), 2 * self.settings.lease_s)
         return sum(node < self.node and one.beat.role == "standby" for node, one in heard.items())
 
-    def _claim(self, database: ClusterDatabase, view: View) -> ViewOpening | None:
-        """Claim the next term behind the view; return how the store is opened, or None."""
-        log = self._connect.log("write")
-        writer = LogWriter(log, self.settings.append_s_max, self._now_s)
-        claim = Claim(
-            self.node, view.committed().epoch, self._address, self._stream_address, __version__
-        )
-        try:
-            log.open(READ_S)
-            writer.claim(view.position, encode_claim(claim))
-        except (Fenced, StoreError) as error:
-            log.close()
-            self._standby.begin(self._now_s())
-            logger.info("claimed nothing: %s", Sentence(str(error)))
-            return None
+    def _become_primary(
+        self, writer: LogWriter, database: ClusterDatabase, view: View
+    ) -> ViewOpening:
         logger.info("this member is the primary, in term %d", writer.term)
         self.writer = writer
         self.role = "primary"
+        self._hands_over_to = ""
         view.close_watermark()
         return ViewOpening(writer, self._use_view, database, view)
 
@@ -451,6 +390,7 @@ class Member:
                     now_s = self._now_s()
                     if beat is None:
                         continue
+                    self.members.forget_silent(now_s)
                     self._standby.heard(beat, now_s)
                     if self.members.hear(beat, now_s):
                         self._compare_terms(beat)
@@ -458,11 +398,10 @@ class Member:
             heartbeats.close()
 
     def _compare_terms(self, beat: Beat) -> None:
-        """Look at the log at once where another member says that it is the primary of a newer
-        term."""
+        """End this primary where another member has read a claim of a newer term."""
         writer = self.writer
         if writer is not None and self.role == "primary" and beat.term > writer.term:
-            self._fence(f"{beat.node} is the primary, in term {beat.term}")
+            self._fence(f"the view of {beat.node} has come to term {beat.term}")
 
     # -- syncing -----------------------------------------------------------------------
 
@@ -481,45 +420,34 @@ class Member:
     # -- watching ----------------------------------------------------------------------
 
     def _keep_watching(self) -> None:
+        while not self._stopping.is_set():
+            if self._leading.wait(WATCH_S):
+                self._watch()
+
+    def _watch(self) -> None:
+        """Watch until this member leads no longer."""
+        writer = self.writer
+        assert writer is not None
         log = self._connect.log("watch")
-        opened = False
-        seen, trimmed_s = -1, self._now_s()
+        watcher = Watcher(log, writer, self.settings.log_entries_max, self._now_s)
         try:
             while self._leading.is_set() and not self._stopping.wait(WATCH_S):
-                writer = self.writer
-                if writer is None or not self._leading.is_set():
+                if self.writer is not writer or not self._leading.is_set():
                     break
+                heard = self.members.heard(self._now_s()).values()
+                synced = [self._synced, *(one.beat.synced for one in heard)]
+                since_s = self._now_s() - FRESH_S
+                fresh = [self._synced, *(one.beat.synced for one in heard if one.at_s >= since_s)]
                 try:
-                    if not opened:
-                        log.open(READ_S)
-                        opened = True
-                    if writer.position.sequence == seen:
-                        self._look_at_end(log, writer)
-                    seen = writer.position.sequence
-                    if self._now_s() - trimmed_s >= TRIM_S:
-                        trimmed_s = self._now_s()
-                        self._trim(log)
+                    why = watcher.step(synced, fresh)
                 except LogUnavailable as error:
-                    self._warn("watch", "the cluster's log does not answer: %s", error)
+                    text = "the cluster's log does not answer: %s"
+                    warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)
+                else:
+                    if why:
+                        self._fence(why)
         finally:
             log.close()
-
-    def _look_at_end(self, log: ReplicatedLog, writer: LogWriter) -> None:
-        """Learn from the last entry whether this member is the primary still."""
-        end = log.bounds(READ_S).last
-        found = None if end <= writer.position.sequence else log.entry_at(end, READ_S)
-        if found is not None:
-            term = decode_record(found.data).term
-            if term > writer.term:
-                self._fence(f"another member of the cluster is the primary, in term {term}")
-
-    def _trim(self, log: ReplicatedLog) -> None:
-        heard = self.members.heard(self._now_s())
-        synced = [self._synced, *(one.beat.synced for one in heard.values())]
-        first, last = log.bounds(READ_S)
-        before = trim_before(synced, first, last, self.settings.log_entries_max)
-        if before > first:
-            log.trim(before, READ_S)
 
     def _fence(self, why: str) -> None:
         writer, fenced = self.writer, self._fenced
@@ -529,7 +457,3 @@ class Member:
         self.role = "fenced"
         if fenced is not None:
             fenced(why)
-
-    def _warn(self, kind: str, text: str, *arguments: object) -> None:
-        self.note = text % arguments
-        warn_limited(logger, self._limiter, self._now_s(), kind, text, *arguments)

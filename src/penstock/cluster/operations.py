@@ -62,11 +62,12 @@ class NotedBatch:
     """A batch that is written to RocksDB and notes its operations for the replicated log.
 
     Args:
+        rocks: an empty batch of RocksDB itself.
         handles: the column families' handles, which must live as long as the batch.
     """
 
-    def __init__(self, handles: Mapping[str, ColumnFamily]) -> None:
-        self.rocks = WriteBatch(raw_mode=True)
+    def __init__(self, rocks: WriteBatch, handles: Mapping[str, ColumnFamily]) -> None:
+        self.rocks = rocks
         self.operations: list[Operation] = []
         self._handles = handles
         self._numbers = numbers_of(handles)

@@ -9,8 +9,10 @@
     │        │      │      │        │          │ one before│ but this │
     └────────┴──────┴──────┴────────┴──────────┴───────────┴──────────┴──────   little-endian
 
-Kinds: a *claim* says who writes from here on, a *commit* what changed, a *part* is a piece of a
-commit that is too large for one entry; the commit that follows has its last piece.
+Kinds: a *claim* says who writes from here on, a *commit* what changed. A commit that is too large
+for one entry is several records: its *first* piece, *middle* ones and its *last*. A writer that
+fails between them leaves pieces without a last one, which count for nothing: a first piece, a
+commit and a claim each begin anew.
 
 Why a chain. One flipped bit in a block file of one JetStream node made a third of the records
 vanish from its answers while it led, without a word (docs/decisions/cluster.md). A reader that
@@ -30,7 +32,10 @@ from penstock.errors import StoreFormatError
 
 CLAIM: Final = 0
 COMMIT: Final = 1
-PART: Final = 2
+FIRST_PART: Final = 2
+MIDDLE_PART: Final = 3
+LAST_PART: Final = 4
+KINDS: Final = (CLAIM, COMMIT, FIRST_PART, MIDDLE_PART, LAST_PART)
 
 NO_CHECKSUM: Final = 0
 """The checksum before the first record of a log."""
@@ -51,7 +56,7 @@ class Record(NamedTuple):
     """A record of the log.
 
     Attributes:
-        kind: ``CLAIM``, ``COMMIT`` or ``PART``.
+        kind: one of ``KINDS``.
         term: the term of its writer, 1 or more; each claim begins the next.
         number: counts the records of a term from 0 on: an entry with the same term and number was
             written by the same attempt to append.
@@ -77,6 +82,8 @@ class Claim(msgspec.Struct, frozen=True):
         address: HOST:PORT at which clients reach it.
         stream_address: HOST:PORT of its stream service; empty if it has none.
         version: its version of Penstock.
+        process: drawn by each start of a member: two that were given the same name by mistake
+            do not take one another's claims for their own.
     """
 
     node: str
@@ -84,6 +91,7 @@ class Claim(msgspec.Struct, frozen=True):
     address: str = ""
     stream_address: str = ""
     version: str = ""
+    process: str = ""
 
 
 def encode_record(kind: int, term: int, number: int, before: int, body: bytes) -> bytes:
@@ -112,7 +120,7 @@ def decode_record(data: bytes) -> Record:
     checksum = checksum_of(data)
     if zlib.crc32(body, zlib.crc32(data[: _HEAD.size])) != checksum:
         raise RecordDamaged(f"record {number} of term {term} is damaged: its checksum is wrong")
-    if version != FORMAT or kind not in (CLAIM, COMMIT, PART):
+    if version != FORMAT or kind not in KINDS:
         raise StoreFormatError(
             f"record {number} of term {term} of the replicated log has format {version} and kind"
             f" {kind}, which this Penstock does not know: use the version that wrote it"

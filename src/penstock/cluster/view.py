@@ -9,15 +9,15 @@ prefix of the log at any moment, whatever a crash leaves of it, and needs no syn
                      ▼                                                          ▼
                LogDamaged: another replica is asked              watermark: readers see it
 
-A part is kept in memory until the commit that ends it; the position moves when that is applied.
+The pieces of a large commit are kept in memory until its last one; the position moves when that is
+applied. So a view has two places: ``position``, up to which it is written, and ``end``, up to which
+it has read, which may be behind pieces without a last one, whose writer was lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Final, final
-
-from rocksdict import WriteBatch
 
 from penstock.cluster.log import Entry
 from penstock.cluster.operations import (
@@ -30,7 +30,9 @@ from penstock.cluster.operations import (
 )
 from penstock.cluster.record import (
     CLAIM,
-    PART,
+    FIRST_PART,
+    LAST_PART,
+    MIDDLE_PART,
     Claim,
     Position,
     Record,
@@ -40,7 +42,7 @@ from penstock.cluster.record import (
     decode_record,
     encode_position,
 )
-from penstock.errors import StoreError
+from penstock.errors import StoreDamaged, StoreError
 from penstock.store.chunk import decode_key, summary_of
 from penstock.store.database import Database
 from penstock.store.identity import COMMITS, EPOCH, counter, find_begin, find_end
@@ -73,6 +75,18 @@ class LogDamaged(StoreError):
         self.sequence = sequence
 
 
+class ViewForeign(StoreDamaged):
+    """The view is of another history than the log: it must be seeded with a backup of a peer."""
+
+    def __init__(self, epoch: str, claim: Claim) -> None:
+        of = f"the store of epoch {claim.epoch}" if claim.epoch else "an empty store"
+        has = f"the epoch {epoch}" if epoch else "no epoch: it is empty"
+        super().__init__(
+            f"the cluster's log begins with {of}; the view of this member has {has}. Move its data"
+            " directory away, and seed it with a backup of another member"
+        )
+
+
 def read_position(database: Database) -> Position:
     """Return how far the view in ``database`` has come."""
     found: bytes | None = database.families["meta"].get(POSITION_KEY)
@@ -88,7 +102,8 @@ class View:
         changed: called with the operations of each write, after it; None: nobody is told.
 
     Attributes:
-        position: how far it has come.
+        position: up to where it is written.
+        end: the last record that was read; its term is that of the last claim.
         claim: the last claim that was applied by this object; None if there was none.
         skipped: records of older terms behind a claim, which were not applied.
     """
@@ -98,21 +113,21 @@ class View:
         database: Database,
         changed: Callable[[Sequence[Operation]], None] | None = None,
     ) -> None:
-        self.position = read_position(database)
+        self.position = self.end = read_position(database)
         self.claim: Claim | None = None
         self.skipped = 0
         self._database = database
         self._changed = changed
-        self._read = self.position  # the last record that was read, parts included
+        self._complete = self.position  # of the records read, the last that completes something
         self._parts: list[bytes] = []
         self._watermark: Watermark | None = None
-        self._end = 0
+        self._end_offset = 0
         self._commits = 0
 
     @property
     def next_sequence(self) -> int:
         """Return the sequence of the next entry that it needs."""
-        return self._read.sequence + 1
+        return self.end.sequence + 1
 
     def apply(self, entries: Sequence[Entry]) -> None:
         """Apply entries, the first of which has ``next_sequence``; those before a wrong one are
@@ -120,8 +135,9 @@ class View:
 
         Raises:
             LogDamaged: an entry is not what was appended.
+            ViewForeign: a claim was made on a view of another history.
             StoreFormatError: a later Penstock wrote it.
-            CommitUnknown: the database could not be written.
+            CommitUnknown: the database could not be written; nothing may be applied any more.
         """
         operations: list[Operation] = []
         size = 0
@@ -132,6 +148,9 @@ class View:
             except LogDamaged as error:
                 damage = error
                 break
+            if record.kind == CLAIM:
+                self._write(operations)
+                operations, size = [], 0
             operations += self._operations_of(record)
             size += len(record.body)
             if size >= WRITE_BYTES:
@@ -143,7 +162,17 @@ class View:
 
     def take(self, position: Position) -> None:
         """Note that the primary has written up to ``position`` itself."""
-        self.position = self._read = position
+        self.position = self.end = self._complete = position
+
+    def pass_claim(self, position: Position) -> None:
+        """Move behind this member's own claim at ``position``, which follows ``end``.
+
+        Raises:
+            CommitUnknown: the database could not be written.
+        """
+        self._parts.clear()
+        self.end = self._complete = position
+        self._write([])
 
     def _checked(self, entry: Entry) -> Record:
         if entry.sequence != self.next_sequence:
@@ -152,42 +181,70 @@ class View:
             record = decode_record(entry.data)
         except RecordDamaged as error:
             raise LogDamaged(entry.sequence, str(error)) from error
-        if record.before != self._read.checksum:
+        if record.before != self.end.checksum:
             raise LogDamaged(entry.sequence, "it does not follow the one before")
         return record
 
     def _operations_of(self, record: Record) -> list[Operation]:
         """Return the operations that ``record`` completes; move on behind it."""
-        sequence = self._read.sequence + 1
-        term = max(record.term, self._read.term)
-        self._read = Position(sequence, term, record.number, record.checksum)
-        if record.term < term or (record.term > self.position.term and record.kind != CLAIM):
-            self.skipped += 1
-            logger.error(
-                "record %d of the replicated log is of term %d, behind the claim of term %d: it is"
-                " not applied",
-                sequence,
-                record.term,
-                self.position.term,
-            )
-            self._parts.clear()
+        former = self.end
+        sequence = former.sequence + 1
+        if record.term < former.term:
+            self._skip(record, sequence)
             return []
-        if record.kind == PART:
-            self._parts.append(record.body)
-            return []
-        parts, self._parts = self._parts, []
-        self.position = self._read
+        if record.term > former.term and record.kind != CLAIM:
+            raise RecordDamaged(f"record {sequence} of the log is of a term that nobody claimed")
+        parts = self._parts
+        if record.kind not in (MIDDLE_PART, LAST_PART):
+            parts.clear()
+        elif not parts:
+            raise RecordDamaged(f"record {sequence} of the log is a piece without a first one")
         if record.kind == CLAIM:
-            self.claim = decode_claim(record.body)
+            claim = decode_claim(record.body)
+            self._refuse_foreign(claim)
+            self.claim = claim
+        self.end = Position(sequence, record.term, record.number, record.checksum)
+        if record.kind in (FIRST_PART, MIDDLE_PART):
+            parts.append(record.body)
             return []
-        return decode_operations(b"".join([*parts, record.body]) if parts else record.body)
+        self._complete = self.end
+        if record.kind == CLAIM:
+            return []
+        body = record.body
+        if record.kind == LAST_PART:
+            body = b"".join([*parts, body])
+            parts.clear()
+        return decode_operations(body)
+
+    def _skip(self, record: Record, sequence: int) -> None:
+        """Pass a record of an older term: its writer never knew that it is there."""
+        self.skipped += 1
+        logger.error(
+            "record %d of the replicated log is of term %d, behind the claim of term %d: it is not"
+            " applied",
+            sequence,
+            record.term,
+            self.end.term,
+        )
+        self.end = Position(sequence, self.end.term, record.number, record.checksum)
+
+    def _refuse_foreign(self, claim: Claim) -> None:
+        """Refuse a claim that was made on a view of another history.
+
+        Raises:
+            ViewForeign: it was; all before it is written.
+        """
+        epoch: bytes | None = self._database.families["meta"].get(EPOCH)
+        own = "" if epoch is None else epoch.decode()
+        if claim.epoch != own:
+            raise ViewForeign(own, claim)
 
     def _write(self, operations: Sequence[Operation]) -> None:
         """Write operations with the position, and let readers see it."""
         database = self._database
-        if self.position == read_position(database) and not operations:
+        if self._complete == self.position and not operations:
             return
-        batch = WriteBatch(raw_mode=True)
+        batch = database.rocks_batch()
         handles = database.handles
         for kind, family, key, value in operations:
             if family == _PARTS and PARTS_FAMILY not in handles:
@@ -199,10 +256,11 @@ class View:
                 batch.delete(key, handle)
             else:
                 batch.delete_range(key, value, handle)
-        batch.put(POSITION_KEY, encode_position(self.position), handles["meta"])
+        batch.put(POSITION_KEY, encode_position(self._complete), handles["meta"])
         if self._watermark is not None:
             self._hide_removed(operations)
         database.write_here(batch, sync=False)
+        self.position = self._complete
         if self._watermark is not None:
             self._show_written(operations)
         if self._changed is not None and operations:
@@ -218,7 +276,7 @@ class View:
     def show(self, watermark: Watermark, committed: Committed) -> None:
         """Move ``watermark`` from now on, which shows ``committed`` at present."""
         self._watermark = watermark
-        self._end = committed.end
+        self._end_offset = committed.end
         self._commits = committed.commits
 
     def close_watermark(self) -> None:
@@ -238,10 +296,10 @@ class View:
         assert self._watermark is not None
         for kind, family, key, value in operations:
             if kind == PUT and family == _LOG:
-                self._end = decode_key(key) + summary_of(value).rows
+                self._end_offset = decode_key(key) + summary_of(value).rows
             elif kind == PUT and family == _META and key == COMMITS:
                 self._commits = decode_key(value)
-        self._watermark.move(self._end, self._commits)
+        self._watermark.move(self._end_offset, self._commits)
 
     def committed(self) -> Committed:
         """Return what a watermark of this view shows; the epoch is empty in an empty view."""

@@ -21,9 +21,12 @@ from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable, R
 from penstock.cluster.record import (
     CLAIM,
     COMMIT,
+    FIRST_PART,
     HEAD_BYTES,
-    PART,
+    LAST_PART,
+    MIDDLE_PART,
     Position,
+    RecordDamaged,
     checksum_of,
     decode_record,
     encode_record,
@@ -72,11 +75,13 @@ class LogWriter:
         self.fenced_by = ""
         self._append_s_max = append_s_max
         self._number = 0
+        self._is_claiming = False
         self._now_s = now_s
         self._pause = pause
 
     def claim(self, at: Position, body: bytes) -> Position:
-        """Begin the term after ``at.term`` behind the place ``at``; return where the claim is.
+        """Begin the term after ``at.term`` behind ``at``, the end of the log as far as it was read;
+        return where the claim is.
 
         Raises:
             Fenced: something else came to this place: read on.
@@ -87,7 +92,9 @@ class LogWriter:
         self.position = at
         self.is_in_doubt = False
         self.fenced_by = ""
+        self._is_claiming = True
         self._append(CLAIM, body)
+        self._is_claiming = False
         return self.position
 
     def append(self, body: bytes) -> Position:
@@ -102,18 +109,25 @@ class LogWriter:
         if self.is_in_doubt:
             raise CommitUnknown("an earlier record of the replicated log is in doubt")
         piece_bytes = self.log.entry_bytes_max - HEAD_BYTES
-        rest = memoryview(body)
         try:
-            while len(rest) > piece_bytes:
-                self._append(PART, bytes(rest[:piece_bytes]))
-                rest = rest[piece_bytes:]
-            self._append(COMMIT, bytes(rest) if len(rest) < len(body) else body)
+            if len(body) <= piece_bytes:
+                self._append(COMMIT, body)
+            else:
+                self._append_parts(memoryview(body), piece_bytes)
         except LogUnavailable as error:
             raise CommitUnknown(str(error)) from error
         return self.position
 
+    def _append_parts(self, rest: memoryview, piece_bytes: int) -> None:
+        kind = FIRST_PART
+        while len(rest) > piece_bytes:
+            self._append(kind, bytes(rest[:piece_bytes]))
+            rest = rest[piece_bytes:]
+            kind = MIDDLE_PART
+        self._append(LAST_PART, bytes(rest))
+
     def resume(self, position: Position) -> None:
-        """Go on behind ``position``, the end of the log, which the view has reached.
+        """Go on behind ``position``, the end of the log up to which the view has read.
 
         Raises:
             Fenced: a claim of another member is in the view.
@@ -147,31 +161,34 @@ class LogWriter:
         self.position = Position(sequence, self.term, number, checksum_of(data))
 
     def _is_there(self, data: bytes, sequence: int) -> bool:
-        """Return whether ``data`` is at its place; False if nothing is.
+        """Return whether ``data`` is at its place; False if nothing is, or it cannot be told.
 
         Raises:
-            Fenced: a record of another term is.
+            Fenced: a record of another term is there, or behind.
             AppendUnknown: another record of this term is.
         """
         try:
             found = self.log.entry_at(sequence, ATTEMPT_S)
-            if found is None and self.log.bounds(ATTEMPT_S).last < sequence - 1:
-                raise StoreDamaged(
-                    f"the replicated log has lost entries: it ends before {sequence - 1}, which it"
-                    " had acknowledged"
-                )
-        except LogUnavailable:
+            if found is None:
+                end = self.log.bounds(ATTEMPT_S).last
+                if end < sequence - 1:
+                    raise StoreDamaged(
+                        f"the replicated log has lost entries: it ends before {sequence - 1}, which"
+                        " it had acknowledged"
+                    )
+                if end >= sequence:  # trimmed since, or it came at this moment
+                    found = self.log.entry_at(end, ATTEMPT_S)
+            if found is None:
+                return False
+            if found.data == data:
+                return True
+            there = decode_record(found.data)
+        except (LogUnavailable, RecordDamaged):
             return False
-        if found is None:
-            return False
-        if found.data == data:
-            return True
-        there = decode_record(found.data)
-        if there.term == self.term and self._number > 1:  # a claim of this term is its first record
-            self.is_in_doubt = True
-            raise AppendUnknown("an earlier try is at the place of this record")
-        self._fence(there.term)
-        return False
+        if there.term != self.term or self._is_claiming:
+            self._fence(there.term)
+        self.is_in_doubt = True
+        raise AppendUnknown("an earlier try is at the place of this record")
 
     def _fence(self, term: int) -> None:
         """Write nothing any more.

@@ -135,9 +135,13 @@ class Database:
         self._never_waiting = WriteOptions()
         self._never_waiting.no_slowdown = True
 
+    def rocks_batch(self) -> WriteBatch:
+        """Return an empty batch of RocksDB itself, for ``write_here``."""
+        return WriteBatch(raw_mode=True)
+
     def new_batch(self) -> Batch:
         """Return an empty batch."""
-        return WriteBatch(raw_mode=True)
+        return self.rocks_batch()
 
     def write(self, batch: Batch, sync: bool = True) -> None:
         """Write ``batch`` in one atomic step, and sync it unless told not to.
