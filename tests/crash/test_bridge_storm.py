@@ -41,6 +41,7 @@ def test_qos_2_arrives_once_and_in_order_and_qos_1_arrives(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(400)
+@pytest.mark.torture("a storm of half a minute")
 def test_the_same_over_a_proxy_that_ends_connections(tmp_path: Path) -> None:
     play_and_judge(tmp_path, Proxied(), MESSAGES // 2)
 

@@ -141,6 +141,7 @@ TestLinkMachine.settings = settings(
 )
 
 
+@pytest.mark.torture("searches for up to a minute")
 def test_the_machine_finds_a_fault_too() -> None:
     """[MQTT-4.3.3-10]: a side that takes every message for new is found out."""
 

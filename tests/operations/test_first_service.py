@@ -127,6 +127,7 @@ def check(printed: str) -> None:
 
 
 @pytest.mark.timeout(DURATION_S_MAX)
+@pytest.mark.torture("installs and runs a service")
 def test_an_operator_gets_from_an_empty_machine_to_an_alert(tmp_path: Path) -> None:
     check(follow(tmp_path, AS_IT_IS))
 

@@ -245,6 +245,7 @@ def test_tables_are_written_anew_but_not_over_others(
         write_tables(others, frames, table_format)
 
 
+@pytest.mark.torture("one more run of Spark")
 def test_the_audit_of_a_running_broker(
     spark: SparkSession, clients: Clients, tmp_path: Path
 ) -> None:

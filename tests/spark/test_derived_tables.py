@@ -151,6 +151,7 @@ def test_windows_and_sessions_are_written_once_when_they_are_over(
     assert found == [(1, 0, 99, 34, 99)]
 
 
+@pytest.mark.torture("one more run of Spark")
 def test_rows_that_come_too_late_are_counted_as_late(
     log: LogWriter, declare: Declare, run: Run
 ) -> None:

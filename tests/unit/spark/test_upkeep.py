@@ -89,6 +89,7 @@ def test_a_directory_of_parquet_files_is_left_as_it_is(tmp_path: Path) -> None:
     assert read_upkeep_record(table.path).merged_at_s == 0
 
 
+@pytest.mark.torture("four hundred commits")
 def test_fault_7_iceberg_metadata_does_not_grow_with_the_number_of_commits(tmp_path: Path) -> None:
     table = IcebergTable(tmp_path / "readings", SCHEMA, ("date",), tmp_path / "iceberg.db")
     definition = UpkeepDefinition(merge_files=5, share=0.9, versions_max=10)
