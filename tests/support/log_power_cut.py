@@ -12,7 +12,6 @@ import shutil
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -132,7 +131,7 @@ class LogPowerCuts:
         try:
             servers = NatsServers(directory, "always")
             try:
-                asyncio.run(_judge(servers, self._recording.seed, acknowledged, cut.seed))
+                asyncio.run(_judge(servers, self._recording.plan.seed, acknowledged, cut.seed))
             finally:
                 servers.close()
         except (AssertionError, Error, OSError, TimeoutError) as failure:
@@ -157,7 +156,7 @@ async def _judge(servers: NatsServers, seed: int, acknowledged: int, draw: int) 
         assert state.first_seq <= first_at_most(acknowledged + 1), f"it begins at {state.first_seq}"
         await _verify(jetstream, seed, state.first_seq, state.last_seq)
         await append(jetstream, seed, state.last_seq + 1)
-        await _agreed(servers)
+        await asyncio.to_thread(servers.wait_until_current)
         if draw % 3 == 0:
             await _verify_all(jetstream, seed, state.first_seq, state.last_seq + 1)
 
@@ -197,34 +196,6 @@ async def _verify(jetstream: JetStreamContext, seed: int, first: int, last: int)
     checks = [verify(sequence) for sequence in range(first, last + 1)]
     wrong = [found for found in await asyncio.gather(*checks) if found]
     assert not wrong, f"{len(wrong)} records of {first} to {last}: {wrong[:3]}"
-
-
-async def _agreed(servers: NatsServers) -> None:
-    """All three servers come to have the same log, without holes."""
-    states: list[object] = []
-    try:
-        async with asyncio.timeout(_LEADER_S):
-            while True:
-                states = await asyncio.to_thread(_states, servers)
-                if len(states) == NODES and all(state == states[0] for state in states):
-                    return
-                await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise AssertionError(f"the servers do not agree: {states}") from None
-
-
-def _states(servers: NatsServers) -> list[object]:
-    """Of each server: first and last sequence, records, and how many are missing."""
-    found: list[object] = []
-    for url in servers.monitors:
-        with urllib.request.urlopen(f"{url}/jsz?streams=1&accounts=1", timeout=5) as answer:
-            account_details = json.load(answer).get("account_details") or []
-        for account in account_details:
-            for stream in account.get("stream_detail") or []:
-                state = stream["state"]
-                names = ("first_seq", "last_seq", "messages", "num_deleted")
-                found.append({name: state.get(name, 0) for name in names})
-    return found
 
 
 async def _verify_all(jetstream: JetStreamContext, seed: int, first: int, last: int) -> None:

@@ -18,7 +18,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, final
 
@@ -33,8 +34,9 @@ from nats.js.errors import APIError, NotFoundError
 from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.deadline import DEADLINE_S, wait_for
-from tests.support.disk_calls import SYNC, TRACED_CHANGES, WRITE, DiskCall, read_disk_calls
+from tests.support.disk_calls import REMOVE, SYNC, TRACED_CHANGES, WRITE, DiskCall, read_disk_calls
 from tests.support.disk_model import Disk
+from tests.support.log_servers import answer_at
 from tests.support.process_tree import alive, in_session, kill
 from tests.support.system_calls import command
 
@@ -42,8 +44,15 @@ NODES: Final = 3
 STREAM: Final = "LOG"
 TRIM_EVERY: Final = 50
 TRIM_LEAVES: Final = 30
+_AWAY: Final = 10  # records that are appended while a server is away
+_CUT_SHORT: Final = 1 << 60  # the position of a call that did not end
+_ANSWER_BEGINS: Final = "".join(f"\\x{byte:02x}" for byte in f'"stream":"{STREAM}"'.encode())
+_ANSWER: Final = re.compile(re.escape(_ANSWER_BEGINS) + r"((?:\\x[0-9a-f]{2}){0,60})")
+_SEQUENCE: Final = re.compile(rb', ?"seq":(\d+)')
 _SUMMARY: Final = "recording.json"
 _TRACE: Final = "servers.trace"
+_STOPPED_LOOKS: Final = 5  # one may be between the entry and the exit of a call
+_LOOK_S: Final = 0.02
 _BEHIND: Final = 12  # lines
 _ANSWER_S: Final = 2.0
 _STREAM_S: Final = 60.0
@@ -74,6 +83,26 @@ def first_at_most(acknowledged: int) -> int:
     return max(1, acknowledged // TRIM_EVERY * TRIM_EVERY - TRIM_LEAVES)
 
 
+class Plan(NamedTuple):
+    """What is recorded.
+
+    Args:
+        seed: of the records and of the moments of restarts.
+        records: how many are appended.
+        restarts: how often a server, each in its turn, is ended and started again meanwhile.
+        kills: whether that is by SIGKILL; otherwise it ends in order.
+        trims: whether the front is removed now and then.
+        sync_interval: as in the servers' settings.
+    """
+
+    seed: int
+    records: int
+    restarts: int = 0
+    kills: bool = False
+    trims: bool = True
+    sync_interval: str = "always"
+
+
 @final
 class NatsServers:
     """Three servers on loopback, on directories that are there already or not.
@@ -91,7 +120,6 @@ class NatsServers:
         self._monitors = [ReservedPort("127.0.0.1") for _ in range(NODES)]
         self._pids: dict[int, int] = {}
         self.urls = [f"nats://127.0.0.1:{port.port}" for port in self._clients]
-        self.monitors = [f"http://127.0.0.1:{port.port}" for port in self._monitors]
         for node in range(NODES):
             (directory / "disk" / f"n{node}").mkdir(parents=True, exist_ok=True)
             (directory / f"n{node}.conf").write_text(self._settings(node, sync_interval))
@@ -136,6 +164,36 @@ class NatsServers:
         os.kill(pid, signal.SIGTERM)
         wait_for("a server to end", lambda: not _runs(pid))
 
+    def wait_until_current(self) -> None:
+        """Wait until all three have the same log, without holes."""
+        wait_for("the servers to agree", self._agree, _STREAM_S)
+
+    def _agree(self) -> bool:
+        states = self._states()
+        return len(states) == NODES and all(state == states[0] for state in states)
+
+    def _states(self) -> list[object]:
+        """Of each server: first and last sequence, records, and how many are missing."""
+        found: list[object] = []
+        for port in self._monitors:
+            answer = answer_at(port.port, "/jsz?streams=1&accounts=1")
+            for account in answer.get("account_details") or []:
+                for stream in account.get("stream_detail") or []:
+                    state = stream["state"]
+                    names = ("first_seq", "last_seq", "messages", "num_deleted")
+                    found.append({name: state.get(name, 0) for name in names})
+        return found
+
+    def kill(self, node: int) -> None:
+        """Kill a server between two of its system calls, so that none is half done."""
+        pid = self._pids.pop(node)
+        os.kill(pid, signal.SIGSTOP)
+        for _ in range(_STOPPED_LOOKS):
+            wait_for("a server to stop", lambda: _is_stopped(pid))
+            time.sleep(_LOOK_S)
+        os.kill(pid, signal.SIGKILL)
+        wait_for("a server to end", lambda: not _runs(pid))
+
     def close(self) -> None:
         """End all that runs, whatever happened before."""
         started = in_session(self._shell.pid)
@@ -153,10 +211,17 @@ class NatsServers:
 
 def _runs(pid: int) -> bool:
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return _state(Path(f"/proc/{pid}/stat")) != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
-    return state != "Z"
+
+
+def _is_stopped(pid: int) -> bool:
+    return all(_state(task / "stat") in "tT" for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def _state(stat: Path) -> str:
+    return stat.read_text().rpartition(")")[2].split()[0]
 
 
 @contextlib.asynccontextmanager
@@ -202,21 +267,29 @@ async def append(jetstream: JetStreamContext, seed: int, sequence: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _load(servers: NatsServers, seed: int, records: int, restarts: int) -> None:
-    draw = random.Random(seed)
-    restarted = {draw.randrange(records // 4, records): node for node in range(restarts)}
+async def _load(servers: NatsServers, plan: Plan) -> None:
+    draw = random.Random(plan.seed)
+    ended: dict[int, int] = {}  # servers, by the sequence before which each is ended
+    while len(ended) < plan.restarts:
+        ended.setdefault(draw.randrange(plan.records // 4, plan.records), len(ended) % NODES)
+    away: dict[int, int] = {}  # servers, by the sequence behind which each is started again
     async with connected(servers.urls) as client:
         jetstream = client.jetstream(timeout=_ANSWER_S)
         await _create(jetstream)
-        for sequence in range(1, records + 1):
-            if sequence in restarted:
-                await asyncio.to_thread(servers.stop, restarted[sequence])
-            await append(jetstream, seed, sequence)
-            if sequence - 10 in restarted:
-                servers.start(restarted[sequence - 10])
-            if sequence % TRIM_EVERY == 0:
+        for sequence in range(1, plan.records + 1):
+            if sequence in ended and not away:
+                node = ended[sequence]
+                await asyncio.to_thread(servers.kill if plan.kills else servers.stop, node)
+                away[sequence + _AWAY] = node
+            await append(jetstream, plan.seed, sequence)
+            if sequence in away:
+                servers.start(away.pop(sequence))
+                await asyncio.to_thread(servers.wait_until_current)
+            if plan.trims and sequence % TRIM_EVERY == 0:
                 with contextlib.suppress(Error):
                     await jetstream.purge_stream(STREAM, seq=first_at_most(sequence))
+    for node in away.values():
+        servers.start(node)
 
 
 async def _create(jetstream: JetStreamContext) -> None:
@@ -237,30 +310,19 @@ async def _create(jetstream: JetStreamContext) -> None:
             await asyncio.sleep(0.1)
 
 
-def record_log(
-    directory: Path, seed: int, records: int, restarts: int = 0, sync_interval: str = "always"
-) -> None:
-    """Write a log on three traced servers.
-
-    Args:
-        directory: new; what was recorded is there afterwards.
-        seed: of the records and of the moments of restarts.
-        records: how many are appended.
-        restarts: how many of the three servers are stopped in order and started again meanwhile.
-        sync_interval: as in the servers' settings.
-    """
+def record_log(directory: Path, plan: Plan) -> None:
+    """Write a log on three traced servers; what was recorded is in ``directory`` afterwards."""
     directory.mkdir(parents=True, exist_ok=True)
-    servers = NatsServers(directory, sync_interval, directory / _TRACE)
+    servers = NatsServers(directory, plan.sync_interval, directory / _TRACE)
     try:
-        asyncio.run(_load(servers, seed, records, restarts))
+        asyncio.run(_load(servers, plan))
         for node in range(NODES):
             servers.stop(node)
     finally:
         servers.close()
     wait_for("strace to end", lambda: (directory / _TRACE).exists())
-    (directory / _SUMMARY).write_text(
-        json.dumps({"seed": seed, "root": str(directory / "disk"), "records": records})
-    )
+    summary = {"plan": plan._asdict(), "root": str(directory / "disk")}
+    (directory / _SUMMARY).write_text(json.dumps(summary))
 
 
 class Acknowledged(NamedTuple):
@@ -281,17 +343,37 @@ class LogRecording:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         summary = json.loads((directory / _SUMMARY).read_text())
-        self.seed: int = summary["seed"]
+        self.plan = Plan(**summary["plan"])
         self.roots = [f"{summary['root']}/n{node}" for node in range(NODES)]
-        lines = (directory / _TRACE).read_text().splitlines()
-        self.end = len(lines)
+        self.end = 0
+        self.acknowledged: list[Acknowledged] = []
         self.calls: list[list[DiskCall]] = []
-        calls = read_disk_calls(lines, summary["root"], len(lines))
+        with (directory / _TRACE).open() as lines:
+            calls = read_disk_calls(self._seen(lines), summary["root"], _CUT_SHORT)
+        calls = [
+            self._ended(call) for call in calls if call.finished < _CUT_SHORT or _is_done(call)
+        ]
         calls.sort(key=lambda call: call.finished)
         for root in self.roots:
             self.calls.append([call for call in calls if call.path.startswith(root)])
-        self.acknowledged = list(_acknowledged(lines))
         self._compare()
+
+    def _seen(self, lines: Iterable[str]) -> Iterator[str]:
+        """Pass the lines on, and note each acknowledgement: as soon as the call that writes it to a
+        socket has begun, the writer may have it.
+        """
+        for line in lines:
+            for found in _ANSWER.finditer(line) if _ANSWER_BEGINS in line else ():
+                said = _SEQUENCE.match(bytes.fromhex(found.group(1).replace("\\x", "")))
+                last = self.acknowledged[-1].sequence if self.acknowledged else 0
+                if said is not None and int(said.group(1)) > last:
+                    self.acknowledged.append(Acknowledged(self.end, int(said.group(1))))
+            yield line
+            self.end += 1
+
+    def _ended(self, call: DiskCall) -> DiskCall:
+        """A call that did not end when its process did, at the end of the recording, ends there."""
+        return call if call.finished < _CUT_SHORT else call._replace(finished=self.end)
 
     def _compare(self) -> None:
         """The recorded calls make of the directories what they are."""
@@ -331,18 +413,7 @@ class LogRecording:
         return sorted(at for at in found if begin < at <= self.end)
 
 
-def _acknowledged(lines: list[str]) -> Iterator[Acknowledged]:
-    """Where the server wrote an acknowledgement to a socket, as soon as the call had begun."""
-    sequence = 0
-    word = f'"stream":"{STREAM}"'.encode()
-    escaped = "".join(f"\\x{byte:02x}" for byte in word)
-    number = re.compile(re.escape(escaped) + r"((?:\\x[0-9a-f]{2}){0,60})")
-    for at, line in enumerate(lines):
-        if escaped not in line:
-            continue
-        for found in number.finditer(line):
-            text = bytes.fromhex(found.group(1).replace("\\x", "")).decode(errors="replace")
-            said = re.match(r', ?"seq":(\d+)', text)
-            if said is not None and int(said.group(1)) > sequence:
-                sequence = int(said.group(1))
-                yield Acknowledged(at, sequence)
+def _is_done(call: DiskCall) -> bool:
+    """Whether a call that did not end did what it should: servers end while they remove files."""
+    assert call.kind == REMOVE, f"a kill cut a call short: {call}"
+    return not Path(call.path).exists()
