@@ -6,7 +6,7 @@ Two implementations stand behind it, ``RocksStore`` (file) and ``MemoryStore``; 
 Rules:
 
 1. ``commit`` is atomic and, when it returns, as durable as the store ever makes it
-   (``acknowledged_when`` says which: "fsync" or "memory"). When it raises, none of it may
+   (``acknowledged_when`` says which: "fsync", "quorum" or "memory"). When it raises, none of it may
    be acknowledged. The same commit may be given again after ``reopen``, and until it is
    written no other one: writing it twice does what writing it once does.
 2. ``commit`` is called from one thread, in the order of the offsets. ``read`` and
@@ -39,7 +39,7 @@ class Store(Protocol):
     """Durable log and state of one broker."""
 
     acknowledged_when: str
-    """The promise of an acknowledgement: "fsync" or "memory"."""
+    """The promise of an acknowledgement: "fsync", "quorum" (of a cluster) or "memory"."""
 
     writes_columns: bool
     """True where the columns of a commit are all that it writes, see ``Commit.columns``."""

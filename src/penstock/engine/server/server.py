@@ -44,7 +44,7 @@ class Server:
         limits: the limits of the broker, and of clients whose listener is not known.
         recovered: the state that the store holds.
         stream_filters: topic filters of the configured streams.
-        acknowledged_when: "fsync" or "memory": what an acknowledgement promises; sent to
+        acknowledged_when: "fsync", "quorum" or "memory": what an acknowledgement promises; sent to
             MQTT 5 clients in CONNACK.
         now: the time of the start.
         sharing: the options of shared subscriptions.
