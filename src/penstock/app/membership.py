@@ -103,6 +103,7 @@ class RunningMember:
         listeners = StandbyListeners(self._settings, self._primary_address)
         control = StandbyControl(self._settings.durability.data_dir, self._member)
         following = loop.run_in_executor(None, self._member.follow)
+        opening: ViewOpening | None = None
         try:
             sockets, self._sockets = self._sockets, {}
             await listeners.open(sockets)
@@ -111,14 +112,15 @@ class RunningMember:
             urls = " ".join(listeners.urls)
             self._parts.manager.ready(f"standby on {urls}")
             print(f"penstock standby {urls}{self._children.urls}", flush=True)
-            return await following
+            opening = await following
+            return opening
         finally:
             if not following.done():
                 self._member.stop_following()
                 with contextlib.suppress(Exception):
                     await following
             self._sockets = listeners.detach()
-            await control.close()
+            await control.close(waits=opening is None)
 
     def _primary_address(self) -> str:
         """Return HOST:PORT of the primary for clients; empty while none is known."""

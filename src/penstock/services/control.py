@@ -77,8 +77,8 @@ class Control:
             self._connected, sock=listening, limit=REQUEST_BYTES_MAX
         )
 
-    async def close(self) -> None:
-        """Stop listening, and wait for requests under way."""
+    async def close(self, waits: bool = True) -> None:
+        """Stop listening, and wait for requests under way; without ``waits`` they go on alone."""
         if self._server is None:
             return
         self._server.close()
@@ -86,7 +86,8 @@ class Control:
             (self._data_dir / SOCKET_NAME).unlink()
         for task in self._receiving:
             task.cancel()
-        await asyncio.gather(*self._receiving, *self._at_work, return_exceptions=True)
+        if waits:
+            await asyncio.gather(*self._receiving, *self._at_work, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

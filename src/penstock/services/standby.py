@@ -169,9 +169,10 @@ class StandbyControl:
         """Listen."""
         await self._control.open()
 
-    async def close(self) -> None:
-        """Stop listening, and wait for requests under way."""
-        await self._control.close()
+    async def close(self, waits: bool) -> None:
+        """Stop listening; ``waits`` for requests under way, or lets them go on: a backup takes its
+        time, and a takeover has none."""
+        await self._control.close(waits)
 
     def _refusal(self) -> str:
         primary = self._member.primary()
