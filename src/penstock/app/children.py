@@ -39,8 +39,7 @@ class Children:
         self.admin: ChildProcess | None = None
         self.otlp: ChildProcess | None = None
         self.urls = ""
-        self._stream_runs = False
-        self._others_run = False
+        self._running: set[str] = set()
 
     def all(self) -> list[ChildProcess]:
         """Return the children that the settings ask for."""
@@ -100,22 +99,31 @@ class Children:
 
     def start_stream(self) -> None:
         """Start the stream service, if it does not run."""
-        if self.stream is not None and not self._stream_runs:
-            self._stream_runs = True
-            self.stream.start()
+        self._start(self.stream)
 
-    def start_others(self) -> None:
-        """Start the admin and the OpenTelemetry process, which ask the control socket at once, if
-        they do not run."""
-        if not self._others_run:
-            self._others_run = True
-            for child in (self.admin, self.otlp):
-                if child is not None:
-                    child.start()
+    def start_admin(self) -> None:
+        """Start the admin process, if it does not run; it asks the control socket at once."""
+        self._start(self.admin)
+
+    def start_otlp(self) -> None:
+        """Start the OpenTelemetry process, if it does not run; it asks the control socket, too."""
+        self._start(self.otlp)
+
+    async def stop_otlp(self) -> None:
+        """End the OpenTelemetry process: in a cluster that of the primary alone sends, for all
+        machines have the same messages and events."""
+        if self.otlp is not None:
+            self._running.discard(self.otlp.name)
+            await self.otlp.stop()
 
     async def stop(self) -> None:
-        """End all children."""
+        """End all of them."""
         await asyncio.gather(*(child.stop() for child in self.all()))
+
+    def _start(self, child: ChildProcess | None) -> None:
+        if child is not None and child.name not in self._running:
+            self._running.add(child.name)
+            child.start()
 
     # -- their arguments ---------------------------------------------------------------
 

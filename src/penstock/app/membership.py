@@ -108,7 +108,7 @@ class RunningMember:
             sockets, self._sockets = self._sockets, {}
             await listeners.open(sockets)
             await control.open()
-            self._children.start_others()
+            self._children.start_admin()
             urls = " ".join(listeners.urls)
             self._parts.manager.ready(f"standby on {urls}")
             print(f"penstock standby {urls}{self._children.urls}", flush=True)
@@ -159,6 +159,7 @@ class RunningMember:
         finally:
             self._settings = broker.settings
             self._sockets.update(broker.sockets)
+            await self._children.stop_otlp()
             store.close()
             opening.close()
             member.resign()

@@ -403,7 +403,8 @@ class RunningBroker:
             if self._takes_over is not None:
                 self._takes_over.serve_more(self._control)
             await self._control.open()
-        self._children.start_others()
+        self._children.start_admin()
+        self._children.start_otlp()
         if build_kind() == "compiled":
             logger.info("Penstock %s, compiled", __version__)
         else:
