@@ -84,7 +84,7 @@ _INVALID: Final = 3  # codes of gRPC
 _DENIED: Final = (7, 16)
 _EXHAUSTED: Final = 8
 _TOO_LATE: Final = 11
-_NOT_DONE: Final = (_INVALID, *_DENIED, _EXHAUSTED)
+_NOT_DONE: Final = (_INVALID, *_DENIED)
 
 _RANGE: Final = "/v3/kv/range"
 _TXN: Final = "/v3/kv/txn"
@@ -164,7 +164,8 @@ class EtcdLog:
         except EtcdError as error:
             if error.code in _NOT_DONE:
                 raise _unavailable(error) from error
-            raise AppendUnknown(f"etcd: {error}") from error
+            # Of the entry that exceeds the quota etcd says that there is no space, and keeps it.
+            raise AppendUnknown(_sentence(error)) from error
         if not answer.get("succeeded"):
             found = _found(answer["responses"][0])
             last = _parsed(found[0]) if found else None
@@ -476,11 +477,13 @@ def _node(member: Answer, statuses: Sequence[Answer], leader_id: str, index: int
 
 
 def _unavailable(error: Exception) -> LogUnavailable:
-    if not isinstance(error, EtcdError):
-        return LogUnavailable(str(error))
+    return LogUnavailable(_sentence(error) if isinstance(error, EtcdError) else str(error))
+
+
+def _sentence(error: EtcdError) -> str:
     if error.code == _EXHAUSTED and "space" in str(error):
-        return LogUnavailable(
+        return (
             f"etcd: {error}: raise --quota-backend-bytes, or `etcdctl compact` and `etcdctl"
             " defrag`; then `etcdctl alarm disarm`"
         )
-    return LogUnavailable(f"etcd: {error}")
+    return f"etcd: {error}"
