@@ -18,6 +18,10 @@ MEMBERS_MAX: Final = 100
 FORGET_S: Final = 3600.0
 """A member that was silent for so long, seconds, is forgotten."""
 
+FRESH_S: Final = 15.0
+"""A member that was silent for longer, seconds, does not count as one that has what is trimmed,
+where another one is far behind."""
+
 RoleName = Literal["standby", "primary", "fenced", "seeding", "waiting"]
 """The role of a member: "waiting" cannot reach the log, "seeding" takes a peer's view."""
 
@@ -78,10 +82,14 @@ class Members:
 
     Args:
         node: this member's name; its own heartbeats come back and are ignored.
+        now_s: the time from which on it listens.
+        forget_s: a member that was silent for so long, seconds, is forgotten.
     """
 
-    def __init__(self, node: str) -> None:
+    def __init__(self, node: str, now_s: float, forget_s: float = FORGET_S) -> None:
         self._node = node
+        self._since_s = now_s
+        self._forget_s = forget_s
         self._heard: dict[str, Heard] = {}
 
     def hear(self, beat: Beat, now_s: float) -> bool:
@@ -114,9 +122,23 @@ class Members:
         ]
         return max(beats, key=lambda beat: beat.term, default=None)
 
+    def synced(self, own: int, now_s: float) -> tuple[list[int], list[int]]:
+        """Return the sequences up to which views are synced: of all members, and of those that are
+        there now. ``own`` is this member's.
+
+        Until it has listened for as long as a member is remembered, there may be one that it does
+        not know, which counts as one that has nothing.
+        """
+        heard = self.heard(now_s, self._forget_s).values()
+        synced = [own, *(one.beat.synced for one in heard)]
+        fresh = [own, *(one.beat.synced for one in heard if now_s - one.at_s <= FRESH_S)]
+        if now_s - self._since_s < self._forget_s:
+            synced.append(0)
+        return synced, fresh
+
     def forget_silent(self, now_s: float) -> None:
-        """Forget members that were silent for ``FORGET_S``."""
-        self._heard = self.heard(now_s)
+        """Forget members that were silent for too long."""
+        self._heard = self.heard(now_s, self._forget_s)
 
 
 def trim_before(

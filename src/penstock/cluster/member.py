@@ -57,9 +57,6 @@ BEATS_A_LEASE: Final = 10
 
 SYNC_S: Final = 1.0
 WATCH_S: Final = 1.0
-FRESH_S: Final = 15.0
-"""A member that was silent for longer, seconds, does not count as one that has what is trimmed,
-where another one is far behind."""
 
 POLL_S: Final = 0.02
 """Time in seconds from one read that found nothing to the next."""
@@ -123,7 +120,7 @@ class Member:
         self.node = settings.node_name
         self.data_dir = data_dir
         self.role: RoleName = "waiting"
-        self.members = Members(self.node)
+        self.members = Members(self.node, now_s())
         self.writer: LogWriter | None = None
         self.note = ""
         self.failure = ""
@@ -434,10 +431,7 @@ class Member:
             while self._leading.is_set() and not self._stopping.wait(WATCH_S):
                 if self.writer is not writer or not self._leading.is_set():
                     break
-                heard = self.members.heard(self._now_s()).values()
-                synced = [self._synced, *(one.beat.synced for one in heard)]
-                since_s = self._now_s() - FRESH_S
-                fresh = [self._synced, *(one.beat.synced for one in heard if one.at_s >= since_s)]
+                synced, fresh = self.members.synced(self._synced, self._now_s())
                 try:
                     why = watcher.step(synced, fresh)
                 except LogUnavailable as error:
