@@ -33,7 +33,7 @@ from penstock.protocol.packets import (
     Will,
 )
 from penstock.protocol.properties import Properties
-from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
+from penstock.protocol.reasons import SERVER_SHUTTING_DOWN, SERVER_UNAVAILABLE
 from tests.model.ledger import Ledger
 
 PACKET_IDENTIFIERS: Final = 40  # few, so that they are used again soon
@@ -78,6 +78,8 @@ class Device:
     def __init__(self, profile: Profile, ledger: Ledger, random: Random) -> None:
         self.profile = profile
         self.connected = False  # CONNACK arrived
+        self.may_be_refused = False  # by a broker that cannot write
+        self.is_refused = False  # this connection
         self.online = False  # there is a socket
         self.output = bytearray()  # for the socket
         self.deferred_acks: list[Packet] = []  # acknowledgements the application delays
@@ -172,6 +174,7 @@ class Device:
         over = now_s - self.gone_since_s >= profile.expiry_s - EXPIRY_MARGIN_S
         clean = clean or over or not profile.durable or self._starts_clean
         self.online = True
+        self.is_refused = False
         self._decoder = Decoder(1_000_000, profile.version, server=False)
         self._expects_session = self._has_session and not clean
         if clean:
@@ -243,7 +246,10 @@ class Device:
             self._inbound.pop(packet.packet_id, None)
             self._acknowledge(Pubcomp(packet.packet_id))
         elif isinstance(packet, Puback):
-            self._done(packet.packet_id, 1)
+            if packet.reason_code >= 0x80:  # refused: nobody got it
+                self._forget_refused(packet.packet_id)
+            else:
+                self._done(packet.packet_id, 1)
         elif isinstance(packet, Pubrec):
             self._received(packet)
         elif isinstance(packet, Pubcomp):
@@ -260,6 +266,9 @@ class Device:
             assert stopped, f"{self.client_id}, a correct client, was sent {packet}"
 
     def _accepted(self, packet: Connack) -> None:
+        if self.may_be_refused and packet.reason_code == SERVER_UNAVAILABLE:
+            self.is_refused = True
+            return
         assert packet.reason_code == 0, packet
         self.connected = True
         if self.profile.version > 3:
@@ -311,15 +320,18 @@ class Device:
     def _received(self, packet: Pubrec) -> None:
         outbound = self._in_flight.get(packet.packet_id)
         if outbound is not None:
-            if packet.reason_code >= 0x80:  # refused: nobody got it
-                del self._in_flight[packet.packet_id]
-                self._quota = min(self._quota + 1, self._quota_max)
+            if packet.reason_code >= 0x80:
+                self._forget_refused(packet.packet_id)
                 return
             if self.profile.version > 3:  # in 3.1 it is published by PUBREL (v3.1 §3.6)
                 self._ledger.acknowledged(outbound.key)
             outbound.released = True
             self._ledger.released(outbound.key)
         self._send(Pubrel(packet.packet_id))
+
+    def _forget_refused(self, packet_id: int) -> None:
+        if self._in_flight.pop(packet_id, None) is not None:
+            self._quota = min(self._quota + 1, self._quota_max)
 
     def _done(self, packet_id: int, qos: int) -> None:
         outbound = self._in_flight.get(packet_id)

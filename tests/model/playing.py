@@ -13,6 +13,7 @@ from tests.fuzz import harness
 from tests.fuzz import seeds as vectors
 from tests.fuzz import test_mutations as mutations
 from tests.model import (
+    test_cluster_simulation,
     test_dialled,
     test_link,
     test_producers_simulation,
@@ -37,6 +38,7 @@ SIMULATIONS: Final[dict[str, tuple[str, Callable[[int], object]]]] = {
         "model/test_simulation.py",
         partial(test_simulation.play, make=test_simulation.FollowedDisk),
     ),
+    "cluster": ("model/test_cluster_simulation.py", test_cluster_simulation.play),
     "producers": ("model/test_producers_simulation.py", test_producers_simulation.play),
     "room": ("model/test_room_simulation.py", test_room_simulation.play),
     "shared": ("model/test_shared_simulation.py", test_shared_simulation.play),

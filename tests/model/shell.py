@@ -31,8 +31,9 @@ PUBREC: Final = 5
 class Pipe:
     """One socket with what is in flight on it; ends like TCP: after the bytes before it."""
 
-    def __init__(self, connection: ServerConnection) -> None:
+    def __init__(self, connection: ServerConnection, shell: Shell) -> None:
         self.connection = connection
+        self.shell = shell
         self.to_broker = bytearray()
         self.to_device = bytearray()
         self.closed_by_broker = False
@@ -50,9 +51,12 @@ class Read:
         self.bodies: dict[int, Message] | None = None
 
 
-@final
 class Shell:
-    """One start of the broker."""
+    """One start of the broker.
+
+    Attributes:
+        plans: of retention: the commit that it waits for, and the offset to keep from.
+    """
 
     def __init__(self, server: Server, store: Store) -> None:
         self.server = server
@@ -63,12 +67,13 @@ class Shell:
         self.reads: list[Read] = []
         self.sealed = 0  # commits sealed so far
         self.durable = 0  # number of the last commit that was written
+        self.plans: list[tuple[int, int]] = []
         self.refused: list[tuple[Link, int]] = []  # links, packet identifiers: codes from 0x80 on
         server.context.store.waits_for_disk = True
 
     def accept(self, now: Now) -> Pipe:
         """A new socket."""
-        pipe = Pipe(ServerConnection(self.server, self.server.limits, now))
+        pipe = Pipe(ServerConnection(self.server, self.server.limits, now), self)
         self.pipes[pipe.connection.link] = pipe
         return pipe
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Final, Protocol, final
+from typing import Final, Protocol
 
 from penstock.engine.clock import Now
 from penstock.engine.connection.states import CONNECTED
@@ -50,7 +50,6 @@ class Disk(Protocol):
         """Let go of all of it: the run is over."""
 
 
-@final
 class World:
     """One run."""
 
@@ -76,7 +75,6 @@ class World:
         self._now_s = 1000.0
         self._jumps = Random(seed + 2**32)  # a line of its own: without jumps the run is the same
         self._lead_us = 0  # how far the wall clock is ahead of the time that passed
-        self._plans: list[tuple[int, int]] = []  # retention: (commit it waits for, keep from)
         self._crashes = random.random() < 0.8
         self._expiring = random.random() < 0.2
         self._pipes: dict[Device, Pipe] = {}
@@ -160,7 +158,7 @@ class World:
                 busy = True
             busy = self._to_broker(pipe, None) or busy
             if pipe.deaf:
-                shell.lost(pipe, self._now())
+                self._lose(pipe)
         for read in shell.reads[:1]:
             self._supply(read)
             busy = True
@@ -267,8 +265,7 @@ class World:
                 if device.online:
                     device.cut(self._now_s)
         self._pipes.clear()
-        self._plans.clear()
-        self._now_s += self.random.choice((0.1, 5.0))
+        self._elapse(self.random.choice((0.1, 5.0)))
         self._shell = self._start()
 
     def _write_step(self) -> None:
@@ -318,13 +315,14 @@ class World:
     def _plan_retention(self) -> None:
         shell = self._shell
         keep_from = shell.server.lowest_needed_offset(shell.server.context.batch.next_offset)
-        self._plans.append((shell.sealed + 1, keep_from))
+        shell.plans.append((shell.sealed + 1, keep_from))
 
     def _retain(self) -> None:
         """Trim up to what was needed when a commit that is durable by now was open."""
-        if not self._plans or self._plans[0][0] > self._shell.durable:
+        plans = self._shell.plans
+        if not plans or plans[0][0] > self._shell.durable:
             return
-        _, keep_from = self._plans.pop(0)
+        _, keep_from = plans.pop(0)
         age_us = self.random.choice((0, 10_000_000))
         starts_at = self._shell.store.trim_log(self._now().steady_us - age_us, 2**62, keep_from)
         assert starts_at <= keep_from or starts_at <= self._trimmed
@@ -337,7 +335,10 @@ class World:
         deaf = [pipe for pipe in self._shell.pipes.values() if pipe.deaf]
         if deaf:
             self._note("a dead socket is noticed")
-            self._shell.lost(self.random.choice(deaf), self._now())
+            self._lose(self.random.choice(deaf))
+
+    def _lose(self, pipe: Pipe) -> None:
+        pipe.shell.lost(pipe, self._now())
 
     def _congest(self) -> None:
         for pipe in self._shell.pipes.values():
@@ -351,13 +352,16 @@ class World:
                 pipe.connection.writable(self._now())
 
     def _pass_time(self) -> None:
-        self._now_s += self.random.choice((0.01, 1.0))
+        self._elapse(self.random.choice((0.01, 1.0)))
         if not any(device.online and not device.connected for device in self._devices):
-            self._now_s += self.random.choice((0, 20.0, 100.0 if self._expiring else 20.0))
+            self._elapse(self.random.choice((0, 20.0, 100.0 if self._expiring else 20.0)))
         self._jump()
         self._shell.server.tick(self._now())
         for pipe in list(self._shell.pipes.values()):
             pipe.connection.tick(self._now())
+
+    def _elapse(self, seconds: float) -> None:
+        self._now_s += seconds
 
     # -- the network -------------------------------------------------------------------
 
@@ -424,7 +428,7 @@ class World:
         if not lingers:
             pipe.to_broker.clear()
         if self.random.random() < 0.5:
-            self._shell.lost(pipe, self._now())
+            self._lose(pipe)
 
     def _blink(self) -> None:
         """A device is back at once, and others publish meanwhile, all in one turn."""
@@ -435,7 +439,7 @@ class World:
         self._note(f"{device.client_id} blinks")
         device.cut(self._now_s)
         if self.random.random() < 0.7:
-            self._shell.lost(pipe, self._now())
+            self._lose(pipe)
         else:
             pipe.deaf = True
             pipe.to_broker.clear()

@@ -1,0 +1,406 @@
+"""One member of a simulated cluster: ``cluster.member`` and ``app.membership`` without threads.
+
+The parts that decide are the real ones: follower, writer, view, watcher, standby, the database of a
+primary, and ``RocksStore`` on it. What the threads of a member do beside one another is done here
+one after the other by ``turn``, whenever the world says so; while an append waits for its answer,
+the world goes on without this member. A subclass with one method changed is a broken member, and
+must be found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Final, Protocol
+
+from penstock.cluster.beats import Beat, Members, RoleName, decode_beat, encode_beat
+from penstock.cluster.database import ClusterDatabase, ViewOpening
+from penstock.cluster.follower import Follower, Progress
+from penstock.cluster.log import EntriesTrimmed
+from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
+from penstock.cluster.record import Claim
+from penstock.cluster.role import Standby
+from penstock.cluster.view import View
+from penstock.cluster.watcher import Watcher
+from penstock.cluster.writer import Fenced, LogWriter
+from penstock.engine.batch.commit import Commit
+from penstock.engine.batch.records import Recovered
+from penstock.engine.server.server import Server
+from penstock.errors import StoreFailed
+from penstock.store.rocks import RocksStore
+from tests.model.cluster_referee import Referee
+from tests.model.memory_rocks import Content, MemoryDatabase, ViewDisk
+from tests.model.shell import Shell
+
+LEASE_S: Final = 1.5
+BEAT_S: Final = 0.15
+SYNC_S: Final = 1.0
+WATCH_S: Final = 1.0
+APPEND_S_MAX: Final = 0.5
+READS_OF_A_TURN: Final = 3
+
+
+class Surroundings(Protocol):
+    """What a member needs of its world."""
+
+    random: Random
+    forget_s: float
+    entries_max: int
+
+    def now_s(self) -> float:
+        """Return the time of the monotonic clock."""
+
+    def wait(self, member: Member, seconds: float) -> None:
+        """Let time pass in which this member waits."""
+
+    def new_server(self, recovered: Recovered) -> Server:
+        """Return an engine on what was recovered."""
+
+    def seed(self, member: Member) -> None:
+        """Give a member that is too far behind the view of another one."""
+
+    def began(self, member: Member) -> None:
+        """Note that a member serves as the primary."""
+
+    def ended(self, shell: MemberShell) -> None:
+        """Note that a broker ended: its connections are cut."""
+
+
+class MemberShell(Shell):
+    """The broker of a member that is the primary.
+
+    Attributes:
+        ended: the reason for which it ends; empty while it does not.
+        fails: whether the store could not write the commit under way.
+        stops: whether it was asked to stop.
+        told_lead_us: the lead of the wall clock that its engine knows.
+    """
+
+    def __init__(self, server: Server, store: RocksStore, member: Member) -> None:
+        super().__init__(server, store)
+        self.member = member
+        self.ended = ""
+        self.fails = False
+        self.stops = False
+        self.told_lead_us: int | None = None
+        self._rocks = store
+
+    def write(self) -> Commit | None:
+        """Try once to write the commit under way, as the committer does."""
+        commit = self.under_way
+        if commit is None or self.written or self.ended:
+            return None
+        context = self.server.context
+        try:
+            if self.fails:
+                self._rocks.reopen()
+            self.store.commit(commit)
+        except StoreFailed as failure:
+            self.fails = True
+            context.store.failed(str(failure))
+            return None
+        except Fenced as fenced:
+            self.ended = str(fenced)
+            return None
+        if self.fails:
+            self.fails = False
+            context.store_recovered()
+            for pipe in self.pipes.values():
+                context.turn.resume_later(pipe.connection)
+        self.written = True
+        self.durable = self.sealed
+        self.member.acknowledges()
+        return commit
+
+    def trim(self, older_than_us: int, keep_from: int) -> int | None:
+        """Let retention remove what it may; return where the log begins, None if it failed."""
+        if self.ended:
+            return None
+        try:
+            return self._rocks.trim_log(older_than_us, 2**62, keep_from)
+        except StoreFailed:
+            return None  # the next commit is in doubt as well
+        except Fenced as fenced:
+            self.ended = str(fenced)
+            return None
+
+
+class Member:
+    """One member.
+
+    Args:
+        name: its name.
+        world: what is around it.
+        cluster: the log.
+        referee: judges what it does.
+        data_dir: a directory for its watermark.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        world: Surroundings,
+        cluster: MemoryCluster,
+        referee: Referee,
+        data_dir: Path,
+    ) -> None:
+        self.name = name
+        self.world = world
+        self.cluster = cluster
+        self.disk = ViewDisk()
+        self.shell: MemberShell | None = None
+        self.writer: LogWriter | None = None
+        self.role: RoleName = "waiting"
+        self.is_busy = False  # waits for the answer to an append
+        self.paused_until_s = 0.0
+        self.down_until_s = 0.0
+        self.is_cut = False
+        self.replica_end: int | None = None
+        self.faults: list[AppendFault] = []
+        self.hands_over_to = ""
+        self._referee = referee
+        self._data_dir = data_dir
+        self._starts = 0
+        self._logs: list[MemoryLog] = []
+        self._opening: ViewOpening | None = None
+        self.start()
+
+    # -- its life ----------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the process."""
+        now_s = self.world.now_s()
+        self._starts += 1
+        self.down_until_s = 0.0
+        self.paused_until_s = 0.0
+        self.hands_over_to = ""
+        self.members = Members(self.name, now_s, self.world.forget_s)
+        self._standby = Standby(self.name, LEASE_S, now_s)
+        self._heartbeats = MemoryHeartbeats(self.cluster, self.name)
+        self._next_beat_s = self._next_watch_s = now_s
+        self._next_sync_s = now_s + self.world.random.random()
+        self.follow()
+
+    def follow(self) -> None:
+        """Be a standby from now on."""
+        self.role = "waiting"
+        self._logs.clear()
+        self.database: ClusterDatabase = self.open_database(self._data_dir)
+        self.view = View(self.database)
+        self.synced = self.view.position.sequence
+        claim = Claim(self.name, process=f"{self.name} {self._starts}")
+        self.follower = self.make_follower(claim)
+
+    def make_follower(self, claim: Claim) -> Follower:
+        """Return what follows the log."""
+        return Follower(
+            self.new_log(), self.view, self._standby, claim, self.new_writer, self.world.now_s
+        )
+
+    def open_database(self, data_dir: Path) -> ClusterDatabase:
+        """Open the view; RocksDB writes what its log has to tables then, and syncs them."""
+        self.disk.sync()
+        return MemoryDatabase(self.disk, data_dir)
+
+    def new_log(self) -> MemoryLog:
+        """Return a way to the log."""
+        log = MemoryLog(self.cluster, self.name)
+        self._logs.append(log)
+        self.set_ways()
+        return log
+
+    def new_writer(self) -> LogWriter:
+        """Return a writer."""
+        log = self.new_log()
+        log.faults.extend(self.faults)
+        self.faults.clear()
+        return LogWriter(log, APPEND_S_MAX, self.world.now_s, self.pause())
+
+    def pause(self) -> Callable[[float], None]:
+        """Return what waits between two attempts."""
+        return lambda seconds: self.world.wait(self, seconds)
+
+    def set_ways(self) -> None:
+        """Let its ways to the log be cut or lag as it is set."""
+        for log in self._logs:
+            log.is_cut = self.is_cut
+            log.replica_end = self.replica_end
+        self._heartbeats.is_cut = self.is_cut
+
+    def add_faults(self, faults: list[AppendFault]) -> None:
+        """Let its next appends have these fates."""
+        if self.writer is not None and self.shell is not None:
+            log = self.writer.log
+            if isinstance(log, MemoryLog):
+                log.faults.extend(faults)
+        else:
+            self.faults += faults
+
+    def clear_faults(self) -> None:
+        """Let its appends be answered."""
+        for log in self._logs:
+            log.faults.clear()
+
+    # -- what its threads do -----------------------------------------------------------
+
+    def is_up(self) -> bool:
+        """Return whether the process runs, and is not stopped at the moment."""
+        now_s = self.world.now_s()
+        return self.down_until_s == 0 and self.paused_until_s <= now_s and not self.is_busy
+
+    def turn(self) -> None:
+        """Do what is due."""
+        now_s = self.world.now_s()
+        if self.down_until_s:
+            if self.down_until_s <= now_s:
+                self.start()
+            return
+        if not self.is_up():
+            return
+        self._beat(now_s)
+        if self.shell is None:
+            self._follow_on()
+        elif self.shell.ended:
+            self.resign()
+        elif now_s >= self._next_watch_s:
+            self._next_watch_s = now_s + WATCH_S
+            self._watch(now_s)
+        if now_s >= self._next_sync_s:
+            self._next_sync_s = now_s + SYNC_S
+            self.sync()
+
+    def take_copy(self, content: Content) -> None:
+        """Begin anew with a copy of another member's view."""
+        self.disk = ViewDisk(content)
+        self.follow()
+
+    def sync(self) -> None:
+        """Sync the view."""
+        sequence = self.view.position.sequence
+        self.disk.sync()
+        self.synced = sequence
+
+    def beat(self) -> Beat:
+        """Return what it tells the others."""
+        position = self.view.position
+        return Beat(
+            node=self.name,
+            role=self.role,
+            term=position.term,
+            applied=position.sequence,
+            synced=min(self.synced, position.sequence),
+            hands_over_to=self.hands_over_to,
+            sent_s=self.world.now_s(),
+        )
+
+    def _beat(self, now_s: float) -> None:
+        if now_s >= self._next_beat_s:
+            self._next_beat_s = now_s + BEAT_S
+            self._heartbeats.send(encode_beat(self.beat()))
+        for data in self._heartbeats.received(1.0):
+            beat = decode_beat(data)
+            assert beat is not None
+            self._standby.heard(beat, now_s)
+            if self.members.hear(beat, now_s) and self.shell is not None:
+                writer = self.writer
+                if writer is not None and beat.term > writer.term:
+                    self.fence(f"{beat.node} has come to term {beat.term}")
+
+    def _follow_on(self) -> None:
+        heard = self.members.heard(self.world.now_s(), 2 * LEASE_S)
+        rank = sum(node < self.name and one.beat.role == "standby" for node, one in heard.items())
+        for _ in range(READS_OF_A_TURN):
+            try:
+                progress = self.follower.step(rank)
+            except EntriesTrimmed:
+                self.world.seed(self)
+                return
+            if progress is Progress.CLAIMED:
+                assert self.follower.writer is not None
+                self.lead(self.follower.writer)
+                return
+            if self.follower.is_following:
+                self.role = "standby"
+            if progress is not Progress.READ:
+                return
+            if self.view.claim is not None:
+                self.hands_over_to = ""
+
+    def lead(self, writer: LogWriter) -> None:
+        """Serve as the primary."""
+        self.writer = writer
+        self.role = "primary"
+        self.hands_over_to = ""
+        opening = ViewOpening(writer, self._use_view, self.database, self.view, self.open_database)
+        self._opening = opening
+        self.is_busy = True
+        try:
+            store = RocksStore(self._data_dir, (), opening)
+        except (Fenced, StoreFailed):
+            self.is_busy = False
+            opening.close()
+            self.follow()
+            return
+        self.is_busy = False
+        recovered = store.recover()
+        self._referee.poll()
+        if self._referee.term == writer.term:
+            assert recovered.next_offset == len(self._referee.rows), "a primary without all rows"
+        self.shell = MemberShell(self.world.new_server(recovered), store, self)
+        self._watcher = Watcher(self.new_log(), writer, self.world.entries_max, self.world.now_s)
+        self._next_watch_s = self.world.now_s() + WATCH_S
+        self.world.began(self)
+
+    def _use_view(self, database: ClusterDatabase, view: View) -> None:
+        self.database, self.view = database, view
+
+    def acknowledges(self) -> None:
+        """Report to the referee that the commit under way is about to be acknowledged."""
+        assert self.writer is not None
+        self._referee.acknowledged(self.name, self.writer.term, self.writer.position)
+
+    def _watch(self, now_s: float) -> None:
+        self._referee.poll()
+        synced, fresh = self.members.synced(self.synced, now_s)
+        try:
+            why = self._watcher.step(synced, fresh)
+        except StoreFailed:
+            return
+        if why:
+            self.fence(why)
+
+    def fence(self, why: str) -> None:
+        """End the broker: another member is the primary."""
+        if self.shell is not None and self.writer is not None:
+            self.writer.fenced_by = self.writer.fenced_by or why
+            self.shell.ended = why
+
+    def resign(self, restarts: bool = False) -> None:
+        """End the broker, and be a standby again; or end the process as well."""
+        shell = self.shell
+        assert shell is not None
+        assert self._opening is not None
+        self.world.ended(shell)
+        shell.store.close()
+        self._opening.close()
+        self.shell = None
+        self._referee.check_view(self.name, self.disk.content)
+        if restarts:
+            self._heartbeats.close()
+            self.start()
+        else:
+            self.follow()
+
+    def crash(self, cuts_power: bool, down_s: float) -> int:
+        """Die; return how many writes to the view were lost."""
+        if self.shell is not None:
+            self.world.ended(self.shell)
+            self.shell.store.close()
+            self.shell = None
+        self._heartbeats.close()
+        self._referee.check_view(self.name, self.disk.content)
+        lost = self.disk.cut_power(self.world.random) if cuts_power else 0
+        self._referee.check_view(self.name, self.disk.content)
+        self.down_until_s = self.world.now_s() + down_s
+        return lost

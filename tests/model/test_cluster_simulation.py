@@ -1,0 +1,43 @@
+"""The delivery contract of a cluster, seed by seed: nothing that was acknowledged is lost with a
+member, and nothing at QoS 2 comes twice.
+
+A failure names its seed. To replay it, and nothing else::
+
+      PENSTOCK_SEED=1234 python -m pytest tests/model/test_cluster_simulation.py
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.model.cluster_member import Member
+from tests.model.cluster_world import ClusterWorld
+from tests.model.seeds import TIMEOUT_S, play_seeds, replay
+from tests.model.world import TRACE_LENGTH
+
+STEPS: Final = 400
+_FAST: Final = Path("/dev/shm")
+
+
+def play(seed: int, make_member: type[Member] = Member) -> ClusterWorld:
+    """Play one run; a failure names its seed and shows what led to it."""
+    parent = _FAST if _FAST.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="penstock-model-", dir=parent) as directory:
+        world = ClusterWorld(seed, Path(directory), make_member)
+        try:
+            world.run(STEPS)
+        except Exception as failure:
+            trace = "\n".join(world.trace[-TRACE_LENGTH:])
+            raise AssertionError(f"{trace}\n{replay(seed)}: {failure}") from failure
+        finally:
+            world.close()
+        return world
+
+
+@pytest.mark.timeout(TIMEOUT_S)
+def test_every_promise_is_kept() -> None:
+    play_seeds(play, 60)
