@@ -22,6 +22,8 @@ each broker has (docs/decisions/cluster.md).
 ``view.py``, ``reading.py``, ``database.py``
     the database made of records, and what reads them; that of a primary, which appends before it
     writes
+``tally.py``
+    what a member counts
 ``beats.py``, ``role.py``
     what members tell each other; when a standby claims
 ``follower.py``, ``watcher.py``, ``member.py``

@@ -40,6 +40,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         version: its version of Penstock.
         hands_over_to: the member that shall claim now, behind ``applied``; empty for none.
         note: its present problem, in one sentence; empty without one.
+        damaged: damaged entries of the log that it was given since its start.
+        skipped: records behind the claim of a newer term, which it did not apply since its start.
         sent_s: when it was sent, monotonic seconds of the sender, for itself alone: its own
             heartbeats come back to it.
     """
@@ -54,6 +56,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     version: str = ""
     hands_over_to: str = ""
     note: str = ""
+    damaged: int = 0
+    skipped: int = 0
     sent_s: float = 0.0
 
 

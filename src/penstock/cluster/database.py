@@ -22,6 +22,7 @@ from typing import final
 from penstock.cluster.operations import NotedBatch, encode_operations
 from penstock.cluster.reading import READ_S, catch_up
 from penstock.cluster.record import encode_position
+from penstock.cluster.tally import Tally
 from penstock.cluster.view import POSITION_KEY, View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import CommitUnknown
@@ -93,6 +94,7 @@ class ViewOpening:
         database: the open database of the standby that became the primary.
         view: its view, which has all that is before the claim.
         open_database: opens the view anew.
+        tally: counts what its views come upon; None: nothing does.
     """
 
     acknowledged_when = "quorum"
@@ -106,11 +108,13 @@ class ViewOpening:
         database: ClusterDatabase,
         view: View,
         open_database: Callable[[Path], ClusterDatabase] = open_cluster_database,
+        tally: Tally | None = None,
     ) -> None:
         self._writer = writer
         self._opened = opened
         self._open_database = open_database
         self._first: tuple[ClusterDatabase, View] | None = (database, view)
+        self._tally = tally
 
     def refuse(self, data_dir: Path) -> None:
         """Refuse nothing: a view is as far as it is, and the log has the rest."""
@@ -144,7 +148,7 @@ class ViewOpening:
             return database
         database = self._open_database(data_dir)
         try:
-            view = View(database)
+            view = View(database, tally=self._tally)
             catch_up(view, self._writer.log)
             self._writer.resume(view.end)
             database.lead(self._writer, view)

@@ -40,6 +40,7 @@ from penstock.cluster.operations import Operation
 from penstock.cluster.reading import READ_S
 from penstock.cluster.record import Claim, Position
 from penstock.cluster.role import Standby
+from penstock.cluster.tally import Tally
 from penstock.cluster.view import View
 from penstock.cluster.watcher import Watcher
 from penstock.cluster.writer import LogWriter
@@ -104,6 +105,7 @@ class Member:
         writer: the writer of the last term that it claimed; None before.
         note: its present problem, in one sentence; empty without one.
         failure: the defect for which it cannot go on; empty without one.
+        tally: its counts since its start.
     """
 
     def __init__(
@@ -124,6 +126,7 @@ class Member:
         self.writer: LogWriter | None = None
         self.note = ""
         self.failure = ""
+        self.tally = Tally()
         self._address = address
         self._stream_address = stream_address
         self._process = secrets.token_hex(8)
@@ -165,6 +168,8 @@ class Member:
             version=__version__,
             hands_over_to=self._hands_over_to,
             note=self.note,
+            damaged=self.tally.damaged,
+            skipped=self.tally.skipped,
             sent_s=self._now_s(),
         )
 
@@ -214,9 +219,8 @@ class Member:
         if name:
             standbys = [beat for beat in standbys if beat.node == name]
         if not standbys:
-            raise StoreError(
-                f"{name or 'no other member'} is a standby now: see 'penstock cluster status'"
-            )
+            found = f"{name} is no standby" if name else "no other member is a standby"
+            raise StoreError(f"{found} now: see 'penstock cluster status'")
         return max(standbys, key=lambda beat: beat.applied)
 
     # -- its life ----------------------------------------------------------------------
@@ -250,7 +254,7 @@ class Member:
         self._leading.clear()
         database = open_cluster_database(self.data_dir)
         preparation = self._preparation
-        view = View(database, None if preparation is None else preparation.changed)
+        view = View(database, None if preparation is None else preparation.changed, self.tally)
         self._database, self._view = database, view
         self._synced = view.position.sequence  # opening it wrote all that its log had to tables
         if preparation is not None:
@@ -329,7 +333,12 @@ class Member:
     # -- following ---------------------------------------------------------------------
 
     def _new_writer(self) -> LogWriter:
-        return LogWriter(self._connect.log("write"), self.settings.append_s_max, self._now_s)
+        return LogWriter(
+            self._connect.log("write"),
+            self.settings.append_s_max,
+            self._now_s,
+            appended=self.tally.append_s.count,
+        )
 
     def _tell(self, note: str) -> None:
         self.note = note
@@ -354,10 +363,11 @@ class Member:
     ) -> ViewOpening:
         logger.info("this member is the primary, in term %d", writer.term)
         self.writer = writer
+        self.tally.claims += 1
         self.role = "primary"
         self._hands_over_to = ""
         view.close_watermark()
-        return ViewOpening(writer, self._use_view, database, view)
+        return ViewOpening(writer, self._use_view, database, view, tally=self.tally)
 
     def _use_view(self, database: ClusterDatabase, view: View) -> None:
         self._database, self._view = database, view

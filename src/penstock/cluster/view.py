@@ -42,6 +42,7 @@ from penstock.cluster.record import (
     decode_record,
     encode_position,
 )
+from penstock.cluster.tally import Tally
 from penstock.errors import StoreDamaged, StoreError
 from penstock.store.chunk import decode_key, summary_of
 from penstock.store.database import Database
@@ -76,15 +77,17 @@ class LogDamaged(StoreError):
 
 
 class ViewForeign(StoreDamaged):
-    """The view is of another history than the log: it must be seeded with a backup of a peer."""
+    """The view is of another history than the log: it must be seeded with a backup of a peer, which
+    an empty one (``is_empty``) is at once."""
 
     def __init__(self, epoch: str, claim: Claim) -> None:
         of = f"the store of epoch {claim.epoch}" if claim.epoch else "an empty store"
         has = f"the epoch {epoch}" if epoch else "no epoch: it is empty"
         super().__init__(
-            f"the cluster's log begins with {of}; the view of this member has {has}. Move its data"
-            " directory away, and seed it with a backup of another member"
+            f"the cluster's log begins with {of}; the view of this member has {has}. 'penstock"
+            " cluster reseed' replaces it by another member's, and keeps it beside"
         )
+        self.is_empty = not epoch
 
 
 def read_position(database: Database) -> Position:
@@ -100,6 +103,7 @@ class View:
     Args:
         database: open for writing; nothing else writes to it meanwhile.
         changed: called with the operations of each write, after it; None: nobody is told.
+        tally: counts what is skipped and damaged; None: nothing does.
 
     Attributes:
         position: up to where it is written.
@@ -112,12 +116,14 @@ class View:
         self,
         database: Database,
         changed: Callable[[Sequence[Operation]], None] | None = None,
+        tally: Tally | None = None,
     ) -> None:
         self.position = self.end = read_position(database)
         self.claim: Claim | None = None
         self.skipped = 0
         self._database = database
         self._changed = changed
+        self._tally = tally or Tally()
         self._complete = self.position  # of the records read, the last that completes something
         self._parts: list[bytes] = []
         self._watermark: Watermark | None = None
@@ -158,6 +164,7 @@ class View:
                 operations, size = [], 0
         self._write(operations)
         if damage is not None:
+            self._tally.damaged += 1
             raise damage
 
     def take(self, position: Position) -> None:
@@ -219,6 +226,7 @@ class View:
     def _skip(self, record: Record, sequence: int) -> None:
         """Pass a record of an older term: its writer never knew that it is there."""
         self.skipped += 1
+        self._tally.skipped += 1
         logger.error(
             "record %d of the replicated log is of term %d, behind the claim of term %d: it is not"
             " applied",

@@ -53,6 +53,7 @@ class LogWriter:
         append_s_max: time in seconds in which the log must take a record.
         now_s: the monotonic clock.
         pause: waits between two attempts, seconds.
+        appended: called with the time that each entry took until it was there, seconds.
 
     Attributes:
         position: place and checksum of the last record that is in the log, of whoever.
@@ -67,6 +68,7 @@ class LogWriter:
         append_s_max: float,
         now_s: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
+        appended: Callable[[float], None] | None = None,
     ) -> None:
         self.log = log
         self.position = Position()
@@ -78,6 +80,7 @@ class LogWriter:
         self._is_claiming = False
         self._now_s = now_s
         self._pause = pause
+        self._appended = appended
 
     def claim(self, at: Position, body: bytes) -> Position:
         """Begin the term after ``at.term`` behind ``at``, the end of the log as far as it was read;
@@ -142,7 +145,8 @@ class LogWriter:
         data = encode_record(kind, self.term, self._number, self.position.checksum, body)
         number, sequence = self._number, self.position.sequence + 1
         self._number += 1
-        ends_s = self._now_s() + self._append_s_max
+        began_s = self._now_s()
+        ends_s = began_s + self._append_s_max
         while True:
             why = "the replicated log has no leader, or no majority"
             try:
@@ -158,6 +162,8 @@ class LogWriter:
                 self.is_in_doubt = True
                 raise AppendUnknown(f"the replicated log takes no records: {why}")
             self._pause(PAUSE_S)
+        if self._appended is not None:
+            self._appended(self._now_s() - began_s)
         self.position = Position(sequence, self.term, number, checksum_of(data))
 
     def _is_there(self, data: bytes, sequence: int) -> bool:

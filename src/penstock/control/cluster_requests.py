@@ -49,6 +49,9 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
         stream_address: HOST:PORT of its stream service.
         version: its version of Penstock.
         note: its present problem, in one sentence; empty without one.
+        damaged: damaged entries of the log that it was given since its start.
+        skipped: records of a former primary that it did not apply since its start, because they
+            came behind the claim of the next.
     """
 
     node: str
@@ -61,6 +64,8 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
     stream_address: str = ""
     version: str = ""
     note: str = ""
+    damaged: int = 0
+    skipped: int = 0
 
 
 class ServerState(msgspec.Struct, frozen=True):

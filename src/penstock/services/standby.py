@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.cluster.beats import Beat
-from penstock.cluster.log import LogState, LogUnavailable
+from penstock.cluster.log import LogRefused, LogState, LogUnavailable
 from penstock.cluster.member import Member
 from penstock.control.client import Backup
 from penstock.control.cluster_requests import (
@@ -25,15 +25,13 @@ from penstock.control.cluster_requests import (
 )
 from penstock.control.role_requests import ReadRole, Role
 from penstock.errors import StoreError, StoreFailed
+from penstock.services.cluster_problems import problems
 from penstock.services.control import Control
 from penstock.store.backup import back_up
 from penstock.store.manifest import Manifest
 
-LAG_MAX: Final = 10_000
-"""Entries that a view may be behind before an operator is told."""
-
-SILENT_S: Final = 5.0
-"""Time in seconds after which an operator is told that a member was not heard."""
+SWITCH_LAG_MAX: Final = 1000
+"""Entries that a standby may be behind so that it is handed over to: clients wait meanwhile."""
 
 
 @final
@@ -65,6 +63,12 @@ class ClusterAnswers:
     async def _take_hand_over(self, request: HandOver) -> HandedOver:
         """Begin to hand over; the answer comes before the clients are referred."""
         standby = self._member.successor(request.to)
+        lag = self._member.position.sequence - standby.applied
+        if lag > SWITCH_LAG_MAX:
+            raise StoreError(
+                f"the view of {standby.node} is {lag:,} entries behind, and clients would wait for"
+                " it: switch when it has come closer"
+            )
         assert self._hand_over is not None
         self._hand_over(standby)
         return HandedOver(standby.node, self._member.position.term)
@@ -73,7 +77,7 @@ class ClusterAnswers:
         """Return the state of the cluster, as this member sees it."""
         del request
         loop = asyncio.get_running_loop()
-        log = await loop.run_in_executor(None, self._log_state)
+        log, why = await loop.run_in_executor(None, self._log_state)
         member = self._member
         members = [_described(member.beat(), 0.0)]
         now_s = member.now_s()
@@ -92,14 +96,15 @@ class ClusterAnswers:
             0 if log is None else log.bounds.first,
             0 if log is None else log.bounds.last,
             0 if log is None else log.size_bytes,
-            problems(members, log),
+            problems(members, log, member.settings.log_entries_max, why),
         )
 
-    def _log_state(self) -> LogState | None:
+    def _log_state(self) -> tuple[LogState | None, str]:
+        """Return the state of the log, or None and why it is not known."""
         try:
-            return self._member.log_state()
-        except LogUnavailable:
-            return None
+            return self._member.log_state(), ""
+        except (LogUnavailable, LogRefused) as error:
+            return None, str(error)
 
 
 def _described(beat: Beat, heard_s: float) -> MemberState:
@@ -114,39 +119,9 @@ def _described(beat: Beat, heard_s: float) -> MemberState:
         beat.stream_address,
         beat.version,
         beat.note,
+        beat.damaged,
+        beat.skipped,
     )
-
-
-def problems(members: list[MemberState], log: LogState | None) -> list[str]:
-    """Return what an operator should look at, a sentence each; none if all is well."""
-    found = [f"{one.node}: {one.note}" for one in members if one.note]
-    if log is None:
-        found.append("no server of the cluster's log answers")
-    else:
-        if not log.has_quorum:
-            found.append("the cluster's log has no majority: nothing can be acknowledged")
-        found += [
-            f"the server {node.name} of the cluster's log is {node.lag} entries behind"
-            for node in log.nodes
-            if not node.is_current
-        ]
-        found += [
-            f"the view of {one.node} is {log.bounds.last - one.applied} entries behind the log"
-            for one in members
-            if log.bounds.last - one.applied > LAG_MAX
-        ]
-    primaries = [one.node for one in members if one.role == "primary" and one.heard_s < SILENT_S]
-    if not primaries:
-        found.append("no member is the primary now")
-    found += [
-        f"{one.node} was not heard for {one.heard_s:.0f} s"
-        for one in members
-        if one.heard_s > SILENT_S
-    ]
-    versions = {one.version for one in members}
-    if len(versions) > 1:
-        found.append(f"members run different versions of Penstock: {', '.join(sorted(versions))}")
-    return found
 
 
 @final

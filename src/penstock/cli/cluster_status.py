@@ -1,0 +1,265 @@
+"""`penstock cluster status` and `penstock cluster switch`: the members of a running cluster.
+
+Both ask the member of this machine over its control socket, whatever its role.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.operator_commands import AsJson
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import PenstockError, StoreError, StoreFailed
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from penstock.config.settings import Settings
+    from penstock.control.cluster_requests import ClusterState, HandedOver, MemberState
+
+EXIT_PROBLEMS: Final = 1
+WATCH_S: Final = 2.0
+ANSWER_S_MAX: Final = 15.0
+SWITCH_S_MAX: Final = 60.0
+POLL_S: Final = 0.05
+
+Watch = Annotated[bool, typer.Option("--watch", help=f"Show it every {WATCH_S:g} s, until Ctrl-C.")]
+
+
+def status(
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+    as_json: AsJson = False,
+    watch: Watch = False,
+) -> None:
+    """Show members, views and servers of the cluster, and its problems.
+
+    Exit code 1 if there are problems, each a sentence that says what to do. It asks the member of
+    this machine, in either role.
+    """
+    from penstock.config.load import load_settings
+
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    if watch:
+        _watch(settings, as_json)
+        return
+    state = _ask(settings)
+    _print(state, as_json)
+    if state.problems:
+        raise typer.Exit(EXIT_PROBLEMS)
+
+
+def switch(
+    node: Annotated[
+        str, typer.Argument(metavar="[NODE]", help="The next primary; else the newest standby.")
+    ] = "",
+    config: ConfigFile = None,
+    data_dir: DataDir = None,
+) -> None:
+    """Let another member be the primary, and wait until it is. To be run on the primary's machine.
+
+    No acknowledged message is lost. MQTT 5 clients are told the next primary's address; the
+    connections of others are closed, and they connect again. Sessions go on there.
+    """
+    from penstock.config.load import load_settings
+    from penstock.control.client import Refused, ask
+    from penstock.control.cluster_requests import HandedOver, HandOver
+
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    began_s = time.monotonic()
+    try:
+        told = ask(settings.durability.data_dir, HandOver(node), HandedOver, ANSWER_S_MAX)
+    except Refused as refused:
+        raise StoreError(_where_to_run(settings, str(refused))) from refused
+    print(
+        f"this member hands over to {told.to}: MQTT 5 clients are told its address, the connections"
+        " of others are closed, and sessions go on there"
+    )
+    state = _wait_for_primary(settings, told, began_s + SWITCH_S_MAX)
+    took_s = time.monotonic() - began_s
+    (primary,) = (one for one in state.members if one.node == told.to)
+    print(
+        f"{told.to} is the primary in term {primary.term}, after {took_s:.1f} s; clients reach it"
+        f" at {primary.address}"
+    )
+
+
+def _where_to_run(settings: Settings, refusal: str) -> str:
+    """Return what is said where the member did not hand over: a standby cannot."""
+    state = _ask(settings)
+    primary = _primary_of(state)
+    if primary is None or primary.node == state.node:
+        return refusal
+    return (
+        f"{state.node} is a standby: run this on the machine of the primary, {primary.node}"
+        f" ({primary.address})"
+    )
+
+
+def _primary_of(state: ClusterState) -> MemberState | None:
+    """Return the primary of the newest term that was heard lately; None while there is none."""
+    from penstock.services.cluster_problems import SILENT_S
+
+    found = [one for one in state.members if one.role == "primary" and one.heard_s < SILENT_S]
+    return max(found, key=lambda one: one.term, default=None)
+
+
+def _wait_for_primary(settings: Settings, told: HandedOver, until_s: float) -> ClusterState:
+    """Wait until another member is the primary, in a later term; return the state then.
+
+    Raises:
+        StoreError: none was in time, or it is not the one that was asked.
+    """
+    while time.monotonic() < until_s:
+        time.sleep(POLL_S)
+        try:
+            state = _ask(settings)
+        except PenstockError:  # it changes its role, and answers soon
+            continue
+        primary = _primary_of(state)
+        if primary is None or primary.term <= told.term:
+            continue
+        if primary.node != told.to:
+            raise StoreError(
+                f"{primary.node} is the primary now, and not {told.to}, which did not claim in"
+                " time; clients are served"
+            )
+        return state
+    raise StoreFailed(
+        f"{told.to} is not the primary after {SWITCH_S_MAX:g} s: see 'penstock cluster status'"
+    )
+
+
+def _ask(settings: Settings) -> ClusterState:
+    from penstock.control.client import ask
+    from penstock.control.cluster_requests import AskCluster, ClusterState
+
+    return ask(settings.durability.data_dir, AskCluster(), ClusterState, ANSWER_S_MAX)
+
+
+def _print(state: ClusterState, as_json: bool) -> None:
+    from msgspec import to_builtins
+
+    from penstock.cli.screen import Screen, print_objects, print_pairs, print_table
+
+    if as_json:
+        print_objects([to_builtins(state)])
+        return
+    screen = Screen()
+    if screen.is_terminal:
+        screen.print(_picture(state))
+        return
+    print_pairs(_summary(state))
+    for headings, rows in _tables(state):
+        print_table(headings, rows)
+    for problem in state.problems:
+        print(problem)
+
+
+def _watch(settings: Settings, as_json: bool) -> None:
+    """Show the state again and again; on a terminal in place."""
+    from rich.live import Live
+    from rich.text import Text
+
+    from penstock.cli.screen import Screen
+
+    screen = Screen()
+    if as_json or not screen.is_terminal:
+        while True:
+            try:
+                _print(_ask(settings), as_json)
+            except StoreError as error:  # it changes its role, or starts again
+                print(error)
+            time.sleep(WATCH_S)
+    with Live(console=screen, auto_refresh=False, screen=True) as live:
+        while True:
+            try:
+                picture: RenderableType = _picture(_ask(settings))
+            except StoreError as error:
+                picture = Text(str(error), style="yellow")
+            live.update(picture, refresh=True)
+            time.sleep(WATCH_S)
+
+
+def _picture(state: ClusterState) -> RenderableType:
+    """Return the state as it looks on a terminal."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[RenderableType] = []
+    grid = Table.grid(padding=(0, 2))
+    for name, value in _summary(state):
+        grid.add_row(name, value)
+    parts += [grid, Text("")]
+    for headings, rows in _tables(state):
+        listing = Table(box=None, pad_edge=False)
+        for heading in headings:
+            listing.add_column(heading, overflow="fold")
+        for row in rows:
+            listing.add_row(*row)
+        parts += [listing, Text("")]
+    parts += [Text(problem, style="yellow") for problem in state.problems]
+    if not state.problems:
+        parts.append(Text("no problems", style="green"))
+    return Group(*parts)
+
+
+def _summary(state: ClusterState) -> list[tuple[str, str]]:
+    primary = _primary_of(state)
+    log = "does not answer"
+    if state.kind:
+        quorum = "a majority is there" if state.has_quorum else "no majority"
+        kept = f"entries {state.first:,} to {state.last:,}, {state.size_bytes:,} bytes"
+        if state.first > state.last:
+            kept = f"no entries behind {state.last:,}: all views have them"
+        log = f"{state.kind} {state.version}, leader {state.leader or 'none'}, {quorum}, {kept}"
+    return [
+        ("cluster", state.name),
+        ("asked", state.node),
+        ("primary", "none" if primary is None else f"{primary.node}, term {primary.term}"),
+        ("log", log),
+    ]
+
+
+def _tables(state: ClusterState) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+    yield (
+        ("member", "role", "term", "applied", "synced", "behind", "heard", "clients", "version"),
+        [_member_row(one, state) for one in state.members],
+    )
+    if state.servers:
+        yield (
+            ("log server", "role", "has all", "behind", "heard"),
+            [
+                (
+                    server.name,
+                    "leader" if server.is_leader else "follower",
+                    "yes" if server.is_current else "no",
+                    f"{server.lag:,}",
+                    _ago(server.seen_s),
+                )
+                for server in state.servers
+            ],
+        )
+
+
+def _member_row(one: MemberState, state: ClusterState) -> tuple[str, ...]:
+    return (
+        one.node,
+        one.role,
+        str(one.term),
+        f"{one.applied:,}",
+        f"{one.synced:,}",
+        f"{max(0, state.last - one.applied):,}" if state.kind else "",
+        _ago(one.heard_s),
+        one.address,
+        one.version,
+    )
+
+
+def _ago(seconds: float) -> str:
+    return "now" if seconds == 0 else f"{seconds:.1f} s ago"

@@ -1,0 +1,115 @@
+"""The problems of a cluster, each a sentence that says what is so and what to do. Pure.
+
+docs/cluster.md explains each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from penstock.cluster.log import LogState
+from penstock.control.cluster_requests import MemberState
+
+LAG_MAX: Final = 10_000
+"""Entries that a view may be behind before an operator is told."""
+
+SILENT_S: Final = 5.0
+"""Time in seconds after which an operator is told that a member was not heard."""
+
+
+def problems(
+    members: Sequence[MemberState], log: LogState | None, entries_max: int, why: str = ""
+) -> list[str]:
+    """Return everything that an operator should look at, a sentence each; none if all is well.
+
+    Args:
+        members: the members, as one of them sees them.
+        log: the state of the log; None if it does not answer.
+        entries_max: entries that the log keeps for a member that is away.
+        why: the reason why the log does not answer.
+    """
+    found = [f"{one.node}: {one.note}" for one in members if one.note]
+    found += _of_log(log, entries_max, why)
+    found += _of_members(members)
+    if log is not None:
+        for one in members:
+            found += _of_view(one, log, entries_max)
+    return found
+
+
+def _of_log(log: LogState | None, entries_max: int, why: str) -> Iterator[str]:
+    if log is None:
+        reason = f" ({why})" if why else ""
+        yield (
+            f"the servers of the cluster's log do not answer this member{reason}: look at them, and"
+            " at the network between; without a majority of them nothing is acknowledged"
+        )
+        return
+    if not log.has_quorum:
+        yield (
+            "the cluster's log has no majority: nothing can be acknowledged. Start the servers that"
+            " are missing"
+        )
+    for node in log.nodes:
+        if not node.is_current:
+            yield (
+                f"the server {node.name} of the cluster's log has not all that is acknowledged, and"
+                f" was last heard {node.seen_s:.0f} s ago: start it, or look at its disk and its"
+                " network; if another one is lost meanwhile, nothing is acknowledged"
+            )
+    entries = log.bounds.last - log.bounds.first + 1
+    if entries > entries_max:
+        yield (
+            f"the cluster's log has {entries:,} entries, more than cluster.log_entries_max"
+            f" ({entries_max:,}), because fewer than two views have them: start the members that"
+            " are away"
+        )
+
+
+def _of_members(members: Sequence[MemberState]) -> Iterator[str]:
+    heard = [one for one in members if one.heard_s <= SILENT_S]
+    primaries = [one.node for one in heard if one.role == "primary"]
+    if not primaries:
+        yield (
+            "no member is the primary now, and clients are not served: a standby takes over within"
+            " seconds if the log has a majority; if none does, look at the members' logs"
+        )
+    if len(heard) < 2:
+        yield (
+            f"only {heard[0].node if heard else 'no member'} is heard: nobody could take over, and"
+            " nothing is removed from the log. Start the other members"
+        )
+    for one in members:
+        if one.heard_s > SILENT_S:
+            yield (
+                f"{one.node} was not heard for {one.heard_s:.0f} s: start it, or look at its"
+                " network; a member that is gone for good is forgotten after an hour"
+            )
+        if one.damaged:
+            yield (
+                f"{one.node} was given {one.damaged:,} damaged entries of the log since its start,"
+                " and got them elsewhere: 'penstock doctor' says which server's copy has holes;"
+                " look at its disk"
+            )
+    versions = sorted({one.version for one in heard})
+    if len(versions) > 1:
+        yield (
+            f"members run different versions of Penstock, {', '.join(versions)}: go on with the"
+            " update, the primary last"
+        )
+
+
+def _of_view(one: MemberState, log: LogState, entries_max: int) -> Iterator[str]:
+    first, last = log.bounds
+    if one.applied + 1 < first:
+        yield (
+            f"the view of {one.node} ends at {one.applied:,}, and the log begins at {first:,}: it"
+            " is seeded from another member when it runs"
+        )
+    elif last - one.applied > LAG_MAX:
+        yield (
+            f"the view of {one.node} is {last - one.applied:,} entries behind the log: it is fast"
+            " enough if that becomes less; beyond"
+            f" {entries_max:,} it is seeded from another member"
+        )

@@ -1,0 +1,62 @@
+"""The problems of a cluster: each a sentence, and none where all is well."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.cluster.log import Bounds, LogNode, LogState
+from penstock.control.cluster_requests import MemberState
+from penstock.services.cluster_problems import LAG_MAX, problems
+
+PRIMARY = MemberState("a", "primary", 1, 100, 100, 0.0, version="1")
+STANDBY = MemberState("b", "standby", 1, 100, 100, 0.2, version="1")
+NODES = (LogNode("n1", True, True, 0, 0.0), LogNode("n2", False, True, 0, 0.5))
+LOG = LogState("nats", "2.15.1", "n1", NODES, Bounds(90, 100), 4000, True)
+
+
+def test_a_cluster_in_which_all_is_well_has_none() -> None:
+    assert problems([PRIMARY, STANDBY], LOG, 1000) == []
+
+
+@pytest.mark.parametrize(
+    ("members", "log", "sentence"),
+    [
+        ([replace(PRIMARY, note="its disk is full"), STANDBY], LOG, "a: its disk is full"),
+        ([PRIMARY, STANDBY], None, "do not answer this member (it is dark)"),
+        ([PRIMARY, STANDBY], LOG._replace(has_quorum=False), "has no majority"),
+        (
+            [PRIMARY, STANDBY],
+            LOG._replace(nodes=(NODES[0], LogNode("n2", False, False, 7, 31.4))),
+            "n2 of the cluster's log has not all that is acknowledged, and was last heard 31 s ago",
+        ),
+        ([PRIMARY, STANDBY], LOG._replace(bounds=Bounds(1, 1100)), "has 1,100 entries, more than"),
+        ([replace(PRIMARY, role="fenced"), STANDBY], LOG, "no member is the primary now"),
+        ([PRIMARY], LOG, "only a is heard"),
+        (
+            [PRIMARY, STANDBY, replace(STANDBY, node="c", heard_s=70.0)],
+            LOG,
+            "c was not heard for 70 s",
+        ),
+        ([PRIMARY, replace(STANDBY, damaged=3)], LOG, "b was given 3 damaged entries"),
+        ([PRIMARY, replace(STANDBY, version="2")], LOG, "different versions of Penstock, 1, 2"),
+        ([PRIMARY, replace(STANDBY, applied=88)], LOG, "the view of b ends at 88, and the log"),
+    ],
+)
+def test_each_problem_is_one_sentence(
+    members: list[MemberState], log: LogState | None, sentence: str
+) -> None:
+    (found,) = problems(members, log, 1000, "it is dark")
+    assert sentence in found
+
+
+def test_a_view_that_is_far_behind_is_told() -> None:
+    last = 100 + LAG_MAX + 1
+    log = LOG._replace(bounds=Bounds(90, last))
+    (found,) = problems([replace(PRIMARY, applied=last), STANDBY], log, 1_000_000)
+    assert f"the view of b is {last - 100:,} entries behind" in found
+
+
+def test_a_primary_that_was_last_heard_long_ago_is_none() -> None:
+    found = problems([replace(PRIMARY, heard_s=9.0), STANDBY], LOG, 1000)
+    assert any("no member is the primary now" in sentence for sentence in found)
