@@ -26,6 +26,8 @@ each broker has (docs/decisions/cluster.md).
     what a member counts
 ``beats.py``, ``role.py``
     what members tell each other; when a standby claims
+``log_leader.py``
+    keeps the log's leader off the machine of the primary
 ``follower.py``, ``watcher.py``, ``member.py``
     a standby and a primary step by step; the threads of one member that take the steps
 """

@@ -6,7 +6,8 @@
       beating     sends and takes heartbeats                  the same
       following   reads the log into the view; claims         ends
       watching    nothing                                     looks at the end of the log when
-                                                              idle; trims
+                                                              idle; trims; moves the log's leader
+                                                              to another machine
       syncing     syncs the view each second, in both roles, and says so by the heartbeat
 
 What is done and when is decided in ``follower.py``, ``watcher.py`` and ``role.py``, step by step;
@@ -36,6 +37,7 @@ from penstock.cluster.beats import (
 from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.log import Heartbeats, LogState, LogUnavailable, ReplicatedLog
+from penstock.cluster.log_leader import LogLeader
 from penstock.cluster.operations import Operation
 from penstock.cluster.reading import READ_S
 from penstock.cluster.record import Claim, Position
@@ -437,6 +439,7 @@ class Member:
         assert writer is not None
         log = self._connect.log("watch")
         watcher = Watcher(log, writer, self.settings.log_entries_max, self._now_s)
+        leader = LogLeader(self.settings.local_server, self._now_s)
         try:
             while self._leading.is_set() and not self._stopping.wait(WATCH_S):
                 if self.writer is not writer or not self._leading.is_set():
@@ -444,6 +447,8 @@ class Member:
                 synced, fresh = self.members.synced(self._synced, self._now_s())
                 try:
                     why = watcher.step(synced, fresh)
+                    if not why:
+                        leader.step(log)
                 except LogUnavailable as error:
                     text = "the cluster's log does not answer: %s"
                     warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)

@@ -50,6 +50,12 @@ class Cluster(Group):
     the primary, with a PROXY header of version 2, which the listener at cluster.advertise must
     take."""
 
+    server_name: str = ""
+    """Name of the server of this machine in the system that keeps the log (server_name of NATS,
+    name of etcd): while this broker is the primary, a server of another machine is made the leader,
+    so that the loss of this machine does not cost the log its leader too. Empty: the name of this
+    machine, as `penstock cluster init` gives it."""
+
     lease_s: float = Field(default=1.5, ge=0.5, le=60)
     """Time in seconds without a sign of the primary after which a standby takes over. 0.5 to 60."""
 
@@ -123,6 +129,11 @@ class Cluster(Group):
     def enabled(self) -> bool:
         """True where this broker is a member of a cluster."""
         return bool(self.log)
+
+    @property
+    def local_server(self) -> str:
+        """The name of the log's server on this machine."""
+        return self.server_name or self.node_name
 
     @property
     def node_name(self) -> str:

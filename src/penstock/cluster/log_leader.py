@@ -1,0 +1,83 @@
+"""Keeps the log's leader off the machine of the primary.
+
+A machine that is lost with both costs two elections, one after the other: that of the log, 4 to 9 s
+in JetStream, and that of the primary. With the log led elsewhere it costs the second alone.
+
+::
+
+      the log is led here, and another server has all of it ─▶ that one leads
+      led elsewhere; not led; no other has all of it        ─▶ nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+from penstock.cluster.log import LogState, ReplicatedLog
+from penstock.telemetry.logs import get_logger
+
+logger = get_logger(__name__)
+
+LOOK_S: Final = 5.0
+"""Time in seconds from one look at who leads to the next."""
+
+MOVED_S: Final = 30.0
+"""Time in seconds after a move until the next: each stops appends for a moment."""
+
+HEARD_S_MAX: Final = 2.5
+"""A server that was silent for longer, seconds, is not asked to lead."""
+
+CALL_S: Final = 2.0
+
+
+def servers_elsewhere(state: LogState, own: str) -> list[str]:
+    """Return the servers of which one should lead instead, those heard last first.
+
+    Args:
+        state: the log's state.
+        own: name of the server of this machine.
+
+    Returns:
+        Names; none where the log is well led, or nobody else has all of it.
+    """
+    if state.leader != own or not state.has_quorum:
+        return []
+    others = [
+        node
+        for node in state.nodes
+        if node.name != own and node.is_current and node.seen_s <= HEARD_S_MAX
+    ]
+    return [node.name for node in sorted(others, key=lambda node: node.seen_s)]
+
+
+@final
+class LogLeader:
+    """Looks now and then at who leads, and moves the leader.
+
+    Args:
+        own: name of the server of this machine.
+        now_s: the monotonic clock.
+    """
+
+    def __init__(self, own: str, now_s: Callable[[], float]) -> None:
+        self._own = own
+        self._now_s = now_s
+        self._next_s = now_s()
+
+    def step(self, log: ReplicatedLog) -> bool:
+        """Move the leader if it is time to, and wanted; return whether it was asked to move.
+
+        Raises:
+            LogUnavailable: the log does not answer.
+        """
+        if self._now_s() < self._next_s:
+            return False
+        self._next_s = self._now_s() + LOOK_S
+        servers = servers_elsewhere(log.state(CALL_S), self._own)
+        if not servers:
+            return False
+        self._next_s = self._now_s() + MOVED_S
+        logger.info("%s leads the log, beside the primary: %s shall lead", self._own, servers[0])
+        log.move_leader(servers, CALL_S)
+        return True

@@ -1,0 +1,58 @@
+"""The log's leader is moved off the machine of the primary, and otherwise left where it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cluster.log import Bounds, LogNode, LogState
+from penstock.cluster.log_leader import LOOK_S, MOVED_S, LogLeader, servers_elsewhere
+from penstock.cluster.memory_log import MemoryCluster, MemoryLog
+
+
+def state(*nodes: LogNode, has_quorum: bool = True) -> LogState:
+    leader = next((node.name for node in nodes if node.is_leader), "")
+    return LogState("memory", "", leader, nodes, Bounds(1, 0), 0, has_quorum)
+
+
+def node(name: str, is_current: bool = True, seen_s: float = 0.1) -> LogNode:
+    return LogNode(name, False, is_current, 0, seen_s)
+
+
+LEADER = LogNode("a", True, True, 0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "seen", "servers"),
+    [
+        ("a", state(LEADER, node("b", seen_s=0.9), node("c")), ["c", "b"]),
+        ("a", state(LEADER, node("b", is_current=False), node("c")), ["c"]),
+        ("a", state(LEADER, node("b", seen_s=9.0), node("c")), ["c"]),
+        ("a", state(LEADER, node("b"), node("c"), has_quorum=False), []),
+        ("a", state(node("a"), node("b"), node("c")), []),
+        ("b", state(LEADER, node("b"), node("c")), []),
+        ("not of the log", state(LEADER, node("b"), node("c")), []),
+    ],
+)
+def test_servers_elsewhere(own: str, seen: LogState, servers: list[str]) -> None:
+    assert servers_elsewhere(seen, own) == servers
+
+
+def test_the_leader_is_moved_once_and_looked_at_again_later() -> None:
+    now_s = 100.0
+    cluster = MemoryCluster()
+    log = MemoryLog(cluster)
+    leader = LogLeader("m1", lambda: now_s)
+    assert leader.step(log)
+    assert cluster.leader == "m2"
+    cluster.leader = "m1"
+    now_s += MOVED_S - 1
+    assert not leader.step(log)
+    now_s += 1
+    assert leader.step(log)
+    now_s += MOVED_S
+    assert not leader.step(log)
+    cluster.leader = "m1"
+    now_s += LOOK_S - 1
+    assert not leader.step(log)
+    now_s += 1
+    assert leader.step(log)
