@@ -17,6 +17,7 @@ from typing import Final, cast
 
 from penstock.cluster.memory_log import AppendFault, MemoryCluster
 from penstock.engine.batch.records import Recovered
+from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
 from penstock.store.api import Store
@@ -44,6 +45,9 @@ class _NoDisk:
     """The members have disks of their own."""
 
     def open(self) -> Store:
+        raise AssertionError
+
+    def take_prepared(self, limits: EngineLimits) -> None:
         raise AssertionError
 
     def remove(self) -> None:

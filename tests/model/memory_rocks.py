@@ -9,7 +9,7 @@ store uses.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, cast, final
@@ -164,6 +164,14 @@ class _Family:
     def iter(self, options: ReadOptions | None = None) -> _Iterator:
         del options
         return _Iterator(self._disk.content[self._name])
+
+    def items(
+        self, from_key: bytes | None = None, read_opt: ReadOptions | None = None
+    ) -> Iterator[tuple[bytes, bytes]]:
+        del read_opt
+        for key, value in sorted(self._disk.content[self._name].items()):
+            if from_key is None or key >= from_key:
+                yield key, value
 
     def close(self) -> None:
         """Nothing is held."""
