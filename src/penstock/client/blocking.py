@@ -218,8 +218,8 @@ class BlockingClient:
         publishing = self._client.publish(topic, payload, qos, retain, properties, receipt)
         return self._call(publishing, timeout_s)
 
-    def landed(self, receipt: Receipt, timeout_s: float | None = None) -> TableLocation:
-        """Wait until a message that was published with this receipt is in its table.
+    def wait_landed(self, receipt: Receipt, timeout_s: float | None = None) -> TableLocation:
+        """Wait until a message published with this receipt is in its table; return its place.
 
         Raises:
             TimeoutError: not within ``timeout_s``; one may wait for it again.

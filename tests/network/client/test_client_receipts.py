@@ -87,6 +87,6 @@ def test_a_script_waits_for_a_receipt(broker: Broker) -> None:
         receipt = penstock.Receipt("readings")
         client.publish("plant/1", b"0", qos=1, receipt=receipt)
         with pytest.raises(TimeoutError):
-            client.landed(receipt, timeout_s=0.01)
+            client.wait_landed(receipt, timeout_s=0.01)
         land(broker, "readings")
-        assert client.landed(receipt, timeout_s=DEADLINE_S).table == "readings"
+        assert client.wait_landed(receipt, timeout_s=DEADLINE_S).table == "readings"
