@@ -285,5 +285,5 @@ class Endpoint:
         assert self.session.window_length == 0, f"{name}: the window is stuck"
         assert self.session.queue_length == 0, f"{name}: the queue is stuck"
         assert self.link is not None
-        assert self.link.unreleased_acks == 0, f"{name}: acknowledgements are stuck"
+        assert self.link.uncommitted_acks == 0, f"{name}: acknowledgements are stuck"
         assert not self.session.has_unfinished_qos2, f"{name} keeps packet identifiers"

@@ -20,7 +20,7 @@ def judge_sessions(shell: Shell, devices: Sequence[Device]) -> None:
         assert session.queue_length == 0, f"{session.client_id}'s queue is stuck"
         assert not session.has_unfinished_qos2, f"{session.client_id} keeps packet identifiers"
     for pipe in shell.pipes.values():
-        assert pipe.connection.link.unreleased_acks == 0
+        assert pipe.connection.link.uncommitted_acks == 0
     check_waiting(shell.server)
     assert shell.server.context.budget.fetching_bytes == 0
 

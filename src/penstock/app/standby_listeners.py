@@ -27,7 +27,7 @@ from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
 from penstock.control.metric_families import MetricSample
 from penstock.engine.addresses import ip_of
-from penstock.services.referring import Referring
+from penstock.services.referring import ReferralService
 from penstock.transport.acceptor import Relay
 from penstock.transport.admission import ConnectionSlot, Descriptors
 from penstock.transport.descriptors import prepared
@@ -50,7 +50,7 @@ class StandbyListeners:
         self._primary = primary
         self._relays = settings.cluster.standby_clients == "relay"
         self._listeners: list[OpenListener] = []
-        self._referring: Referring | None = None
+        self._referring: ReferralService | None = None
         self._relaying: Relaying | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -65,7 +65,7 @@ class StandbyListeners:
                 is open then.
         """
         settings = self._settings
-        self._referring = Referring()
+        self._referring = ReferralService()
         self._relaying = Relaying(2 * settings.listener.slow_peer_timeout_s)
         sockets = dict(inherited or {})
         descriptors = prepared(settings)

@@ -183,7 +183,7 @@ def is_utf8(payload: bytes) -> bool:
 
 @mypyc_attr(acyclic=True)
 @final
-class Shared:
+class SharedOrigin:
     """The data with which a delivery can go back to the queue of its shared subscription.
 
     Args:
@@ -247,7 +247,7 @@ class Delivery:
         self.retain = retain
         self.subscription_ids = subscription_ids
         self.sequence = sequence
-        self.shared: Shared | None = None
+        self.shared: SharedOrigin | None = None
         self.label: Label | None = None  # in a group's queue, once a member has skipped it
         self.size_bytes = 0  # of the message; set when it is queued
         self.gone = False  # removed from the middle of a lane, and still in place

@@ -3,7 +3,7 @@ limit, and one bound on the memory of all.
 
 ::
 
-      wire ─▶ Referred.received ─▶ Referral ─▶ CONNACK ─▶ the wire is closed
+      wire ─▶ ReferralConnection.received ─▶ Referral ─▶ CONNACK ─▶ the wire is closed
                    ╰── more than half_received_bytes_max of all CONNECTs wait: closed
 """
 
@@ -25,7 +25,7 @@ FULL: Final = "too many CONNECTs have arrived in part"
 
 
 @final
-class Referring:
+class ReferralService:
     """The connections of one standby that are answered, and not relayed."""
 
     def __init__(self) -> None:
@@ -34,9 +34,9 @@ class Referring:
         start."""
         self.refused = 0
         """Connections that ended without such an answer, since the start."""
-        self.held_bytes = 0
+        self.partial_connect_bytes = 0
         """Bytes of CONNECTs that have not arrived whole."""
-        self._open: set[Referred] = set()
+        self._open: set[ReferralConnection] = set()
         self._loop = asyncio.get_running_loop()
         self._limiter = RepeatLimiter()
         self._closed = False
@@ -55,7 +55,7 @@ class Referring:
             primary: returns HOST:PORT at which the clients of this listener reach the primary;
                 empty where none is known.
         """
-        referred = Referred(self, wire, limits, primary)
+        referred = ReferralConnection(self, wire, limits, primary)
         self._open.add(referred)
         if self._closed:  # its handshake was under way
             self._loop.call_soon(wire.close)
@@ -67,7 +67,7 @@ class Referring:
         for referred in list(self._open):
             referred.wire.close()
 
-    def ended(self, referred: Referred, because: str) -> None:
+    def ended(self, referred: ReferralConnection, because: str) -> None:
         """Count a connection that is over, and log it."""
         if referred not in self._open:
             return
@@ -90,7 +90,7 @@ class Referring:
 
 
 @final
-class Referred:
+class ReferralConnection:
     """One connection: a wire below, a ``Referral`` above.
 
     Args:
@@ -101,25 +101,25 @@ class Referred:
     """
 
     def __init__(
-        self, owner: Referring, wire: Wire, limits: EngineLimits, primary: Callable[[], str]
+        self, owner: ReferralService, wire: Wire, limits: EngineLimits, primary: Callable[[], str]
     ) -> None:
         self.wire = wire
         loop = asyncio.get_running_loop()
         self.referral = Referral(limits, loop.time())
         self._owner = owner
         self._primary = primary
-        self._held_bytes_max = limits.half_received_bytes_max
+        self._partial_connect_bytes_max = limits.half_received_bytes_max
         self._timer = loop.call_at(self.referral.deadline_s, self._timed_out)
 
     def received(self, data: bytes) -> None:
         """Take bytes of the client, and answer once its CONNECT is whole."""
         referral = self.referral
-        held_bytes = referral.held_bytes
+        partial_connect_bytes = referral.partial_connect_bytes
         referral.receive(data, self._primary())
-        self._owner.held_bytes += referral.held_bytes - held_bytes
+        self._owner.partial_connect_bytes += referral.partial_connect_bytes - partial_connect_bytes
         if referral.is_over:
             self._end(referral.because)
-        elif 0 < self._held_bytes_max < self._owner.held_bytes:
+        elif 0 < self._partial_connect_bytes_max < self._owner.partial_connect_bytes:
             self._end(FULL)
 
     def congested(self) -> None:
@@ -143,6 +143,6 @@ class Referred:
 
     def _forget(self, because: str) -> None:
         self._timer.cancel()
-        self._owner.held_bytes -= self.referral.held_bytes
+        self._owner.partial_connect_bytes -= self.referral.partial_connect_bytes
         self.referral.give_up()
         self._owner.ended(self, because)

@@ -10,7 +10,7 @@ from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import LaneEntry, Progress, WindowEntry, WindowPage
 from penstock.engine.limits import EngineLimits
-from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.message import Delivery, Message, SharedOrigin
 from penstock.engine.reporting.drop_counts import RETENTION
 from penstock.engine.session.queue import PRIORITY_SHIFT, SLOT_SHIFT
 from penstock.engine.session.window import AWAIT_PUBACK, AWAIT_PUBREC
@@ -57,7 +57,7 @@ def earlier_store(seed: int) -> tuple[Bench, dict[str, list[int]], list[int]]:
         is_own = lane < 1 << SLOT_SHIFT and random.random() < 0.5
         name = GONE if lane >> SLOT_SHIFT == 2 else SHARED
         if not is_own:
-            delivery.shared = Shared(name, 2, False)
+            delivery.shared = SharedOrigin(name, 2, False)
         if is_own or name == GONE:
             own.setdefault(client_id, []).append(offset)
         else:

@@ -37,9 +37,9 @@ def test_held_bytes_wait_for_their_commit_and_keep_their_order() -> None:
     assert b"".join(link.take_ready()) == b""
     assert [b"".join(release.pieces) for release in first.releases] == [b"12"]
     assert [b"".join(release.pieces) for release in second.releases] == [b"3"]
-    assert link.unreleased_acks == 1
+    assert link.uncommitted_acks == 1
     first.releases[0].done()
-    assert link.unreleased_acks == 0
+    assert link.uncommitted_acks == 0
 
 
 def test_sent_bytes_wait_for_nothing() -> None:

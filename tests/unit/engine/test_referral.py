@@ -138,12 +138,12 @@ def test_it_waits_as_long_as_the_broker_however_slow_the_bytes() -> None:
     whole = encode(Connect("c", V311, True, 0), V311)
     for number in range(len(whole) - 1):
         tested.receive(whole[number : number + 1], PRIMARY)
-        assert tested.held_bytes == number + 1
+        assert tested.partial_connect_bytes == number + 1
     assert tested.deadline_s == 107.0
     tested.give_up()
     assert tested.is_over
     assert not tested.is_referred
-    assert (tested.answer, tested.because, tested.held_bytes) == (b"", NO_CONNECT_YET, 0)
+    assert (tested.answer, tested.because, tested.partial_connect_bytes) == (b"", NO_CONNECT_YET, 0)
 
 
 def test_a_password_is_in_no_sentence() -> None:
@@ -182,7 +182,7 @@ def test_any_bytes_are_answered_or_not_and_never_fail(pieces: list[bytes], prima
     for piece in pieces:
         tested.receive(piece, primary)
         if tested.is_over:
-            assert tested.held_bytes == 0
+            assert tested.partial_connect_bytes == 0
             assert tested.because
 
 

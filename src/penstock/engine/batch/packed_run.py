@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from typing import Final, TypeAlias, final
 
-from penstock.engine.message import Delivery, Shared
+from penstock.engine.message import Delivery, SharedOrigin
 
 # a shared subscription: its filter, QoS and retain as published
 SharedKind: TypeAlias = tuple[str, int, bool]
@@ -95,7 +95,7 @@ class PackedRun:
         found = Delivery(None, self.offsets[position], qos, retain, subscription_ids, sequence)
         found.size_bytes = self.sizes[position]
         if shared is not None:
-            found.shared = Shared(shared[0], shared[1], shared[2])
+            found.shared = SharedOrigin(shared[0], shared[1], shared[2])
         return found
 
     def is_shared(self) -> bool:

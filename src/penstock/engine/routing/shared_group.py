@@ -18,7 +18,7 @@ from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.batch.records import Recovered, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Account
-from penstock.engine.message import Delivery, Message, Shared, label_of
+from penstock.engine.message import Delivery, Message, SharedOrigin, label_of
 from penstock.engine.options import LEAST_INFLIGHT
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
@@ -348,7 +348,7 @@ class SharedGroup(GroupSource):
     def _give(self, member: Member, message: Message, at_once: bool, now: Now) -> None:
         """Send ``member`` a message that was just published."""
         self.members.took(member)
-        shared = Shared(self.topic_filter, message.qos, message.retain)
+        shared = SharedOrigin(self.topic_filter, message.qos, message.retain)
         if member.session.stored and message.offset < 0 and member.qos_of(message.qos) > 0:
             self._context.batch.append(message)
         self._send(member, message, message.offset, shared, at_once, now)
@@ -364,7 +364,7 @@ class SharedGroup(GroupSource):
         events = self._context.events
         if events is not None:
             events.note_delivery(MOVED, self.topic_filter, delivery)
-        shared = Shared(self.topic_filter, delivery.qos, delivery.retain)
+        shared = SharedOrigin(self.topic_filter, delivery.qos, delivery.retain)
         offset = delivery.offset
         if member.session.stored and delivery.sequence == 0 and member.qos_of(delivery.qos) > 0:
             if message.offset >= 0:
@@ -378,7 +378,7 @@ class SharedGroup(GroupSource):
         member: Member,
         message: Message,
         offset: int,
-        shared: Shared,
+        shared: SharedOrigin,
         at_once: bool,
         now: Now,
     ) -> None:

@@ -334,7 +334,7 @@ class PublishHandler(BlockedPublisher):
     def unacknowledged(self, session: Session) -> int:
         """Return how many messages count against our Receive Maximum [MQTT 5 §4.9]."""
         waiting = self.pending.unacknowledged
-        return self.link.unreleased_acks + session.inbound_count + waiting
+        return self.link.uncommitted_acks + session.inbound_count + waiting
 
     # -- inside ------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class Referral:
         """True once a CONNECT was answered with where to go, or that there is no primary."""
         self.because = ""
         """One sentence for the log, once it is over."""
-        self.held_bytes = 0
+        self.partial_connect_bytes = 0
         """Bytes of an incomplete CONNECT; 0 once it is over."""
         self._limits = limits
         self._decoder = Decoder(
@@ -71,7 +71,7 @@ class Referral:
         """
         if self.is_over:
             return
-        self.held_bytes += len(data)
+        self.partial_connect_bytes += len(data)
         try:
             self._decoder.feed(data)
             packet = self._decoder.next_packet()
@@ -119,7 +119,7 @@ class Referral:
         self.answer = answer
         self.because = because
         self.is_over = True
-        self.held_bytes = 0
+        self.partial_connect_bytes = 0
         self._decoder.forget()
 
 

@@ -147,13 +147,13 @@ class ServerConnection(OpeningConnection):
         there is room. QoS 2 messages that wait for their PUBREL do not count, because then the
         PUBREL could never be read.
         """
-        return self.version != V5 and self.link.unreleased_acks >= self.limits.receive_maximum
+        return self.version != V5 and self.link.uncommitted_acks >= self.limits.receive_maximum
 
     @property
     def inbound_unacknowledged(self) -> int:
         """Return how many messages of the client count against our Receive Maximum."""
         if self.version != V5 or self._session is None:
-            return self.link.unreleased_acks
+            return self.link.uncommitted_acks
         return self._publishing.unacknowledged(self._session)
 
     @property
@@ -207,7 +207,7 @@ class ServerConnection(OpeningConnection):
             and context.batch.size_bytes + context.turn.unsent_bytes
             < context.store.waiting_bytes_max
             and context.batch.size_bytes < context.store.batch_bytes_max
-            and link.unreleased_acks < self.limits.receive_maximum
+            and link.uncommitted_acks < self.limits.receive_maximum
             and self.state == CONNECTED
             and self.resume_at_s == 0.0
             and self._pending.count == 0

@@ -27,7 +27,7 @@ from penstock.engine.batch.engine_context import EngineContext, GroupSource
 from penstock.engine.clock import Now
 from penstock.engine.limits import FREE_BYTES, LARGE_BYTES, SMALL_BYTES, EngineLimits
 from penstock.engine.memory.limit_usage import WINDOW, WRITE_BUFFER
-from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.message import Delivery, Message, SharedOrigin
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.events import MOVED
 from penstock.engine.session.backlog import Backlog
@@ -489,7 +489,7 @@ class Outbound:
         qos: int,
         retain: bool,
         subscription_ids: tuple[int, ...],
-        shared: Shared,
+        shared: SharedOrigin,
         at_once: bool,
         now: Now,
     ) -> None:

@@ -32,7 +32,7 @@ from penstock.engine.batch.records import Progress, WindowEntry
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.memory.accounts import Account
-from penstock.engine.message import Delivery, Message, Shared
+from penstock.engine.message import Delivery, Message, SharedOrigin
 from penstock.engine.reporting import drop_counts as reasons_to_drop
 from penstock.engine.reporting.drop_counts import Drops
 from penstock.engine.session.awaiting_release import UnreleasedMessage
@@ -564,5 +564,5 @@ class Session(StoredState):
         delivery = Delivery(None, offset, qos, retain, ids, sequence)
         delivery.size_bytes = size_bytes
         if shared is not None:
-            delivery.shared = Shared(shared[0], shared[1], shared[2])
+            delivery.shared = SharedOrigin(shared[0], shared[1], shared[2])
         self.transmission.window.restore(packet_id, state, delivery, page)

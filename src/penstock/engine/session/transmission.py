@@ -127,7 +127,7 @@ class Transmission:
         self.window.add(delivery)
         self._backlog.touch()
         at_once = (
-            link.unreleased_publishes == 0
+            link.uncommitted_publishes == 0
             and not is_lowered  # the store has it with the QoS that it had
             and self._may_send_at_once(link, delivery)
         )

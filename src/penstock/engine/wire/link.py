@@ -150,9 +150,9 @@ class Link:
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
         self.sealed = 0  # batches of deferred bytes so far
         self.releasing = 0  # sealed batches whose commit is not durable yet
-        self.unreleased_acks = 0  # acknowledgements that wait for a commit
-        self.unreleased_qos0 = 0  # QoS 0 messages that wait for a commit
-        self.unreleased_publishes = 0  # QoS 1 and 2 messages that wait for a commit
+        self.uncommitted_acks = 0  # acknowledgements that wait for a commit
+        self.uncommitted_qos0 = 0  # QoS 0 messages that wait for a commit
+        self.uncommitted_publishes = 0  # QoS 1 and 2 messages that wait for a commit
         self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
         self.unwritten_bytes = 0  # handed to the socket since it is congested
@@ -267,7 +267,7 @@ class Link:
 
         0: at once; -1: at once, but behind QoS 0 messages that wait.
         """
-        if at_once and self.unreleased_qos0 > 0:
+        if at_once and self.uncommitted_qos0 > 0:
             return -1
         return 0 if at_once and self.opened else self.sealed + 1
 
@@ -279,7 +279,7 @@ class Link:
         commit.
         """
         if at_once:
-            if self.unreleased_qos0 > 0:
+            if self.uncommitted_qos0 > 0:
                 if self.waiting_qos0 is None:
                     self.waiting_qos0 = PacketBuffer()
                 return self.waiting_qos0
@@ -293,7 +293,7 @@ class Link:
             count = waiting_qos0.count
             self.deferred.add_all(waiting_qos0)
             self.deferred_qos0 += count
-            self.unreleased_qos0 += count
+            self.uncommitted_qos0 += count
             self._deferred_sent = _joined(self._deferred_sent, self._waiting_sent)
             self._waiting_sent = None
         return self.deferred
@@ -324,7 +324,7 @@ class Link:
             if buffer.count == 1:
                 self._turn.deferring.append(self)
             self.deferred_qos0 += 1
-            self.unreleased_qos0 += 1
+            self.uncommitted_qos0 += 1
         self._count_written(size_bytes)
 
     def send_last(self, frame: bytes) -> None:
@@ -357,7 +357,7 @@ class Link:
             self._count_written(size_bytes)
         else:
             self.deferred_publishes += 1
-            self.unreleased_publishes += 1
+            self.uncommitted_publishes += 1
             self.count_deferred(size_bytes)
 
     def publishes_are_sealed(self) -> bool:
@@ -366,7 +366,7 @@ class Link:
         A further message would be the first to wait for the open batch, and those behind it with
         it; so the session keeps it in its queue until the sealed batches are durable.
         """
-        return self.unreleased_publishes > 0 and self.deferred_publishes == 0
+        return self.uncommitted_publishes > 0 and self.deferred_publishes == 0
 
     def send_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
         """Send an acknowledgement without reason code and properties after the commit of this
@@ -376,20 +376,20 @@ class Link:
         self.count_deferred(_PLAIN_BYTES)
 
     def ack_plain_after_commit(self, packet_type: int, packet_id: int) -> None:
-        """Send as ``send_plain_after_commit``; the packet counts as unreleased until then."""
+        """Send as ``send_plain_after_commit``; the packet counts as uncommitted until then."""
         self.send_plain_after_commit(packet_type, packet_id)
         self.deferred_acks += 1
-        self.unreleased_acks += 1
+        self.uncommitted_acks += 1
 
     def ack_after_commit(self, frame: bytes) -> None:
-        """Send an acknowledgement after the commit of this turn; it counts as unreleased until
+        """Send an acknowledgement after the commit of this turn; it counts as uncommitted until
         then."""
         self.send_after_commit(frame)
         self.deferred_acks += 1
-        self.unreleased_acks += 1
+        self.uncommitted_acks += 1
 
     def qos0_after_commit(self, frame: bytes) -> None:
-        """Send a QoS 0 message after the commit of this turn; it counts as unreleased until
+        """Send a QoS 0 message after the commit of this turn; it counts as uncommitted until
         then."""
         buffer = self.buffer_for_qos0(False)
         self.counters.written.count(frame[0] >> 4)
@@ -420,15 +420,15 @@ class Link:
         """Subtract packets that were handed to the socket after their commit."""
         self.opened = True
         self.releasing -= 1
-        self.unreleased_acks -= acks
-        self.unreleased_qos0 -= qos0
-        self.unreleased_publishes -= publishes
-        assert min(self.releasing, self.unreleased_acks, self.unreleased_qos0) >= 0, (
+        self.uncommitted_acks -= acks
+        self.uncommitted_qos0 -= qos0
+        self.uncommitted_publishes -= publishes
+        assert min(self.releasing, self.uncommitted_acks, self.uncommitted_qos0) >= 0, (
             "more packets were released than deferred"
         )
-        assert self.unreleased_publishes >= 0, "more packets were released than deferred"
+        assert self.uncommitted_publishes >= 0, "more packets were released than deferred"
         waiting_qos0 = self.waiting_qos0
-        if waiting_qos0 is not None and waiting_qos0.count > 0 and self.unreleased_qos0 == 0:
+        if waiting_qos0 is not None and waiting_qos0.count > 0 and self.uncommitted_qos0 == 0:
             if self.ready.count == 0:
                 self._turn.ready.append(self)
             self.ready.add_all(waiting_qos0)
