@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from penstock.config.table import TableDefinition
 from penstock.errors import ConfigError
-from penstock.spark.failure_file import Failure, read_failure
+from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.jobs.landing import CHECKPOINT_NAME
 from penstock.spark.jobs.progress import Progress
 from penstock.spark.jobs.tables import RunSettings, TablesFailed, TablesRun
@@ -86,7 +86,7 @@ def run(
 Begin = Callable[[list[DeclaredTable], bool], Run]
 
 
-def failure_of(table: DeclaredTable) -> Failure | None:
+def failure_of(table: DeclaredTable) -> TableFailure | None:
     return read_failure(table.path / CHECKPOINT_NAME)
 
 

@@ -24,7 +24,7 @@ from penstock.app.running import (
     EXIT_STORE_FAILED,
     BrokerParts,
     RunningBroker,
-    TakesOver,
+    Takeover,
 )
 from penstock.app.standby_listeners import StandbyListeners, references
 from penstock.cluster.beats import Beat
@@ -145,10 +145,10 @@ class RunningMember:
             successor.append(standby)
             broker.end(f"{standby.node} takes over", references(settings, standby.address))
 
-        takes_over = TakesOver(
+        takeover = Takeover(
             ClusterAnswers(member, hand_over).serve_on, self._warm.take(settings), self._sockets
         )
-        broker = RunningBroker(settings, store, self._parts, self._children, takes_over)
+        broker = RunningBroker(settings, store, self._parts, self._children, takeover)
 
         def fenced(why: str) -> None:
             loop.call_soon_threadsafe(broker.end, why)

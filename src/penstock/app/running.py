@@ -101,8 +101,8 @@ class BrokerParts(NamedTuple):
     manager: ServiceManager
 
 
-class TakesOver(NamedTuple):
-    """The things that a primary takes over from the standby that it was.
+class Takeover(NamedTuple):
+    """The parts of a standby that the primary which it becomes goes on with.
 
     Attributes:
         serve_more: adds answers to the control socket.
@@ -124,7 +124,7 @@ class RunningBroker:
         store: the store; whoever opened it closes it.
         parts: the rest of what it is made of.
         children: the processes beside it, prepared and stopped by whoever made them.
-        takes_over: the things that it takes over from the standby that it was; None: it was none.
+        takeover: handed over by the standby that it was; None: it was none.
 
     Attributes:
         settings: the settings in use; a reload replaces them.
@@ -138,9 +138,9 @@ class RunningBroker:
         store: Store,
         parts: BrokerParts,
         children: Children,
-        takes_over: TakesOver | None = None,
+        takeover: Takeover | None = None,
     ) -> None:
-        self._takes_over = takes_over
+        self._takeover = takeover
         self._references: dict[str, str] | None = None  # of the server that takes over
         self.sockets: dict[str, Listening] = {}
         self.settings = settings
@@ -187,7 +187,7 @@ class RunningBroker:
         self._authentication = authentication
         collect_in_portions()
         with freezing(), self._manager.starting("recovering sessions and retained messages"):
-            taken = self._takes_over
+            taken = self._takeover
             sessions = None if taken is None else taken.prepared
             server, clock = engine(settings, self._store, authentication, access, sessions)
         driver = Driver(
@@ -226,7 +226,7 @@ class RunningBroker:
             for task in tasks:
                 task.cancel()
             for listener in self._listeners:
-                if self._takes_over is None or self.stop_signal:
+                if self._takeover is None or self.stop_signal:
                     listener.close()
                 else:
                     self.sockets[listener.name] = listener.detach()
@@ -400,8 +400,8 @@ class RunningBroker:
             )
             self._metrics.serve_on(self._control)
             logins.serve_on(self._control)
-            if self._takes_over is not None:
-                self._takes_over.serve_more(self._control)
+            if self._takeover is not None:
+                self._takeover.serve_more(self._control)
             await self._control.open()
         self._children.start_admin()
         self._children.start_otlp()
@@ -441,7 +441,7 @@ class RunningBroker:
         """Open all listeners, each with the limits of its zone."""
         settings = self.settings
         descriptors = prepared(settings)
-        sockets = {} if self._takes_over is None else self._takes_over.sockets
+        sockets = {} if self._takeover is None else self._takeover.sockets
         for listener in settings.listener.open_ones():
             accept = self._accept(driver, listener)
             self._listeners.append(

@@ -89,7 +89,7 @@ def init(
     from penstock.cluster.nats_program import check_version, find_nats_server
     from penstock.cluster.setup.files import (
         AUTHORITY_DIRECTORY,
-        Wanted,
+        ClusterPlan,
         cluster_files,
         new_passwords,
         serve_command,
@@ -116,8 +116,8 @@ def init(
         )
     if embedded:
         check_version(find_nats_server())
-    wanted = Wanted(name, chosen, tls, embedded, place, log_size_max)
-    write_files(to, cluster_files(wanted, new_passwords(), datetime.now(UTC)))
+    plan = ClusterPlan(name, chosen, tls, embedded, place, log_size_max)
+    write_files(to, cluster_files(plan, new_passwords(), datetime.now(UTC)))
     for machine in chosen:
         print(f"wrote {to / machine.name}")
     if tls:
@@ -125,9 +125,9 @@ def init(
     there = place or "it"
     print(f"\nCopy each directory to its machine{f' as {place}' if place else ''}, and in {there}:")
     for machine in chosen:
-        first = "" if embedded else f"nats-server -c {wanted.path('nats.conf')} & "
+        first = "" if embedded else f"nats-server -c {plan.path('nats.conf')} & "
         where = place or machine.name
-        print(f"  on {machine.host}:  cd {where} && {first}{serve_command(wanted)}")
+        print(f"  on {machine.host}:  cd {where} && {first}{serve_command(plan)}")
 
 
 @app.command()

@@ -53,11 +53,11 @@ def mosquitto(
     Stop Mosquitto first: it saves its database when it ends. What became of each line is printed
     and written into report.txt.
     """
-    from penstock.mosquitto.importing import Wanted, import_mosquitto
+    from penstock.mosquitto.importing import ImportRequest, import_mosquitto
 
-    wanted = Wanted(configuration, to, data_dir, database, force)
+    request = ImportRequest(configuration, to, data_dir, database, force)
     with _progress_shown() as progress:
-        imported = import_mosquitto(wanted, progress)
+        imported = import_mosquitto(request, progress)
     lines = imported.findings.report()
     for line in lines[:_LISTED_MAX]:
         print(line)

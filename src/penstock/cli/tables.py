@@ -39,7 +39,7 @@ from penstock.telemetry.logs import configure_logs, printable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from penstock.spark.failure_file import Failure
+    from penstock.spark.failure_file import TableFailure
     from penstock.spark.table_selection import AnyTable
     from penstock.spark.tables.erased import Erased
     from penstock.spark.tables.status import TableStatus
@@ -365,7 +365,7 @@ def _lines(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
     return lines
 
 
-def _failure_line(failure: Failure) -> tuple[str, str]:
+def _failure_line(failure: TableFailure) -> tuple[str, str]:
     if failure.gave_up:
         return "gave up", f"{failure.at:%Y-%m-%d %H:%M:%S} UTC: {failure.sentence}"
     times = "once" if failure.attempts == 1 else f"{failure.attempts:,} times"

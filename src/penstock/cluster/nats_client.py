@@ -41,13 +41,13 @@ from penstock.cluster.nats_login import Login
 from penstock.cluster.nats_protocol import (
     PING,
     PONG,
-    Failure,
     Info,
     Message,
     NatsProtocolError,
     Parser,
     Ping,
     Pong,
+    ServerError,
     connect,
     publish,
     subscribe,
@@ -363,7 +363,7 @@ class NatsClient:
             incoming = self._parser.next()
             if isinstance(incoming, Pong):
                 return
-            if isinstance(incoming, Failure):
+            if isinstance(incoming, ServerError):
                 self._fail(incoming)
             elif isinstance(incoming, Ping):
                 self._send(PONG, ends_s)
@@ -408,7 +408,7 @@ class NatsClient:
                 self._send(PONG, ends_s)
             elif isinstance(incoming, Info):
                 self.info = incoming
-            elif isinstance(incoming, Failure):
+            elif isinstance(incoming, ServerError):
                 self._fail(incoming)
 
     def _keep(self, message: Message) -> None:
@@ -465,7 +465,7 @@ class NatsClient:
             self.leave(error.strerror or str(error))
             raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
 
-    def _fail(self, failure: Failure) -> None:
+    def _fail(self, failure: ServerError) -> None:
         """Take a server's error: some end the connection, and all end what is under way.
 
         Raises:

@@ -68,7 +68,7 @@ class Info(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Failure(NamedTuple):
+class ServerError(NamedTuple):
     """A server's ``-ERR``, without its quotes."""
 
     text: str
@@ -82,7 +82,7 @@ class Pong(NamedTuple):
     """The server's answer to a PING."""
 
 
-Incoming = Message | Info | Failure | Ping | Pong
+Incoming = Message | Info | ServerError | Ping | Pong
 
 
 @final
@@ -172,7 +172,7 @@ def _without_body(word: bytes, rest: bytes) -> Incoming:
     if word == b"PONG":
         return Pong()
     if word == b"-ERR":
-        return Failure(rest.decode(errors="replace").strip().strip("'"))
+        return ServerError(rest.decode(errors="replace").strip().strip("'"))
     if word == b"INFO":
         try:
             fields = json.loads(rest)

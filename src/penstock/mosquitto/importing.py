@@ -43,7 +43,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ImportRequest:
     """The files to import, and the place for the result.
 
     Attributes:
@@ -76,20 +76,20 @@ class Imported:
     data_dir: Path | None
 
 
-def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
+def import_mosquitto(request: ImportRequest, progress: Progress) -> Imported:
     """Import a configuration of Mosquitto's, and its database where there is one.
 
     Raises:
         ConfigError: a file cannot be read or written, is damaged, or is there already.
         StoreError: the disk is full, or fails.
     """
-    directory = wanted.directory.absolute()
-    data_dir = (wanted.data_dir or directory / "data").absolute()
-    _refuse_what_is_there(wanted, directory, data_dir)
-    configuration = read_configuration(wanted.configuration.absolute())
+    directory = request.directory.absolute()
+    data_dir = (request.data_dir or directory / "data").absolute()
+    _refuse_what_is_there(request, directory, data_dir)
+    configuration = read_configuration(request.configuration.absolute())
     kept_in = _database_of(configuration)
-    database = wanted.database or kept_in
-    if database is not None and wanted.database is None and not _is_there(database):
+    database = request.database or kept_in
+    if database is not None and request.database is None and not _is_there(database):
         database = None
     snapshot: Snapshot | None = None
     if database is not None:
@@ -109,10 +109,10 @@ def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
         raise ConfigError(f"{directory.parent} cannot be written: {_reason(error)}.") from None
     try:
         settings = _write_stage(translation, stage, directory)
-        _refuse_memory(settings, wanted)
+        _refuse_memory(settings, request)
         if snapshot is not None:
             _make_store(snapshot, settings, data_dir, translation, progress)
-        report = _report(wanted, translation.findings)
+        report = _report(request, translation.findings)
         _write(stage / REPORT_FILE, report)
         files = _publish(stage, directory)
     except OSError as error:
@@ -123,20 +123,20 @@ def import_mosquitto(wanted: Wanted, progress: Progress) -> Imported:
     return Imported(translation.findings, files, data_dir if snapshot is not None else None)
 
 
-def _refuse_what_is_there(wanted: Wanted, directory: Path, data_dir: Path) -> None:
+def _refuse_what_is_there(request: ImportRequest, directory: Path, data_dir: Path) -> None:
     try:
-        _refuse(wanted, directory, data_dir)
+        _refuse(request, directory, data_dir)
     except OSError as error:
         place = error.filename or directory
         raise ConfigError(f"{place} cannot be read: {_reason(error)}.") from None
 
 
-def _refuse(wanted: Wanted, directory: Path, data_dir: Path) -> None:
+def _refuse(request: ImportRequest, directory: Path, data_dir: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is no directory: choose another one with --to.")
     names = (SETTINGS_FILE, USERS_FILE, ACCESS_LIST_FILE, REPORT_FILE)
     there = [name for name in names if (directory / name).exists()]
-    if there and not wanted.force:
+    if there and not request.force:
         raise ConfigError(
             f"{directory} has {', '.join(there)} already: choose another directory, or replace what"
             " is there with --force."
@@ -199,10 +199,10 @@ def _note_database(database: Path | None, snapshot: Snapshot | None, found: Find
 # -- the files -----------------------------------------------------------------------------------
 
 
-def _refuse_memory(settings: Settings, wanted: Wanted) -> None:
-    if wanted.database is not None and settings.durability.persistence == "memory":
+def _refuse_memory(settings: Settings, request: ImportRequest) -> None:
+    if request.database is not None and settings.durability.persistence == "memory":
         raise ConfigError(
-            f"{wanted.configuration} has `persistence false`, so the broker would not read the"
+            f"{request.configuration} has `persistence false`, so the broker would not read the"
             " store that --database makes: leave out one of them. Nothing was written."
         )
 
@@ -263,8 +263,8 @@ def _publish(stage: Path, directory: Path) -> list[Path]:
     return [directory / name for name in names]
 
 
-def _report(wanted: Wanted, findings: Findings) -> str:
-    head = [f"What became of {wanted.configuration.absolute()}: `penstock import mosquitto`", ""]
+def _report(request: ImportRequest, findings: Findings) -> str:
+    head = [f"What became of {request.configuration.absolute()}: `penstock import mosquitto`", ""]
     return "\n".join(head + findings.report()) + "\n"
 
 

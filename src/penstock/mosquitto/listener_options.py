@@ -94,7 +94,7 @@ class ListenerOptions:
         self._handlers: dict[str, Callable[[Line], None]] = {
             "accept_protocol_versions": self._versions,
             "auto_id_prefix": self._id_prefix,
-            "bind_address": self._nothing_more,
+            "bind_address": self._note_already_translated,
             "bind_interface": self._interface,
             "cafile": self._authorities,
             "capath": self._authorities,
@@ -109,11 +109,11 @@ class ListenerOptions:
             "max_topic_alias_broker": self._aliases_out,
             "maximum_qos": self._qos,
             "mount_point": self._mount_point,
-            "port": self._nothing_more,
-            "protocol": self._nothing_more,
+            "port": self._note_already_translated,
+            "protocol": self._note_already_translated,
             "psk_hint": self._pre_shared,
-            "require_certificate": self._nothing_more,
-            "socket_domain": self._nothing_more,
+            "require_certificate": self._note_already_translated,
+            "socket_domain": self._note_already_translated,
             "tls_version": self._tls_version,
             "use_identity_as_username": self._common_name,
             "use_subject_as_username": self._subject,
@@ -194,8 +194,8 @@ class ListenerOptions:
             host = "::" if domain is not None and domain.value == "ipv6" else "0.0.0.0"  # noqa: S104
         return f"[{host}]:{section.port}" if ":" in host else f"{host}:{section.port}"
 
-    def _nothing_more(self, line: Line) -> None:
-        """Note a line whose value was looked at with the address or the certificate."""
+    def _note_already_translated(self, line: Line) -> None:
+        """Record the outcome of a line that was translated with the address or the certificate."""
         if line.option in ("port", "bind_address"):
             self._findings.add(TAKEN, line, f"listener.bind = {self.table.get('bind')}.")
         elif line.option == "require_certificate" and not self._asks_for_certificate:

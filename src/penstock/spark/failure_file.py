@@ -20,7 +20,7 @@ logger = get_logger(__name__)
 FAILURE_NAME: Final = "penstock-failure.json"
 
 
-class Failure(msgspec.Struct, frozen=True):
+class TableFailure(msgspec.Struct, frozen=True):
     """A failure of a table.
 
     Attributes:
@@ -38,15 +38,15 @@ class Failure(msgspec.Struct, frozen=True):
     gave_up: bool
 
 
-def read_failure(checkpoint: Path) -> Failure | None:
+def read_failure(checkpoint: Path) -> TableFailure | None:
     """Return the failure of the table; None if there is none, or it cannot be read."""
     try:
-        return msgspec.json.decode((checkpoint / FAILURE_NAME).read_bytes(), type=Failure)
+        return msgspec.json.decode((checkpoint / FAILURE_NAME).read_bytes(), type=TableFailure)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def write_failure(checkpoint: Path, failure: Failure) -> None:
+def write_failure(checkpoint: Path, failure: TableFailure) -> None:
     """Write the failure; an error of that, perhaps for the same reason, is only logged."""
     path = checkpoint / FAILURE_NAME
     unfinished = path.with_name(f"{FAILURE_NAME}.new")

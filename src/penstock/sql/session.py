@@ -219,7 +219,7 @@ class Statement:
         """
         if not self.is_query:
             return TextRows(self._session, self.text)
-        with _told(self._session):
+        with _translating_errors(self._session):
             relation = self._session.database.sql(self.text)
             names, types = list(relation.columns), [str(kind) for kind in relation.types]
         aliases = [f"c{n}" for n in range(len(names))]  # two columns may have one name
@@ -236,7 +236,7 @@ class Statement:
         if not self.is_query:
             raise SqlError("only a query has rows for a file: a SELECT, for example")
         self._session.begin()
-        with _told(self._session):
+        with _translating_errors(self._session):
             return self._session.database.sql(self.text).to_arrow_reader(ARROW_ROWS)
 
 
@@ -257,7 +257,7 @@ class TextRows:
     ) -> None:
         self._session = session
         session.begin()
-        with _told(session):
+        with _translating_errors(session):
             self._cursor = session.database.execute(text)
             described = [column[0] for column in self._cursor.description or ()]
         self.names = tuple(described if names is None else names)
@@ -265,7 +265,7 @@ class TextRows:
 
     def __iter__(self) -> Iterator[tuple[str | None, ...]]:
         while True:
-            with _told(self._session):
+            with _translating_errors(self._session):
                 found = self._cursor.fetchmany(FETCHED_ROWS)
             if not found:
                 return
@@ -274,8 +274,8 @@ class TextRows:
 
 
 @contextmanager
-def _told(session: SqlSession) -> Iterator[None]:
-    """Turn errors of DuckDB into ours, and into that of the log where it was its cause."""
+def _translating_errors(session: SqlSession) -> Iterator[None]:
+    """Raise an error of DuckDB or Arrow as ``SqlError``, or as the error of the log behind it."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException) as error:
@@ -292,7 +292,7 @@ def batches(session: SqlSession, reader: pa.RecordBatchReader) -> Iterator[pa.Re
         PenstockError: the log cannot be read.
     """
     while True:
-        with _told(session):
+        with _translating_errors(session):
             batch = next(reader, None)
         if batch is None:
             return

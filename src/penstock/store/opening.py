@@ -1,7 +1,8 @@
 """Opens the database of a store, at a start and after a failed write.
 
-``OwnDatabase`` is that of a broker alone: RocksDB has all there is, and the watermark is a witness
-of it. In a cluster the database is a view of the replicated log (``penstock.cluster.database``).
+``StandaloneOpening`` is for a broker alone: RocksDB has all there is, and the watermark is a
+witness of it. In a cluster the database is a view of the replicated log
+(``penstock.cluster.database``).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Opening(Protocol):
 
 
 @final
-class OwnDatabase:
+class StandaloneOpening:
     """Opens the database of a broker that keeps its log alone."""
 
     acknowledged_when = "fsync"

@@ -76,7 +76,7 @@ from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
-from penstock.store.opening import Opening, OwnDatabase
+from penstock.store.opening import Opening, StandaloneOpening
 from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, Large, new_run
 from penstock.store.preparing import read_sessions, read_subscriptions
@@ -125,7 +125,7 @@ class RocksStore:
         streams: Sequence[StreamDefinition] = (),
         opening: Opening | None = None,
     ) -> None:
-        self._opening = opening or OwnDatabase()
+        self._opening = opening or StandaloneOpening()
         self.acknowledged_when = self._opening.acknowledged_when
         refuse_backup(data_dir)
         self._opening.refuse(data_dir)

@@ -42,7 +42,14 @@ from penstock.errors import EpochMismatch, OffsetOutOfRange, PenstockError
 from penstock.stream.connections import Connections
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.flight_errors import doubt_about, first_sentence, is_away, read_failure
-from penstock.stream.replicas import Failure, GivenUp, Kind, Memory, Trial, parse_addresses
+from penstock.stream.replicas import (
+    FailureKind,
+    GivenUp,
+    ReplicaFailure,
+    ReplicaHealth,
+    RequestRetry,
+    parse_addresses,
+)
 from penstock.stream.requests import PutRequest, RangeRequest, SetRequest
 from penstock.stream.silence import SilenceWatch
 from penstock.telemetry.logs import get_logger
@@ -65,7 +72,7 @@ it reads may be cut off from the log."""
 
 logger = get_logger(__name__)
 
-_MEMORY: Final = Memory()  # of the process: each task of Spark makes a client of its own
+_HEALTH: Final = ReplicaHealth()  # of the process: each task of Spark makes a client of its own
 
 Answer = TypeVar("Answer")
 
@@ -146,7 +153,7 @@ class StreamClient:
     @property
     def addresses(self) -> str:
         """The addresses, separated by commas: first the one that answered a read last."""
-        return ",".join(_MEMORY.order(self._addresses, time.monotonic(), changes=False))
+        return ",".join(_HEALTH.order(self._addresses, time.monotonic(), changes=False))
 
     def cancel(self) -> None:
         """End the read that another thread is in; it and all later calls raise StreamUnavailable.
@@ -314,20 +321,20 @@ class StreamClient:
         request = RangeRequest(
             stream, epoch, start, end, tuple(topic_filters), wanted, since_us, until_us
         )
-        trial = self._trial(self._connect_timeout_s)
+        retry = self._new_retry(self._connect_timeout_s)
         while True:
             try:
-                for batch in self._fetch(trial.address, request):
+                for batch in self._fetch(retry.address, request):
                     if not batch.num_rows:
                         continue
                     offsets = batch.column(batch.schema.get_field_index("offset"))
                     request = replace(request, start=offsets[-1].as_py() + 1)
-                    trial.worked(time.monotonic())
+                    retry.worked(time.monotonic())
                     yield batch.select(list(columns)) if hidden and columns is not None else batch
             except _ERRORS as error:
-                self._wait_or_give_up(error, trial, self._connect_timeout_s)
+                self._wait_or_give_up(error, retry, self._connect_timeout_s)
             else:
-                trial.worked(time.monotonic())
+                retry.worked(time.monotonic())
                 return
 
     def stage(self, request: PutRequest, rows: pa.Table) -> tuple[str, int, int]:
@@ -414,14 +421,14 @@ class StreamClient:
         if now_s - self._compared_at_s < COMPARE_S:
             return answer
         self._compared_at_s = now_s
-        _asked, *others = _MEMORY.order(self._addresses, now_s, changes=False)
+        _asked, *others = _HEALTH.order(self._addresses, now_s, changes=False)
         for address in others:
-            if _MEMORY.is_put_off(address, now_s):
+            if _HEALTH.is_put_off(address, now_s):
                 continue
             try:
                 found = self._offsets_at(address, stream)
             except _ERRORS:
-                _MEMORY.failed(address, time.monotonic())
+                _HEALTH.failed(address, time.monotonic())
                 self._connections.close(address)
                 continue
             if found.epoch != answer.epoch:
@@ -464,34 +471,34 @@ class StreamClient:
         changes: bool = False,
     ) -> Answer:
         patience_s = self._connect_timeout_s if connect_timeout_s is None else connect_timeout_s
-        trial = self._trial(patience_s, changes=changes)
+        retry = self._new_retry(patience_s, changes=changes)
         while True:
             try:
-                answer = call(trial.address)
+                answer = call(retry.address)
             except _ERRORS as error:
-                self._wait_or_give_up(error, trial, patience_s)
+                self._wait_or_give_up(error, retry, patience_s)
             else:
-                trial.worked(time.monotonic())
+                retry.worked(time.monotonic())
                 return answer
 
-    def _trial(self, patience_s: float, *, changes: bool = False) -> Trial:
-        return Trial(self._addresses, _MEMORY, patience_s, time.monotonic(), changes=changes)
+    def _new_retry(self, patience_s: float, *, changes: bool = False) -> RequestRetry:
+        return RequestRetry(self._addresses, _HEALTH, patience_s, time.monotonic(), changes=changes)
 
-    def _wait_or_give_up(self, error: Exception, trial: Trial, patience_s: float) -> None:
+    def _wait_or_give_up(self, error: Exception, retry: RequestRetry, patience_s: float) -> None:
         """Pause before the next attempt, or raise what the replicas answered."""
         if self._is_cancelled:
             raise StreamUnavailable("the read was cancelled") from error
-        failure = read_failure(error, trial.address, self._credentials)
-        if failure.kind is Kind.FOREIGN:
+        failure = read_failure(error, retry.address, self._credentials)
+        if failure.kind is FailureKind.FOREIGN:
             self._warn_of_foreign(failure.address, first_sentence(failure.error))
-        if failure.kind is Kind.AWAY:
-            self._connections.close(trial.address)
+        if failure.kind is FailureKind.AWAY:
+            self._connections.close(retry.address)
         jitter = random.uniform(0.75, 1.25)  # noqa: S311  # not a secret
         try:
-            pause_s = trial.failed(failure.kind, failure.error, time.monotonic(), jitter)
+            pause_s = retry.failed(failure.kind, failure.error, time.monotonic(), jitter)
         except GivenUp as given_up:
             worst = given_up.worst
-            if worst.kind not in (Kind.AWAY, Kind.STANDBY):
+            if worst.kind not in (FailureKind.AWAY, FailureKind.STANDBY):
                 raise worst.error from worst.error.__cause__
             raise self._unavailable(given_up, patience_s) from worst.error
         time.sleep(pause_s)
@@ -499,7 +506,7 @@ class StreamClient:
     def _unavailable(self, given_up: GivenUp, patience_s: float) -> StreamUnavailable:
         worst = given_up.worst
         waited = f" Waited {patience_s:g} s:" if patience_s else ""
-        if worst.kind is Kind.STANDBY:
+        if worst.kind is FailureKind.STANDBY:
             return NotPrimary(
                 f"no primary answers at {self._all_addresses}; are all machines of the cluster"
                 f" named?{waited} {_of_each(given_up.failures)}"
@@ -527,7 +534,7 @@ def _check_floor(found: StreamOffsets, floor: tuple[str, int] | None) -> None:
         raise OffsetOutOfRange(f"its log ends at {found.latest}, before offset {offset}")
 
 
-def _of_each(failures: Sequence[Failure]) -> str:
+def _of_each(failures: Sequence[ReplicaFailure]) -> str:
     """Return what went wrong at each address; a single one needs no name."""
     if len(failures) == 1:
         return first_sentence(failures[0].error)

@@ -22,7 +22,7 @@ from penstock.errors import (
     StoreFailed,
 )
 from penstock.stream.credentials import Credentials
-from penstock.stream.replicas import Failure, Kind
+from penstock.stream.replicas import FailureKind, ReplicaFailure
 from penstock.stream.requests import Refusal
 
 _OF_THE_REQUEST: Final = (
@@ -31,11 +31,11 @@ _OF_THE_REQUEST: Final = (
     Refusal.UNAUTHENTICATED,
     Refusal.NOT_ALLOWED,
 )
-_OF_A_REPLICA: Final[dict[str, tuple[Kind, type[PenstockError]]]] = {
-    Refusal.EPOCH_MISMATCH: (Kind.FOREIGN, EpochMismatch),
-    Refusal.OFFSET_OUT_OF_RANGE: (Kind.GONE, OffsetOutOfRange),
-    Refusal.BEHIND: (Kind.BEHIND, OffsetOutOfRange),
-    Refusal.STORE_FAILED: (Kind.BROKEN, StoreFailed),
+_OF_A_REPLICA: Final[dict[str, tuple[FailureKind, type[PenstockError]]]] = {
+    Refusal.EPOCH_MISMATCH: (FailureKind.FOREIGN, EpochMismatch),
+    Refusal.OFFSET_OUT_OF_RANGE: (FailureKind.GONE, OffsetOutOfRange),
+    Refusal.BEHIND: (FailureKind.BEHIND, OffsetOutOfRange),
+    Refusal.STORE_FAILED: (FailureKind.BROKEN, StoreFailed),
 }
 _AWAY: Final = (
     flight.FlightUnavailableError,
@@ -48,7 +48,7 @@ _NO_TLS: Final = "wrong version number"
 _CLOSED: Final = "Socket closed"
 
 
-def read_failure(error: Exception, address: str, credentials: Credentials) -> Failure:
+def read_failure(error: Exception, address: str, credentials: Credentials) -> ReplicaFailure:
     """Return the failure at `address` that an exception tells of.
 
     Raises:
@@ -56,24 +56,24 @@ def read_failure(error: Exception, address: str, credentials: Credentials) -> Fa
         Exception: `error` itself, if it is neither a refusal nor a service that is away.
     """
     if isinstance(error, EpochMismatch):  # found by the client
-        return Failure(address, Kind.FOREIGN, error)
+        return ReplicaFailure(address, FailureKind.FOREIGN, error)
     if isinstance(error, OffsetOutOfRange):
-        return Failure(address, Kind.BEHIND, error)
+        return ReplicaFailure(address, FailureKind.BEHIND, error)
     word = getattr(error, "extra_info", b"").decode("ascii", "replace")
     sentence = first_sentence(error).removeprefix(f"{word}: ")
     if word in _OF_THE_REQUEST:
         raise ConfigError(sentence) from error
     if word in _OF_A_REPLICA:
         kind, exception = _OF_A_REPLICA[word]
-        return Failure(address, kind, _caused(exception(sentence), error))
+        return ReplicaFailure(address, kind, _caused(exception(sentence), error))
     if not is_away(error):
         raise error
     if word == Refusal.NOT_PRIMARY:
-        return Failure(address, Kind.STANDBY, error)
+        return ReplicaFailure(address, FailureKind.STANDBY, error)
     failed = _failure_of_tls(error, address, credentials)
     if failed is not None:
-        return Failure(address, Kind.BROKEN, _caused(failed, error))
-    return Failure(address, Kind.AWAY, error)
+        return ReplicaFailure(address, FailureKind.BROKEN, _caused(failed, error))
+    return ReplicaFailure(address, FailureKind.AWAY, error)
 
 
 def is_away(error: Exception) -> bool:

@@ -13,8 +13,8 @@ on at the next::
                                      └─too late──▶ GivenUp
 
 An address that does not answer may cost a connect timeout, so it is put off for a while, and for
-longer each time: until then it is asked only if the others cannot say more. `Memory` knows that;
-a process has one, because each task of Spark makes a client of its own.
+longer each time: until then it is asked only if the others cannot say more. `ReplicaHealth` keeps
+that; a process has one, because each task of Spark makes a client of its own.
 
 Nothing here reads a clock or a socket.
 """
@@ -40,7 +40,7 @@ PUT_OFF_S_MAX: Final = 60.0
 """How long an address that did not answer is put off: each time twice as long."""
 
 
-class Kind(IntEnum):
+class FailureKind(IntEnum):
     """The kinds of failures; the highest one of a round tells why a request cannot be done."""
 
     FOREIGN = 1
@@ -58,11 +58,11 @@ class Kind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ReplicaFailure:
     """An attempt at `address` that failed, and the error to be raised if no other helps."""
 
     address: str
-    kind: Kind
+    kind: FailureKind
     error: Exception
 
 
@@ -73,12 +73,12 @@ class GivenUp(Exception):
         failures: the last failure at each address that was asked, in order of time.
     """
 
-    def __init__(self, failures: Sequence[Failure]) -> None:
+    def __init__(self, failures: Sequence[ReplicaFailure]) -> None:
         super().__init__()
         self.failures = tuple(failures)
 
     @property
-    def worst(self) -> Failure:
+    def worst(self) -> ReplicaFailure:
         """The failure that tells why."""
         return max(self.failures, key=lambda failure: failure.kind)
 
@@ -101,8 +101,8 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 
 @final
-class Memory:
-    """Knows which addresses answered last, and which failed lately.
+class ReplicaHealth:
+    """The addresses that answered last, and those that failed lately.
 
     Readers and changes are told apart: any replica can be read, and only the primary changes
     something.
@@ -145,12 +145,12 @@ class Memory:
 
 
 @final
-class Trial:
+class RequestRetry:
     """One request on its way through the replicas.
 
     Args:
         addresses: the addresses as the user gave them; not empty.
-        memory: knows which of them answered before; the trial adds to it.
+        health: the addresses that answered before, and those that failed; the request adds to it.
         patience_s: how long to go on after the first failure; 0: one round.
         now_s: monotonic time.
         changes: whether the request needs the primary.
@@ -162,7 +162,7 @@ class Trial:
     def __init__(
         self,
         addresses: Sequence[str],
-        memory: Memory,
+        health: ReplicaHealth,
         patience_s: float,
         now_s: float,
         *,
@@ -170,23 +170,25 @@ class Trial:
     ) -> None:
         assert addresses, "there is an address"
         self._addresses = addresses
-        self._memory = memory
+        self._health = health
         self._patience_s = patience_s
         self._changes = changes
         self._deadline_s: float | None = None
         self._pause_s = PAUSE_S_MIN
-        self._failures: dict[str, Failure] = {}  # the last one at each address
-        self.address: str = memory.order(addresses, now_s, changes=changes)[0]
+        self._failures: dict[str, ReplicaFailure] = {}  # the last one at each address
+        self.address: str = health.order(addresses, now_s, changes=changes)[0]
         self._asked = [self.address]  # in this round
 
     def worked(self, now_s: float) -> None:
         """Note an answer, or a part of it: patience begins anew."""
-        self._memory.worked(self.address, now_s, changes=self._changes)
+        self._health.worked(self.address, now_s, changes=self._changes)
         self._deadline_s, self._pause_s = None, PAUSE_S_MIN
         self._failures.clear()
         self._asked = [self.address]
 
-    def failed(self, kind: Kind, error: Exception, now_s: float, jitter: float = 1.0) -> float:
+    def failed(
+        self, kind: FailureKind, error: Exception, now_s: float, jitter: float = 1.0
+    ) -> float:
         """Note that the attempt at `address` failed; return the pause before the next, in seconds.
 
         Args:
@@ -198,9 +200,9 @@ class Trial:
         Raises:
             GivenUp: the request is not tried again.
         """
-        self._failures[self.address] = Failure(self.address, kind, error)
-        if kind is Kind.AWAY:
-            self._memory.failed(self.address, now_s)
+        self._failures[self.address] = ReplicaFailure(self.address, kind, error)
+        if kind is FailureKind.AWAY:
+            self._health.failed(self.address, now_s)
         if self._deadline_s is None:
             self._deadline_s = now_s + self._patience_s
         left_s = self._deadline_s - now_s
@@ -211,12 +213,12 @@ class Trial:
             return 0.0
         failures = [self._failures[address] for address in self._asked]
         if self._changes:  # no standby has this: the primary, or what may be it, refused
-            failures = [one for one in failures if one.kind is Kind.BROKEN] or failures
+            failures = [one for one in failures if one.kind is FailureKind.BROKEN] or failures
         if left_s <= 0 or not any(map(self._may_change, failures)):
             raise GivenUp(failures)
         pause_s = min(self._pause_s * jitter, left_s)
         self._pause_s = min(PAUSE_S_MAX, 2 * self._pause_s)
-        self.address = self._memory.order(self._addresses, now_s, changes=self._changes)[0]
+        self.address = self._health.order(self._addresses, now_s, changes=self._changes)[0]
         self._asked = [self.address]
         return pause_s
 
@@ -226,19 +228,20 @@ class Trial:
         One that was put off is not asked where another one will soon do.
         """
         soon = any(self._failures[address].kind in _SOON for address in self._asked)
-        for address in self._memory.order(self._addresses, now_s, changes=self._changes):
+        for address in self._health.order(self._addresses, now_s, changes=self._changes):
             if address in self._asked:
                 continue
-            if soon and not is_last and self._memory.is_put_off(address, now_s):
+            if soon and not is_last and self._health.is_put_off(address, now_s):
                 return None
             return address
         return None
 
-    def _may_change(self, failure: Failure) -> bool:
-        """Return whether another round may end better; one log alone is not behind itself."""
-        if failure.kind is Kind.BEHIND:
+    def _may_change(self, failure: ReplicaFailure) -> bool:
+        """Return whether a retry may help: the service was away or a standby, or it was behind and
+        there are other addresses."""
+        if failure.kind is FailureKind.BEHIND:
             return len(self._addresses) > 1
-        return failure.kind in (Kind.AWAY, Kind.STANDBY)
+        return failure.kind in (FailureKind.AWAY, FailureKind.STANDBY)
 
 
-_SOON: Final = (Kind.BEHIND, Kind.STANDBY)
+_SOON: Final = (FailureKind.BEHIND, FailureKind.STANDBY)

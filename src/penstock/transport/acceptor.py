@@ -42,7 +42,7 @@ _CREDENTIALS: Final = struct.Struct("3i")  # struct ucred: process, user, group
 _NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class Introduction(NamedTuple):
+class ConnectionOrigin(NamedTuple):
     """The facts about a connection that are known before TLS and MQTT."""
 
     peer: str
@@ -52,9 +52,10 @@ class Introduction(NamedTuple):
     """True if a standby of a cluster relays it."""
 
 
-Preface = Callable[[socket.socket, str], Coroutine[None, None, Introduction]]
-"""Read the bytes before TLS and MQTT, and return what they say of the peer, whose name so far is
-given.
+ReadProxyHeader = Callable[[socket.socket, str], Coroutine[None, None, ConnectionOrigin]]
+"""Read the PROXY header before TLS and MQTT; return the origin that it names.
+
+The arguments are the connection and the name of its peer so far.
 
 It raises ConnectionRefusedError for bytes that it does not accept, another OSError where the peer
 is gone.
@@ -79,7 +80,7 @@ class Acceptor:
         connect_timeout_s: time limit of PROXY header and TLS handshake together, seconds.
         wire: makes the protocol of a connection, from the peer's name and the connection's slot.
         context: the TLS context for a new connection; None for none.
-        preface: reads the peer's name from the bytes that it sends first.
+        read_proxy_header: reads the peer's name from its first bytes; None for no PROXY header.
         refusals: logs connections that are refused.
         exempt: networks whose connections are not counted by address.
         relay: takes connections over before TLS, all but those that were relayed already; None for
@@ -95,7 +96,7 @@ class Acceptor:
         connect_timeout_s: float,
         wire: Callable[[str, ConnectionSlot], StreamWire],
         context: Callable[[], ssl.SSLContext | None],
-        preface: Preface | None,
+        read_proxy_header: ReadProxyHeader | None,
         refusals: Refusals,
         exempt: Sequence[IPNetwork] = (),
         relay: Relay | None = None,
@@ -107,7 +108,7 @@ class Acceptor:
         self.connect_timeout_s = connect_timeout_s
         self._wire = wire
         self._context = context
-        self._preface = preface
+        self._read_proxy_header = read_proxy_header
         self._refusals = refusals
         self.exempt = exempt
         self._relay = relay
@@ -164,7 +165,7 @@ class Acceptor:
         connection.setblocking(False)
         peer = peer_name(connection, address)
         # behind a load balancer its header tells the address
-        source = None if self._preface is not None else self._source(peer)
+        source = None if self._read_proxy_header is not None else self._source(peer)
         slot = self._admission.admit(peer, source)
         if slot is None and not self._admission.may_wait():
             self._admission.refused += 1
@@ -218,13 +219,13 @@ class Acceptor:
                 return
             ends_s = self._loop.time() + self.connect_timeout_s
             async with asyncio.timeout_at(ends_s):
-                introduction = Introduction(peer)
-                if self._preface is not None:
-                    introduction = await self._preface(connection, peer)
-                    peer = introduction.peer
+                origin = ConnectionOrigin(peer)
+                if self._read_proxy_header is not None:
+                    origin = await self._read_proxy_header(connection, peer)
+                    peer = origin.peer
                     if not await self._count_by_address(peer, slot):
                         return
-                if self._relay is not None and not introduction.is_relayed:
+                if self._relay is not None and not origin.is_relayed:
                     is_open = await self._relay(connection, peer, slot)
                 if not is_open:
                     await self._hand_over(connection, peer, slot, ends_s)

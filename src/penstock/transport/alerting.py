@@ -24,7 +24,7 @@ _DISCARDED_READS_MAX: Final = 64  # then the failure is reported after all
 
 
 @final
-class Failure:
+class HandshakeFailure:
     """The reason why one handshake failed.
 
     Args:
@@ -52,10 +52,10 @@ class Failure:
             self._noted = None
 
 
-_next_failure: list[Failure] = []  # of the handshake whose first step is the loop's next call
+_next_failure: list[HandshakeFailure] = []  # its handshake's first step is the loop's next call
 
 
-def report_next_handshake_to(failure: Failure) -> None:
+def report_next_handshake_to(failure: HandshakeFailure) -> None:
     """Have the handshake that begins in the loop's next call note its error in ``failure``."""
     _next_failure[:] = [failure]
 
@@ -63,7 +63,7 @@ def report_next_handshake_to(failure: Failure) -> None:
 class _AlertingObject(ssl.SSLObject):
     """One side of one connection."""
 
-    _failure: Failure | None = None
+    _failure: HandshakeFailure | None = None
     _reads_left = _DISCARDED_READS_MAX
 
     def do_handshake(self) -> None:
@@ -74,7 +74,7 @@ class _AlertingObject(ssl.SSLObject):
             SSLError: it failed, and the peer goes on sending.
         """
         if self._failure is None:
-            self._failure = _next_failure.pop() if _next_failure else Failure(bool)
+            self._failure = _next_failure.pop() if _next_failure else HandshakeFailure(bool)
         failed = self._failure.error
         if failed is not None:
             self._reads_left -= 1

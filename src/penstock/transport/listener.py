@@ -15,7 +15,7 @@ from penstock.config.listener import Listener
 from penstock.engine.addresses import IPNetwork
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import get_logger
-from penstock.transport.acceptor import Acceptor, Introduction, Relay
+from penstock.transport.acceptor import Acceptor, ConnectionOrigin, Relay
 from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.api import Accept
 from penstock.transport.proxy_protocol import ProxyHeader, ProxyHeaderError
@@ -225,11 +225,11 @@ class OpenListener:
 
     # -- PROXY protocol ----------------------------------------------------------------
 
-    async def _read_proxy_header(self, connection: socket.socket, peer: str) -> Introduction:
+    async def _read_proxy_header(self, connection: socket.socket, peer: str) -> ConnectionOrigin:
         """Return the client's address as the load balancer reports it."""
         if connection.family != socket.AF_UNIX and not self._is_trusted(connection):
             if not self._settings.proxy_networks_only:
-                return Introduction(peer)
+                return ConnectionOrigin(peer)
             raise ConnectionRefusedError("it is in none of proxy_networks")
         header = ProxyHeader(self._settings.proxy_protocol)
         loop = asyncio.get_running_loop()
@@ -241,7 +241,7 @@ class OpenListener:
                 header.feed(data)
             except ProxyHeaderError as error:
                 raise ConnectionRefusedError(f"no PROXY header: {error}") from error
-        return Introduction(header.source or peer, header.is_relayed)
+        return ConnectionOrigin(header.source or peer, header.is_relayed)
 
     def _is_trusted(self, connection: socket.socket) -> bool:
         address = ipaddress.ip_address(connection.getpeername()[0].partition("%")[0])

@@ -21,14 +21,14 @@ import ssl
 from collections.abc import Callable
 from typing import Final, cast, final
 
-from penstock.transport.alerting import Failure, report_next_handshake_to
+from penstock.transport.alerting import HandshakeFailure, report_next_handshake_to
 from penstock.transport.stream import StreamWire
 
 _ALERT_S: Final = 1.0  # for the peer to take its alert, and close
 
 
 @final
-class _Below(asyncio.Protocol):
+class _PlainProtocol(asyncio.Protocol):
     """The protocol of the transport below, until TLS takes over."""
 
     def __init__(self) -> None:
@@ -98,8 +98,8 @@ async def open_tls(
         Exception: making the wire failed; the connection is closed.
     """
     loop = asyncio.get_running_loop()
-    below, buffer = _Below(), _HandshakeBuffer()
-    failure = Failure(below.half_close)
+    below, buffer = _PlainProtocol(), _HandshakeBuffer()
+    failure = HandshakeFailure(below.half_close)
     opening = loop.create_task(loop.connect_accepted_socket(lambda: below, connection))
     # The loop starts to read after ``connection_made``; the pause comes right behind that, and
     # before the loop looks at its sockets: what is called soon is called in order.

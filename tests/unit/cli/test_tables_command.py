@@ -21,7 +21,7 @@ from penstock.cli.tables import (
 )
 from penstock.errors import ConfigError
 from penstock.services.own_secrets import stream_token_file
-from penstock.spark.failure_file import Failure
+from penstock.spark.failure_file import TableFailure
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,12 @@ def test_dead_letters_are_counted_by_cause_and_the_rarest_causes_together(
 
 def test_a_table_that_fails_says_so_in_its_status() -> None:
     at = datetime(2026, 11, 25, 18, 20, 11, tzinfo=UTC)
-    failing = Failure("the disk is full", at, at + timedelta(hours=1), 4, gave_up=False)
+    failing = TableFailure("the disk is full", at, at + timedelta(hours=1), 4, gave_up=False)
     assert _failure_line(failing) == (
         "failing",
         "since 2026-11-25 18:20:11 UTC, 4 times, the last time: the disk is full",
     )
-    gave_up = Failure("it holds other messages", at, at, 1, gave_up=True)
+    gave_up = TableFailure("it holds other messages", at, at, 1, gave_up=True)
     assert _failure_line(gave_up) == (
         "gave up",
         "2026-11-25 18:20:11 UTC: it holds other messages",

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from penstock.cluster.nats_protocol import (
-    Failure,
     Incoming,
     Info,
     Message,
@@ -15,6 +14,7 @@ from penstock.cluster.nats_protocol import (
     Parser,
     Ping,
     Pong,
+    ServerError,
     connect,
     publish,
     subscribe,
@@ -26,7 +26,7 @@ VECTORS: list[tuple[bytes, list[Incoming]]] = [
     (b"PING\r\n", [Ping()]),
     (b"PONG\r\n", [Pong()]),
     (b"+OK\r\nPING\r\n", [Ping()]),
-    (b"-ERR 'Authorization Violation'\r\n", [Failure("Authorization Violation")]),
+    (b"-ERR 'Authorization Violation'\r\n", [ServerError("Authorization Violation")]),
     (b'INFO {"version":"2.15.1","max_payload":1}\r\n', [
         Info({"version": "2.15.1", "max_payload": 1})
     ]),

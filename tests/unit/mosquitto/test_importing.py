@@ -18,7 +18,7 @@ from penstock.errors import ConfigError, StoreFailed
 from penstock.mosquitto import importing
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL
 from penstock.mosquitto.findings import MISSING
-from penstock.mosquitto.importing import Imported, Wanted, import_mosquitto
+from penstock.mosquitto.importing import Imported, ImportRequest, import_mosquitto
 from penstock.store.examination import examine
 from penstock.store.rocks import RocksStore
 from tests.support.mosquitto_database import (
@@ -58,16 +58,16 @@ CHUNKS: Final = (
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
+def wanted(tmp_path: Path) -> ImportRequest:
     (tmp_path / "mosquitto.conf").write_text(
         f"listener 1883 127.0.0.1\nlistener 1884 127.0.0.1\nallow_anonymous true\n"
         f"persistence true\npersistence_location {tmp_path}/\nmax_queued_messages 1\n"
     )
     (tmp_path / "mosquitto.db").write_bytes(database(6, *CHUNKS))
-    return Wanted(tmp_path / "mosquitto.conf", tmp_path / "to")
+    return ImportRequest(tmp_path / "mosquitto.conf", tmp_path / "to")
 
 
-def run(wanted: Wanted) -> Imported:
+def run(wanted: ImportRequest) -> Imported:
     told: list[tuple[str, int, int]] = []
     imported = import_mosquitto(wanted, lambda *progress: told.append(progress))
     assert {what for what, done, total in told if done == total} == {
@@ -96,7 +96,7 @@ def session(found: Recovered, client_id: str) -> SessionRecord:
     return one
 
 
-def test_a_start_finds_what_the_database_held(wanted: Wanted) -> None:
+def test_a_start_finds_what_the_database_held(wanted: ImportRequest) -> None:
     imported = run(wanted)
     found, bodies = recovered(imported)
     alice, bob = session(found, "alice"), session(found, "bob")
@@ -118,7 +118,7 @@ def test_a_start_finds_what_the_database_held(wanted: Wanted) -> None:
     assert found.clock is not None
 
 
-def test_what_did_not_come_over_is_counted_in_the_report(wanted: Wanted) -> None:
+def test_what_did_not_come_over_is_counted_in_the_report(wanted: ImportRequest) -> None:
     imported = run(wanted)
     report = (wanted.directory / "report.txt").read_text()
     assert "\n".join(imported.findings.report()) in report
@@ -136,18 +136,18 @@ def test_what_did_not_come_over_is_counted_in_the_report(wanted: Wanted) -> None
         assert f"  {line}\n" in report, line
 
 
-def test_the_files_are_for_their_owner_only(wanted: Wanted) -> None:
+def test_the_files_are_for_their_owner_only(wanted: ImportRequest) -> None:
     for file in run(wanted).files:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_nothing_is_written_over(wanted: Wanted, tmp_path: Path) -> None:
+def test_nothing_is_written_over(wanted: ImportRequest, tmp_path: Path) -> None:
     run(wanted)
     with pytest.raises(ConfigError, match="--force"):
         run(wanted)
-    again = Wanted(wanted.configuration, wanted.directory, tmp_path / "other", force=True)
+    again = ImportRequest(wanted.configuration, wanted.directory, tmp_path / "other", force=True)
     assert run(again).data_dir == tmp_path / "other"
-    store = Wanted(wanted.configuration, tmp_path / "third", tmp_path / "other", force=True)
+    store = ImportRequest(wanted.configuration, tmp_path / "third", tmp_path / "other", force=True)
     with pytest.raises(ConfigError, match="a store is never replaced"):
         run(store)
     assert not store.directory.exists()
@@ -155,7 +155,7 @@ def test_nothing_is_written_over(wanted: Wanted, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fails", ["import_sessions", "_publish"])
 def test_an_import_that_ends_halfway_leaves_no_half(
-    wanted: Wanted, tmp_path: Path, fails: str, monkeypatch: pytest.MonkeyPatch
+    wanted: ImportRequest, tmp_path: Path, fails: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = getattr(importing, fails)
 
@@ -172,7 +172,7 @@ def test_an_import_that_ends_halfway_leaves_no_half(
     assert (tmp_path / "to" / "data").exists() is (fails == "_publish")
 
 
-def test_a_database_that_is_not_there_is_told(wanted: Wanted, tmp_path: Path) -> None:
+def test_a_database_that_is_not_there_is_told(wanted: ImportRequest, tmp_path: Path) -> None:
     (tmp_path / "mosquitto.db").unlink()
     imported = import_mosquitto(wanted, print)
     assert imported.data_dir is None
@@ -181,20 +181,22 @@ def test_a_database_that_is_not_there_is_told(wanted: Wanted, tmp_path: Path) ->
 
 
 def test_settings_that_the_broker_would_refuse_are_not_written(
-    wanted: Wanted, tmp_path: Path
+    wanted: ImportRequest, tmp_path: Path
 ) -> None:
     twice = "listener 1883 127.0.0.1\nlistener 1883 127.0.0.1\nallow_anonymous true\n"
     wanted.configuration.write_text(twice)
     with pytest.raises(ConfigError, match=r"nothing was written: .*127\.0\.0\.1:1883"):
         import_mosquitto(wanted, print)
     wanted.configuration.write_text("persistence false\n")
-    given = Wanted(wanted.configuration, wanted.directory, database=tmp_path / "mosquitto.db")
+    given = ImportRequest(
+        wanted.configuration, wanted.directory, database=tmp_path / "mosquitto.db"
+    )
     with pytest.raises(ConfigError, match="persistence false"):
         import_mosquitto(given, print)
     assert not wanted.directory.exists()
 
 
-def test_a_large_message_comes_over_whole(wanted: Wanted, tmp_path: Path) -> None:
+def test_a_large_message_comes_over_whole(wanted: ImportRequest, tmp_path: Path) -> None:
     large = bytes(range(256)) * 12_000  # parts of 1 MiB in the store
     chunks = (
         message(1, "plant/large", large, 1, retain=True),
@@ -210,12 +212,12 @@ def test_a_large_message_comes_over_whole(wanted: Wanted, tmp_path: Path) -> Non
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files to another user")
 def test_the_user_of_the_broker_whose_directories_are_there_may_read_all(
-    wanted: Wanted, tmp_path: Path
+    wanted: ImportRequest, tmp_path: Path
 ) -> None:
     for name, owner in (("broker", 1234), ("to", 0)):
         (tmp_path / name).mkdir()
         os.chown(tmp_path / name, owner, 1234)
-    imported = run(Wanted(wanted.configuration, wanted.directory, tmp_path / "broker"))
+    imported = run(ImportRequest(wanted.configuration, wanted.directory, tmp_path / "broker"))
     made = imported.data_dir
     assert made is not None
     assert {path.stat().st_uid for path in (made, *made.rglob("*"))} == {1234}
@@ -224,13 +226,15 @@ def test_the_user_of_the_broker_whose_directories_are_there_may_read_all(
         assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 1234, 0o640)
 
 
-def test_limits_have_room_for_the_queues_that_come_over(wanted: Wanted) -> None:
+def test_limits_have_room_for_the_queues_that_come_over(wanted: ImportRequest) -> None:
     run(wanted)  # one message in the queue and two in flight, of max_queued_messages 1
     settings = load_settings(wanted.directory / "penstock.toml", environ={})
     assert settings.limits.max_mqueue_len == 4  # one that had expired is counted
     assert settings.limits.max_mqueue_bytes == 0
 
 
-def test_a_database_saved_while_mosquitto_ran_is_told(wanted: Wanted, tmp_path: Path) -> None:
+def test_a_database_saved_while_mosquitto_ran_is_told(
+    wanted: ImportRequest, tmp_path: Path
+) -> None:
     (tmp_path / "mosquitto.db").write_bytes(database(6, *CHUNKS, is_final=False))
     assert any("saved while Mosquitto" in one.text for one in run(wanted).findings.all)

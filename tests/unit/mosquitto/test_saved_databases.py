@@ -15,7 +15,7 @@ import pytest
 
 from penstock.engine.session.inbound import ids_in
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL, read_database
-from penstock.mosquitto.importing import Wanted, import_mosquitto
+from penstock.mosquitto.importing import ImportRequest, import_mosquitto
 from penstock.store.examination import examine
 from penstock.store.rocks import RocksStore
 
@@ -53,8 +53,8 @@ def test_all_that_they_tell_is_read(file: Path) -> None:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_store_is_made_of_them(file: Path, tmp_path: Path) -> None:
     (tmp_path / "mosquitto.conf").write_text("listener 1883 127.0.0.1\nallow_anonymous true\n")
-    wanted = Wanted(tmp_path / "mosquitto.conf", tmp_path / "to", database=file)
-    import_mosquitto(wanted, print)
+    request = ImportRequest(tmp_path / "mosquitto.conf", tmp_path / "to", database=file)
+    import_mosquitto(request, print)
     data_dir = tmp_path / "to" / "data"
     assert examine(data_dir).problems == []
     store = RocksStore(data_dir, ())

@@ -14,14 +14,14 @@ from penstock.spark.options import parse_options
 from penstock.spark.source import BatchReader, Range, StreamReader
 from penstock.stream import client as client_module
 from penstock.stream.client import StreamUnavailable
-from penstock.stream.replicas import Memory
+from penstock.stream.replicas import ReplicaHealth
 from tests.spark.log_writer import LogWriter
 from tests.spark.service_process import ServiceProcess
 
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "_MEMORY", Memory())
+    monkeypatch.setattr(client_module, "_HEALTH", ReplicaHealth())
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange, StoreFailed
-from penstock.spark.failure_file import Failure, read_failure
+from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.jobs import supervision
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
@@ -58,7 +58,7 @@ class Scene:
     available_now: bool = False
     spark_failure: SparkFailed | None = None
     told: list[Progress] = field(default_factory=list)
-    kept: list[Failure | None] = field(default_factory=list)
+    kept: list[TableFailure | None] = field(default_factory=list)
     """What was in the checkpoint when something was told."""
     attempts: int = 0
 

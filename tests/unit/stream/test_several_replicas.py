@@ -22,7 +22,7 @@ from penstock.services.control import Control
 from penstock.stream import client as client_module
 from penstock.stream import replicas as replicas_module
 from penstock.stream.client import NotPrimary, StreamClient, StreamUnavailable
-from penstock.stream.replicas import Memory
+from penstock.stream.replicas import ReplicaHealth
 from penstock.stream.requests import PutRequest
 from penstock.stream.rows import PUBLISH_SCHEMA
 from tests.spark.log_writer import FIRST_RECEIVED_AT_US, LogWriter
@@ -39,7 +39,7 @@ Replicate = Callable[..., tuple[LogWriter, ServiceProcess]]
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Addresses of other tests are not remembered: ports are used again."""
-    monkeypatch.setattr(client_module, "_MEMORY", Memory())
+    monkeypatch.setattr(client_module, "_HEALTH", ReplicaHealth())
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_a_range_goes_on_when_a_machine_vanishes_and_says_nothing(
                 os.kill(first.pid, signal.SIGSTOP)
             found += batch.column(1).to_pylist()
         assert found == list(range(400))
-    monkeypatch.setattr(client_module, "_MEMORY", Memory())
+    monkeypatch.setattr(client_module, "_HEALTH", ReplicaHealth())
     with reach(first, second) as client:  # connected by the kernel, and no more
         assert read(client, 0, 100) == list(range(100))
 

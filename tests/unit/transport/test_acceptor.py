@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 from penstock.transport import acceptor
-from penstock.transport.acceptor import Acceptor, Introduction
+from penstock.transport.acceptor import Acceptor, ConnectionOrigin
 from penstock.transport.admission import Admission, ConnectionSlot, Descriptors, TokenBucket
 from penstock.transport.refusals import Refusals
 from penstock.transport.stream import StreamWire
@@ -58,7 +58,9 @@ def listening() -> Iterator[Exhausted]:
 
 
 def accepting(
-    listening: socket.socket, admission: Admission, preface: acceptor.Preface | None = None
+    listening: socket.socket,
+    admission: Admission,
+    read_proxy_header: acceptor.ReadProxyHeader | None = None,
 ) -> Acceptor:
     return Acceptor(
         listening,
@@ -68,7 +70,7 @@ def accepting(
         DEADLINE_S,
         lambda _, slot: Greeting(slot),
         lambda: None,
-        preface,
+        read_proxy_header,
         Refusals("tested"),
     )
 
@@ -96,11 +98,11 @@ async def test_closing_ends_half_open_connections_and_gives_their_places_back(
     admission = Admission("tested", 10, Descriptors(10))
     reached = asyncio.Event()
 
-    async def never(connection: socket.socket, peer: str) -> Introduction:
+    async def never(connection: socket.socket, peer: str) -> ConnectionOrigin:
         del connection
         reached.set()
         await asyncio.Event().wait()
-        return Introduction(peer)
+        return ConnectionOrigin(peer)
 
     tested = accepting(listening, admission, never)
     reader, writer = await asyncio.open_connection(*listening.getsockname())
@@ -121,13 +123,13 @@ async def test_a_defect_in_the_first_steps_ends_one_connection_only(
     admission = Admission("tested", 10, Descriptors(10))
     asked = 0
 
-    async def failing(connection: socket.socket, peer: str) -> Introduction:
+    async def failing(connection: socket.socket, peer: str) -> ConnectionOrigin:
         nonlocal asked
         del connection
         asked += 1
         if asked == 1:
             raise ConnectionResetError
-        return Introduction(peer)
+        return ConnectionOrigin(peer)
 
     with closing(accepting(listening, admission, failing)):
         for expected in (b"", b"hello"):

@@ -65,7 +65,7 @@ Files = dict[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ClusterPlan:
     """A cluster that is to be set up.
 
     Attributes:
@@ -95,11 +95,11 @@ def new_passwords() -> Passwords:
     return Passwords(*(secrets.token_urlsafe(_SECRET_BYTES) for _ in range(3)))
 
 
-def cluster_files(wanted: Wanted, passwords: Passwords, now: datetime.datetime) -> Files:
+def cluster_files(plan: ClusterPlan, passwords: Passwords, now: datetime.datetime) -> Files:
     """Return all files of a cluster.
 
     Args:
-        wanted: the cluster.
+        plan: the cluster.
         passwords: its secrets.
         now: the present time, with its time zone: certificates begin then.
 
@@ -107,14 +107,14 @@ def cluster_files(wanted: Wanted, passwords: Passwords, now: datetime.datetime) 
         ConfigError: the package ``cryptography`` is missing, and there is to be TLS.
     """
     files: Files = {}
-    authority = make_authority(wanted.name, now) if wanted.has_tls else None
-    for machine in wanted.machines:
+    authority = make_authority(plan.name, now) if plan.has_tls else None
+    for machine in plan.machines:
         own = {
-            SETTINGS: _settings(wanted, machine),
-            SERVER_CONFIG: _server_config(wanted, machine, passwords),
+            SETTINGS: _settings(plan, machine),
+            SERVER_CONFIG: _server_config(plan, machine, passwords),
             LOGIN: f"{USER}:{passwords.brokers}\n",
             SYSTEM_LOGIN: f"{SYSTEM_USER}:{passwords.system}\n",
-            README: _readme(wanted, machine),
+            README: _readme(plan, machine),
         }
         files |= {f"{machine.name}/{name}": text.encode() for name, text in own.items()}
         if authority is not None:
@@ -200,45 +200,45 @@ def _authority_files(authority: Signed) -> Files:
     }
 
 
-def _server_config(wanted: Wanted, machine: Machine, passwords: Passwords) -> str:
-    tls = TlsFiles(wanted.path(AUTHORITY), wanted.path(CERTIFICATE), wanted.path(KEY))
+def _server_config(plan: ClusterPlan, machine: Machine, passwords: Passwords) -> str:
+    tls = TlsFiles(plan.path(AUTHORITY), plan.path(CERTIFICATE), plan.path(KEY))
     return nats_config(
-        wanted.name,
+        plan.name,
         machine,
-        wanted.machines,
+        plan.machines,
         passwords,
-        tls if wanted.has_tls else None,
-        wanted.file_store_max,
-        "" if wanted.is_embedded else wanted.path(STORE),  # a broker gives it below its data
+        tls if plan.has_tls else None,
+        plan.file_store_max,
+        "" if plan.is_embedded else plan.path(STORE),  # a broker gives it below its data
     )
 
 
-def _settings(wanted: Wanted, machine: Machine) -> str:
+def _settings(plan: ClusterPlan, machine: Machine) -> str:
     """Return penstock.toml of a machine."""
     ports = machine.ports
-    scheme = "tls" if wanted.has_tls else "nats"
-    own_first = sorted(wanted.machines, key=lambda other: other is not machine)
+    scheme = "tls" if plan.has_tls else "nats"
+    own_first = sorted(plan.machines, key=lambda other: other is not machine)
     servers = [f"{scheme}://{other.address(other.ports.nats)}" for other in own_first]
     cluster: dict[str, object] = {
-        "name": wanted.name,
+        "name": plan.name,
         "node": machine.name,
         "log": servers,
         "advertise": str(machine.address(ports.mqtt)),
         "stream_advertise": str(machine.address(ports.stream)),
-        "credentials_file": wanted.path(LOGIN),
+        "credentials_file": plan.path(LOGIN),
     }
-    if wanted.has_tls:
-        cluster["ca_file"] = wanted.path(AUTHORITY)
-        cluster["certificate"] = wanted.path(CERTIFICATE)
-        cluster["key"] = wanted.path(KEY)
-    if wanted.is_embedded:
-        cluster["server_config"] = wanted.path(SERVER_CONFIG)
+    if plan.has_tls:
+        cluster["ca_file"] = plan.path(AUTHORITY)
+        cluster["certificate"] = plan.path(CERTIFICATE)
+        cluster["key"] = plan.path(KEY)
+    if plan.is_embedded:
+        cluster["server_config"] = plan.path(SERVER_CONFIG)
     lines = "".join(f"{name} = {toml_value(value)}\n" for name, value in cluster.items())
     mqtt, stream = (f"127.0.0.1:{port}" for port in (ports.mqtt, ports.stream))
     if machine.is_loopback:
         mqtt, stream = str(machine.address(ports.mqtt)), str(machine.address(ports.stream))
     return f"""\
-# Machine {machine.name} of the cluster {wanted.name}.
+# Machine {machine.name} of the cluster {plan.name}.
 # `penstock config` prints every setting, explained.
 
 [cluster]
@@ -255,21 +255,19 @@ bind = {toml_value(stream)}
 """
 
 
-def _readme(wanted: Wanted, machine: Machine) -> str:
+def _readme(plan: ClusterPlan, machine: Machine) -> str:
     """Return what an operator does on a machine."""
     ports = machine.ports
-    go = f"cd {wanted.place or machine.name}"
+    go = f"cd {plan.place or machine.name}"
     others = ", ".join(
-        f"{other.name} ({other.host})" for other in wanted.machines if other is not machine
+        f"{other.name} ({other.host})" for other in plan.machines if other is not machine
     )
-    if wanted.is_embedded:
-        start = (
-            f"    {go}\n    {serve_command(wanted)}\n\nThe broker starts the NATS server itself."
-        )
+    if plan.is_embedded:
+        start = f"    {go}\n    {serve_command(plan)}\n\nThe broker starts the NATS server itself."
     else:
         start = (
-            f"    {go}\n    nats-server -c {wanted.path(SERVER_CONFIG)}\n"
-            f"    {serve_command(wanted)}\n\n"
+            f"    {go}\n    nats-server -c {plan.path(SERVER_CONFIG)}\n"
+            f"    {serve_command(plan)}\n\n"
             "The NATS server is a service of its own: it runs before the broker and longer."
         )
     certificates = (
@@ -277,21 +275,21 @@ def _readme(wanted: Wanted, machine: Machine) -> str:
         f"`{CERTIFICATE}` is valid for {CERTIFICATE_DAYS // 365} years, the authority for"
         f" {AUTHORITY_DAYS // 365}. Its key, `{AUTHORITY_DIRECTORY}/{AUTHORITY_KEY}`, stays away"
         " from the machines; `penstock cluster renew` makes new certificates with it.\n"
-        if wanted.has_tls
+        if plan.has_tls
         else ""
     )
     return f"""\
-# Machine {machine.name} of the cluster {wanted.name}
+# Machine {machine.name} of the cluster {plan.name}
 
 Only this machine needs this directory, and its owner alone may read it: there are passwords{
-        " and a private key" if wanted.has_tls else ""
+        " and a private key" if plan.has_tls else ""
     } in it. The other machines: {others}.
 
 ## Start it
 
     pip install "penstock[cluster]"
 {start}
-Check it with `penstock doctor --config {wanted.path(SETTINGS)}`.
+Check it with `penstock doctor --config {plan.path(SETTINGS)}`.
 
 ## Ports
 
@@ -305,6 +303,6 @@ Check it with `penstock doctor --config {wanted.path(SETTINGS)}`.
 {certificates}"""
 
 
-def serve_command(wanted: Wanted) -> str:
+def serve_command(plan: ClusterPlan) -> str:
     """Return the command that starts the broker of a machine, in the directory of its files."""
-    return f"penstock serve --config {wanted.path(SETTINGS)}"
+    return f"penstock serve --config {plan.path(SETTINGS)}"

@@ -27,7 +27,7 @@ from random import Random
 from typing import Final, Protocol
 
 from penstock.errors import ConfigError, EpochMismatch, OffsetOutOfRange
-from penstock.spark.failure_file import Failure, read_failure, remove_failure, write_failure
+from penstock.spark.failure_file import TableFailure, read_failure, remove_failure, write_failure
 from penstock.spark.failures import sentence_of
 from penstock.spark.jobs.lock import JobRunning
 from penstock.spark.jobs.progress import Progress
@@ -98,7 +98,7 @@ class SupervisedLanding:
         self._landing: Attempt | None = None
         self._before = Progress()  # the progress of the attempts before this one
         self._progress = Progress()
-        self._failure: Failure | None = None  # while it fails
+        self._failure: TableFailure | None = None  # while it fails
         self._failures_in_a_row = 0
         self._has_recovered = False
         self._failed_after: int | None = None  # the last batch that ended before a failure
@@ -213,12 +213,12 @@ class SupervisedLanding:
         has_waited = isinstance(error, StreamUnavailable)  # for as long as the service may be away
         return has_waited or self._failures_in_a_row >= ATTEMPTS_MAX
 
-    def _record_failure(self, error: Exception, gives_up: bool) -> Failure:
+    def _record_failure(self, error: Exception, gives_up: bool) -> TableFailure:
         """Return the failure, written to the checkpoint unless another job has that."""
         now = datetime.now(UTC)
         known = None if self._has_recovered else read_failure(self._checkpoint)
         since, attempts = (now, 0) if known is None else (known.since, known.attempts)
-        failure = Failure(sentence_of(error), since, now, attempts + 1, gives_up)
+        failure = TableFailure(sentence_of(error), since, now, attempts + 1, gives_up)
         if not isinstance(error, JobRunning):
             write_failure(self._checkpoint, failure)
         return failure

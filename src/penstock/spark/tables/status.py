@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from penstock.spark.checkpoints import offsets_per_second, read_checkpoint, read_watermark
-from penstock.spark.failure_file import Failure, read_failure
+from penstock.spark.failure_file import TableFailure, read_failure
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Contents, LandedTable, Selection
 from penstock.spark.tables.upkeep_record import UpkeepRecord, read_upkeep_record
 from penstock.stream.client import StreamClient, StreamOffsets, StreamUnavailable
@@ -61,7 +61,7 @@ class TableStatus:
     lag: Lag | None
     per_second: float | None
     watermark: datetime | None
-    failure: Failure | None
+    failure: TableFailure | None
     upkeep: UpkeepRecord
 
 
