@@ -48,7 +48,7 @@ class _NoDisk:
         raise AssertionError
 
     def take_prepared(self, limits: EngineLimits) -> None:
-        raise AssertionError
+        raise AssertionError(limits)
 
     def remove(self) -> None:
         raise AssertionError
