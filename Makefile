@@ -11,7 +11,7 @@ INTERPRETED := PYTHONPATH=src PENSTOCK_EXPECT=interpreted
 # those that show that a simulation finds faults. Of those without simulations the branches that
 # they reach can be counted.
 COUNTED := $(wildcard tests/unit/protocol tests/unit/engine tests/unit/runtime tests/vectors)
-COMPILED_ONLY := tests/model/test_link_faults.py tests/model/test_sink_crashes.py
+COMPILED_ONLY := $(addprefix tests/model/test_,link_faults.py cluster_faults.py sink_crashes.py)
 BOTH_WAYS := $(COUNTED) $(filter-out $(COMPILED_ONLY),$(wildcard tests/model/test_*.py)) tests/fuzz
 # Files of tests share the cores, those that take longest first (tests/conftest.py).
 IN_PARALLEL := --numprocesses=auto --dist=loadfile --no-loadscope-reorder

@@ -3,13 +3,12 @@
 The parts that decide are the real ones: follower, writer, view, watcher, standby, the database of a
 primary, and ``RocksStore`` on it. What the threads of a member do beside one another is done here
 one after the other by ``turn``, whenever the world says so; while an append waits for its answer,
-the world goes on without this member. A subclass with one method changed is a broken member, and
-must be found out.
+the world goes on without this member. A subclass with another writer, follower or database is a
+broken member, and must be found out (``tests/model/test_cluster_faults.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Final, Protocol
@@ -137,6 +136,10 @@ class Member:
         data_dir: a directory for its watermark.
     """
 
+    writer_class: type[LogWriter] = LogWriter
+    follower_class: type[Follower] = Follower
+    database_class: type[MemoryDatabase] = MemoryDatabase
+
     def __init__(
         self,
         name: str,
@@ -190,18 +193,14 @@ class Member:
         self.view = View(self.database)
         self.synced = self.view.position.sequence
         claim = Claim(self.name, process=f"{self.name} {self._starts}")
-        self.follower = self.make_follower(claim)
-
-    def make_follower(self, claim: Claim) -> Follower:
-        """Return what follows the log."""
-        return Follower(
+        self.follower = self.follower_class(
             self.new_log(), self.view, self._standby, claim, self.new_writer, self.world.now_s
         )
 
     def open_database(self, data_dir: Path) -> ClusterDatabase:
         """Open the view; RocksDB writes what its log has to tables then, and syncs them."""
         self.disk.sync()
-        return MemoryDatabase(self.disk, data_dir)
+        return self.database_class(self.disk, data_dir)
 
     def new_log(self) -> MemoryLog:
         """Return a way to the log."""
@@ -215,11 +214,10 @@ class Member:
         log = self.new_log()
         log.faults.extend(self.faults)
         self.faults.clear()
-        return LogWriter(log, APPEND_S_MAX, self.world.now_s, self.pause())
+        return self.writer_class(log, APPEND_S_MAX, self.world.now_s, self._wait)
 
-    def pause(self) -> Callable[[float], None]:
-        """Return what waits between two attempts."""
-        return lambda seconds: self.world.wait(self, seconds)
+    def _wait(self, seconds: float) -> None:
+        self.world.wait(self, seconds)
 
     def set_ways(self) -> None:
         """Let its ways to the log be cut or lag as it is set."""

@@ -79,6 +79,7 @@ class ClusterWorld(World):
         self._has_begun = False
         self.elections = 0
         self.seedings = 0
+        self.unaware_steps = 0  # of a broker that another one has succeeded
         self.forget_s = chance.choice((5.0, 30.0, 3600.0))
         self.entries_max = chance.choice((5, 50, 100_000))
         super().__init__(seed, _NoDisk())
@@ -177,6 +178,7 @@ class ClusterWorld(World):
         if live:
             self._shell = self.random.choice(live)
             self._tell_time(self._shell)
+            self.unaware_steps += not self._is_current(self._shell)
         return bool(live)
 
     def _is_live(self, shell: Shell) -> bool:
@@ -232,7 +234,8 @@ class ClusterWorld(World):
             self._elapse(STEP_S)
         raise AssertionError("no member becomes the primary")
 
-    def _is_current(self, shell: MemberShell) -> bool:
+    def _is_current(self, shell: Shell) -> bool:
+        assert isinstance(shell, MemberShell)
         writer = shell.member.writer
         return (
             self._is_live(shell)

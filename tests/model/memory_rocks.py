@@ -186,7 +186,7 @@ class _Rocks:
 
     def write(self, batch: MemoryBatch, options: object = None) -> None:
         del options
-        self._disk.write(batch.operations)
+        self._disk.write(list(batch.operations))
 
     def flush_wal(self, sync: bool) -> None:
         assert sync

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Final, final
+from typing import Final
 
 from penstock.cluster.log import LogUnavailable, ReplicatedLog
 from penstock.cluster.reading import READ_S, read_on, refuse_another_log, refuse_view_ahead
@@ -49,7 +49,6 @@ class _Phase(Enum):
     FOLLOWING = 2
 
 
-@final
 class Follower:
     """Follows the log with one view.
 

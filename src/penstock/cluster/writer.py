@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final
 
 from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable, ReplicatedLog
 from penstock.cluster.record import (
@@ -44,7 +44,6 @@ class Fenced(StoreError):
     """Another member is the primary: nothing may be written or acknowledged here any more."""
 
 
-@final
 class LogWriter:
     """Appends the records of one term.
 
