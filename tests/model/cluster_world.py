@@ -36,6 +36,7 @@ FAULTS: Final = (
     AppendFault.NOT_SENT,
     AppendFault.LOST,
     AppendFault.ANSWER_LOST,
+    AppendFault.ANSWER_OF_DEPOSED,
     AppendFault.DELAYED,
     AppendFault.DELAYED,
 )
