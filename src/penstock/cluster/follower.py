@@ -19,7 +19,13 @@ from enum import Enum
 from typing import Final
 
 from penstock.cluster.log import LogUnavailable, ReplicatedLog
-from penstock.cluster.reading import READ_S, read_on, refuse_another_log, refuse_view_ahead
+from penstock.cluster.reading import (
+    READ_S,
+    ViewAhead,
+    read_on,
+    refuse_another_log,
+    refuse_view_ahead,
+)
 from penstock.cluster.record import Claim, encode_claim
 from penstock.cluster.role import NEW_LOG_LEASES, Standby
 from penstock.cluster.view import LogDamaged, View
@@ -32,6 +38,11 @@ logger = get_logger(__name__)
 OPEN_S: Final = 5.0
 DAMAGED_S: Final = 2.0
 """Pause in seconds after the leader gave a wrong entry: another one is elected meanwhile."""
+
+AHEAD_S: Final = 30.0
+"""Time in seconds for which the log must be said to end before the view until that is believed. A
+server of the log that was stopped or cut off while it led goes on as the leader when it is back,
+for ten seconds and more, and says where the log ended when it left."""
 
 
 class Progress(Enum):
@@ -85,6 +96,7 @@ class Follower:
         self._phase = _Phase.OPENING
         self._is_there = False  # whether the log is known to have the next entry
         self._not_before_s = 0.0
+        self._ahead_since_s = 0.0  # since when the log is said to end before the view; 0: it is not
 
     @property
     def is_following(self) -> bool:
@@ -130,7 +142,16 @@ class Follower:
         """Compare the view with the log, and wait for a sign of the primary from now on."""
         view, log = self._view, self._log
         bounds = log.bounds(READ_S)
-        refuse_view_ahead(view, bounds.last)
+        try:
+            refuse_view_ahead(view, bounds.last)
+        except ViewAhead as error:
+            since_s = self._ahead_since_s = self._ahead_since_s or self._now_s()
+            if self._now_s() - since_s < AHEAD_S:
+                raise LogUnavailable(
+                    f"{error} Another answer may come from another leader"
+                ) from error
+            raise
+        self._ahead_since_s = 0.0
         if view.position.sequence > 0:
             refuse_another_log(view, log.entry_at(view.position.sequence, READ_S))
         leases = 1.0

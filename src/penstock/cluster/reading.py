@@ -74,12 +74,15 @@ def catch_up(view: View, log: ReplicatedLog) -> None:
     """Apply all entries that ``log`` has.
 
     Raises:
-        LogUnavailable: they cannot all be read.
-        ViewAhead: the view has more than the log.
+        LogUnavailable: they cannot all be read, or the view has more: a deposed leader answered, or
+            the log is lost, which a member finds out that starts.
         StoreError: see ``read_on``.
     """
     last = log.bounds(READ_S).last
-    refuse_view_ahead(view, last)
+    try:
+        refuse_view_ahead(view, last)
+    except ViewAhead as error:
+        raise LogUnavailable(str(error)) from error
     while view.next_sequence <= last:
         if not read_on(view, log, is_there=True):
             raise LogUnavailable(f"no replica gives the entry {view.next_sequence} of the log")

@@ -31,7 +31,7 @@ from penstock.cluster.record import (
     decode_record,
     encode_record,
 )
-from penstock.errors import CommitUnknown, StoreDamaged, StoreError
+from penstock.errors import CommitUnknown, StoreError
 
 ATTEMPT_S: Final = 1.0
 """Longest time in seconds that one attempt to append waits for its answer."""
@@ -176,9 +176,9 @@ class LogWriter:
             found = self.log.entry_at(sequence, ATTEMPT_S)
             if found is None:
                 end = self.log.bounds(ATTEMPT_S).last
-                if end < sequence - 1:
-                    raise StoreDamaged(
-                        f"the replicated log has lost entries: it ends before {sequence - 1}, which"
+                if end < sequence - 1:  # a deposed leader says so, for seconds; or it is lost
+                    raise LogUnavailable(
+                        f"the replicated log is said to end at {end}, before {sequence - 1}, which"
                         " it had acknowledged"
                     )
                 if end >= sequence:  # trimmed since, or it came at this moment
