@@ -72,9 +72,11 @@ class Subscriber:
     """A running ``mosquitto_sub`` whose subscriptions stand."""
 
     def __init__(
-        self, broker: Broker, version: str, *options: str, at: list[str] | None = None
+        self, broker: Broker | None, version: str, *options: str, at: list[str] | None = None
     ) -> None:
-        where = _where(broker) if at is None else at
+        where = at or []
+        if broker is not None and at is None:
+            where = _where(broker)
         command = ["mosquitto_sub", *where, "-V", version, "-d", *options]
         self._terminal, inner = pty.openpty()
         self._process = subprocess.Popen(command, stdout=inner, stderr=inner)

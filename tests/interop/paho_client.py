@@ -75,28 +75,31 @@ class PahoClient:
         self.client.on_message = self._on_message
         self.client.on_disconnect = self._on_disconnect
 
-    def connect(self, address: Address, keep_alive_s: int) -> bool:
-        """Connect; whether a session was there."""
+    def connect(self, address: Address, keep_alive_s: int, from_address: str = "") -> bool:
+        """Connect, from an address of this machine; whether a session was there."""
         if self._version == MQTTProtocolVersion.MQTTv5:
             expiry_s = 3600 if self._stays else 0
             properties = properties_of(PacketTypes.CONNECT, SessionExpiryInterval=expiry_s)
             self.client.connect(
                 *address,
                 keep_alive_s,
+                from_address,
                 clean_start=not self._stays,
                 properties=properties,
             )
         else:
-            self.client.connect(*address, keep_alive_s)
+            self.client.connect(*address, keep_alive_s, from_address)
         self.client.loop_start()
         code, present = self._connected.get(timeout=DEADLINE_S)
         assert not code.is_failure, code
         return present
 
     def wait_until_back(self) -> None:
-        """paho reconnects by itself: wait until it has, to the session it had."""
+        """paho reconnects by itself, again where it is refused: wait until it has, to the session
+        it had."""
         code, present = self._connected.get(timeout=DEADLINE_S)
-        assert not code.is_failure, code
+        while code.is_failure:
+            code, present = self._connected.get(timeout=DEADLINE_S)
         assert present is (self._version != MQTTProtocolVersion.MQTTv31)
 
     def subscribe(self, topic_filter: str, qos: int) -> None:

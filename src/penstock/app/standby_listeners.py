@@ -4,7 +4,7 @@
 
       accepted ─▶ admitted, PROXY header ─▶ refer: TLS, WebSocket ─▶ CONNECT ─▶ CONNACK, closed
                                          ╰▶ relay: bytes both ways, to the primary's listener
-                                                    ╰── not reached: as refer, 0x88
+                                                    ╰── not reached for a while: as refer, 0x88
       takeover: ``detach`` ─▶ the sockets, still listening ─▶ the broker's listeners
 
 The listening sockets can be handed on in both directions, at a takeover and when a primary becomes
@@ -19,7 +19,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import final
+from typing import Final, final
 
 from penstock.app.composing import engine_limits
 from penstock.config.address import Address, SocketFile
@@ -33,6 +33,16 @@ from penstock.transport.admission import ConnectionSlot, Descriptors
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import Listening, OpenListener, open_listener
 from penstock.transport.relaying import RelayedConnection, Relaying
+
+WAIT_S: Final = 5.0
+"""Longest time in seconds that a client waits here for a primary; a takeover takes less."""
+
+ATTEMPT_S: Final = 1.0
+"""Longest time in seconds that one attempt to reach the primary takes: its machine may be gone, and
+another one be the primary meanwhile."""
+
+PAUSE_S: Final = 0.1
+"""Time in seconds from one attempt to the next."""
 
 
 @final
@@ -161,11 +171,24 @@ class StandbyListeners:
         peer: str,
         slot: ConnectionSlot,
     ) -> bool:
-        address = primary_address(listener, self._primary())
-        if address is None:
-            return False
-        within_s = listener.connect_timeout_s / 2  # the rest is for the answer, if that fails
-        return await relaying.relay(connection, peer, slot, address, within_s)
+        """Relay a connection as soon as a primary is reached; return False if none is in time.
+
+        A client that lost its primary comes back at once, and several libraries give up where a
+        server refuses them, so it waits here for the next primary.
+        """
+        loop = asyncio.get_running_loop()
+        within_s = min(WAIT_S, listener.connect_timeout_s / 2)  # the rest is for the answer
+        ends_s = loop.time() + within_s
+        was_tried = False
+        while (rest_s := ends_s - loop.time()) > 0.0:
+            address = primary_address(listener, self._primary())
+            if address is not None:
+                was_tried = True
+                if await relaying.relay(connection, peer, slot, address, min(ATTEMPT_S, rest_s)):
+                    return True
+            await asyncio.sleep(PAUSE_S)
+        relaying.failed += was_tried
+        return False
 
     def _leads_on(self, pair: RelayedConnection) -> bool:
         """Return whether a relayed connection leads to the primary, as far as one is known."""

@@ -194,6 +194,7 @@ def standby(primary: Primary, request: pytest.FixtureRequest) -> Iterator[Standb
             "proxy_protocol": "any",
             "proxy_networks": ["127.0.0.9/32"],
             "proxy_networks_only": False,
+            "connect_timeout_s": 1,  # half of it for the next primary
         },
         "cluster": {"standby_clients": "relay"},
     }
@@ -250,15 +251,27 @@ def test_a_connection_that_was_relayed_once_is_not_relayed_again(standby: Standb
 def test_without_a_primary_clients_are_told_to_try_again(
     primary: Primary, standby: Standby
 ) -> None:
-    known = standby.primary
+    known, standby.primary = standby.primary, ""
     with RawClient(standby.addresses()[0]) as client:
-        standby.primary = ""
         assert client.connect("c").reason_code == reasons.SERVER_UNAVAILABLE
     primary.listening.close()
     standby.primary = known
     with RawClient(standby.addresses()[0]) as client:
         assert client.connect("c").reason_code == reasons.SERVER_UNAVAILABLE
     assert standby.values()["standby_relays_failed"] == 1
+
+
+def test_a_client_that_comes_between_two_primaries_waits_for_the_next(
+    primary: Primary, standby: Standby
+) -> None:
+    """mosquitto_sub, for example, gives up where it is refused."""
+    known, standby.primary = standby.primary, ""
+    with connect(standby.addresses()[0]) as client:
+        client.sendall(b"hello")
+        standby.primary = known
+        with primary.accept() as served:
+            assert served.recv(5) == b"hello"
+    assert standby.values()["standby_relays_failed"] == 0
 
 
 def test_another_primary_ends_what_leads_to_the_old_one(primary: Primary, standby: Standby) -> None:
