@@ -73,7 +73,7 @@ class LocalProtocolError(ProtocolError):
 
 
 class StoreError(PenstockError):
-    """The durable store cannot do what was asked."""
+    """The durable store cannot carry out an operation."""
 
 
 class StoreLocked(StoreError):
@@ -111,7 +111,7 @@ class OffsetOutOfRange(StoreError):
 
 
 class ClientError(PenstockError):
-    """A client could not do what it was asked to.
+    """A client could not carry out an operation.
 
     reason is the MQTT 5 reason code that the server gave, whatever the version; 0 if it gave none.
     """

@@ -1,4 +1,4 @@
-"""Access to what the admin process tells and does: by a token, a password, or a loopback address.
+"""Access to the admin process: by a token, a password, or a loopback address.
 
 =====================  =====================================  ==============================
                        health checks                          metrics, the API, the page
@@ -57,7 +57,7 @@ class Admitted(NamedTuple):
 
 @final
 class Gate:
-    """Authenticates requests, and refuses those of pages of other sites.
+    """Authenticates requests, and refuses requests from pages of other sites.
 
     Args:
         tokens: the accepted tokens; None: there are none.

@@ -90,7 +90,7 @@ class Broker:
         return await self._health.answer()
 
     async def metrics(self) -> Answered[Metrics]:
-        """Return its metrics and those of its disk; errors as of ``health``."""
+        """Return the metrics of the broker and of its disk; errors as of ``health``."""
         return await self._metrics.answer()
 
     async def query(self, request: Request, answer: type[T]) -> T:

@@ -24,7 +24,7 @@ def disk_bytes(data_dir: Path) -> tuple[int, int]:
 
 
 def with_disk(metrics: Metrics, data_dir: Path) -> Metrics:
-    """Return a broker's metrics and those of its disk; as they are if it cannot be looked at."""
+    """Return a broker's metrics with the metrics of its disk added, if the disk can be examined."""
     try:
         free_bytes, size_bytes = disk_bytes(data_dir)
     except OSError:

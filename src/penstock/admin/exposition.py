@@ -75,7 +75,7 @@ class _Collected:
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """Return them."""
+        """Return the collected families."""
         return self._families
 
 

@@ -98,7 +98,7 @@ class Operation(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """The type of what HTTP is answered."""
+        """The type of the HTTP answer."""
         return self.answer if self.finish is None else self.finished
 
     @property

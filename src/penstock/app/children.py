@@ -47,7 +47,8 @@ class Children:
         return [child for child in children if child is not None]
 
     async def prepare(self) -> None:
-        """Take their ports, and look for what they need, so that a mistake ends the start.
+        """Take the ports of the child processes and check their requirements, so that a mistake
+        ends the start.
 
         Raises:
             ConfigError: a port is taken, a file cannot be read, packages are missing.

@@ -66,7 +66,7 @@ def check_stream_files(stream: Stream) -> None:
 
 
 def check_admin(admin: Admin) -> None:
-    """Look for what the admin process needs, and read its files, so that a mistake is reported
+    """Check the requirements of the admin process and read its files, so that a mistake is reported
     before it starts.
 
     Raises:
@@ -85,7 +85,7 @@ def check_admin(admin: Admin) -> None:
 
 
 def check_opentelemetry(settings: OpenTelemetry) -> None:
-    """Look for what the OpenTelemetry process needs, and read its files, so that a mistake is
+    """Check the requirements of the OpenTelemetry process and read its files, so that a mistake is
     reported before it starts.
 
     Raises:
@@ -285,7 +285,7 @@ def _sharing_options(settings: Settings) -> SharingOptions:
 
 
 def event_options(settings: Settings) -> EventOptions | None:
-    """Return which events are written; None for none."""
+    """Return the selection of events to write; None if events are switched off."""
     events = settings.events
     if not events.enabled:
         return None

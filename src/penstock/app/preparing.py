@@ -38,7 +38,7 @@ class WarmSessions:
         self._preparation = preparation
 
     def changed(self, operations: Sequence[Operation]) -> None:
-        """Prepare what has changed."""
+        """Apply the operations to the prepared sessions."""
         if self._preparation is not None:
             self._preparation.apply(
                 [
@@ -49,7 +49,8 @@ class WarmSessions:
             )
 
     def take(self, settings: Settings) -> PreparedSessions | None:
-        """Return what is prepared, which is used up then; None if it is for other settings."""
+        """Hand over the prepared sessions, once; return None if there are none or they are for
+        other settings."""
         preparation, self._preparation = self._preparation, None
         is_for_these = settings == self._settings
         self._settings = settings

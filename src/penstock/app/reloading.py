@@ -304,7 +304,7 @@ def use_log(settings: Settings) -> None:
 
 
 def _files_of(settings: Settings, parts: Parts) -> list[str]:
-    """Return which files were read again, in words."""
+    """Return the names of the files that were read again, in words."""
     found = []
     if settings.access.password_file:
         found.append("users")

@@ -156,7 +156,8 @@ class ListedPermissions(Permissions):
         return known == 1
 
     def explain(self, topic: str, is_published: bool) -> str:
-        """Return which line decides: the first that denies ``topic``, else one that grants it."""
+        """Return the deciding line in words: the first that denies ``topic``, else one that grants
+        it."""
         granting = (WRITE, READWRITE) if is_published else (READ, READWRITE)
         applied = [rule for compiled in self._compiled() for rule in compiled.rules]
         for accesses, verb in ((DENY,), "is denied by"), (granting, "is granted by"):

@@ -1,4 +1,4 @@
-"""Users that are known outside of the password file: who they are, and their permissions.
+"""Users that are known outside of the password file: their authentication, and their permissions.
 
 ::
 

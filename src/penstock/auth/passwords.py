@@ -1,4 +1,4 @@
-"""Password lines: what follows a user's name in the password file.
+"""Password lines: the part of a line of the password file behind the user's name.
 
 ::
 
@@ -133,7 +133,7 @@ class Users:
         return verify(line, password)
 
     def changed(self, later: Users) -> set[str]:
-        """Return the users whose line is another, or gone, in ``later``."""
+        """Return the users whose line differs, or is missing, in ``later``."""
         return {name for name, line in self._lines.items() if later.line(name) != line}
 
 

@@ -1,4 +1,4 @@
-"""The parameters of a run: who publishes what to whom, how fast, and for how long.
+"""The parameters of a run: publishers, subscribers, topics, rates and its length.
 
 ::
 

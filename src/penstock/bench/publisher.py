@@ -1,4 +1,4 @@
-"""The two tasks of one publisher: sending, and settling what was sent.
+"""The two tasks of one publisher: sending messages, and settling them.
 
 ::
 

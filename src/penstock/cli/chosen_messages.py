@@ -215,7 +215,7 @@ def _offset(
 def _notes(
     client: StreamClient, log: StreamOffsets, pushed: PushedFilters, clock: Clock
 ) -> Iterator[str]:
-    """Yield what is missing of the messages that were asked for."""
+    """Yield a sentence for each part of the chosen messages that is missing."""
     span = pushed.offsets
     for begin, end in log.given_up:
         if begin < span.high and span.low < end:

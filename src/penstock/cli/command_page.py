@@ -116,7 +116,7 @@ def _described(parameter: Any) -> str:
 
 
 def _epilog(command: Any) -> Iterator[str]:
-    """Yield what stands below the options: examples as they are, and text."""
+    """Yield the lines below the options: examples as they are, and text."""
     is_open = False
     for paragraph in (command.epilog or "").replace(f"{_UNWRAPPED}\n", "").split("\n\n"):
         if not paragraph.strip():
@@ -137,7 +137,7 @@ def _paragraphs(text: str | None) -> list[str]:
 
 
 def _text(text: str) -> str:
-    """Return text whose stars, lines and brackets are no Markdown; 'quoted options' as code."""
+    """Return the text with Markdown's characters escaped, and 'quoted options' as code."""
     text = re.sub(r"(?<!\w)'([^'\s][^']*)'(?!\w)", r"`\1`", text)
     parts = text.split("`")
     parts[::2] = [re.sub(r"([*_<\[])", r"\\\1", part) for part in parts[::2]]

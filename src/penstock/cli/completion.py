@@ -1,4 +1,4 @@
-"""`penstock completion`: the script by which a shell completes our commands, and what it gets.
+"""`penstock completion`: the script by which a shell completes our commands, and its candidates.
 
 ::
 
@@ -58,7 +58,7 @@ def completion(
 
 
 def answer_shell() -> None:
-    """Let Typer answer where a shell asks what comes next; else do nothing."""
+    """Let Typer answer a shell that asks for completions; else do nothing."""
     if VARIABLE in os.environ:
         from typer._completion_classes import completion_init
 

@@ -1,4 +1,4 @@
-"""`penstock events`: what the broker wrote of its own life, without Spark."""
+"""`penstock events`: lists the broker's events, without Spark."""
 
 from __future__ import annotations
 

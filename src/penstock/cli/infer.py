@@ -125,7 +125,7 @@ def _body(found: list[TriedTable], stream: str) -> Iterator[str]:
 
 
 def _print_summary(found: list[TriedTable], count: int, output: Path | None) -> None:
-    """Print on standard error what was found, and what to do next."""
+    """Print on standard error the findings, and the next steps."""
     dead = sum(sum(tried.dead_letters.values()) for tried in found)
     names = ", ".join(tried.table.name for tried in found)
     file = "FILE" if output is None else str(output)

@@ -80,8 +80,8 @@ def ask_broker(config: Path | None, data_dir: Path | None, request: Request, don
 
 
 def operator_name(environment: Mapping[str, str]) -> str:
-    """Return who runs this command, for the broker's log and events: the user, before `sudo` where
-    that was used, and the address from which an SSH session came."""
+    """Return the name of the operator for the broker's log and events: the user, before `sudo`
+    where that was used, and the address of an SSH session."""
     user = environment.get("SUDO_USER", "")
     if not user:
         try:

@@ -101,7 +101,7 @@ class Republishing:
         self._with_properties = with_properties
 
     async def publish(self, client: Client, received: Received) -> Publication | None:
-        """Publish; return what is to be acknowledged, None for QoS 0.
+        """Publish a message; return its pending publication, None for QoS 0.
 
         Raises:
             PublishFailed: the new topic is none.
@@ -120,7 +120,7 @@ class Republishing:
         return None
 
     def _properties(self, properties: Properties | None) -> Properties | None:
-        """Return the properties without those that belong to the publisher of the original."""
+        """Return the properties, without the ones that belong to the publisher of the original."""
         if properties is None or properties.user_properties is None:
             return properties
         pairs = [
@@ -178,7 +178,7 @@ class Replaying:
         return 0
 
     async def dry_run(self) -> int:
-        """Say what would be published; return the exit code."""
+        """Print the messages that would be published; return the exit code."""
         chosen = await self._choose()
         topics: Counter[str] = Counter()
         times_us: list[int] = []

@@ -128,7 +128,7 @@ class ArrowRows:
             self._flush()
 
     def close(self) -> None:
-        """Write what is collected, and the end of the file."""
+        """Write the collected rows, and the end of the file."""
         self._flush()
         self._writer.close()
 

@@ -79,7 +79,7 @@ def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
 
 
 def print_heading(text: str) -> None:
-    """Print a line that tells what is below it."""
+    """Print a heading for the lines below it."""
     Screen().print(Text(text, style="bold"), soft_wrap=True)
 
 

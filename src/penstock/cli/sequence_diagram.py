@@ -43,7 +43,7 @@ def as_text(steps: Sequence[Step]) -> list[str]:
 
 
 def participants(steps: Sequence[Step]) -> list[str]:
-    """Return everyone who has part in the steps, in the order in which they first do."""
+    """Return the names of the participants, in the order of their first steps."""
     return list(dict.fromkeys(name for step in steps for name in (step.source, step.target)))
 
 

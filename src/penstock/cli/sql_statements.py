@@ -1,4 +1,4 @@
-"""Statements of `penstock sql`: run, their rows printed or written, and what was read told.
+"""Statements of `penstock sql`: runs them, prints or writes their rows, and reports the reads.
 
 On a terminal rows are a table of bounded length; in a pipe they are CSV, or JSON lines. Values are
 the text that DuckDB makes of them, so that an infinite time, an interval or a time with its zone is
@@ -163,7 +163,7 @@ def run_statements(session: SqlSession, text: str, output: SqlOutput, *, explain
 
 
 def _notes(scans: list[Scan]) -> Iterator[str]:
-    """Yield what is missing in the rows of a statement."""
+    """Yield a sentence for each gap in the rows of a statement."""
     for scan in scans:
         for lost in scan.given_up:
             yield f"{in_words(*lost)} are lost: a repair has given them up (docs/store.md)"
@@ -175,7 +175,7 @@ def _notes(scans: list[Scan]) -> Iterator[str]:
 
 
 def explained(scans: list[Scan], took_s: float) -> Iterator[str]:
-    """Yield lines that say what was read of the log."""
+    """Yield lines about the parts of the log that were read."""
     if not scans:
         yield f"nothing was read of the log; {took_s:.2f} s"
     for scan in scans:

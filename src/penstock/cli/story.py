@@ -111,7 +111,7 @@ def _tell_of_client(
     config: Path | None,
     data_dir: Path | None,
 ) -> None:
-    """Draw what the flight recorder has of a client."""
+    """Draw the flight recorder's events of a client."""
     from msgspec import to_builtins
 
     from penstock.cli.sequence_diagram import as_svg, as_text

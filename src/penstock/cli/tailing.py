@@ -99,7 +99,7 @@ class OutputSink:
         """Do nothing: all is written."""
 
     def discard(self) -> None:
-        """Do nothing: what is printed is printed."""
+        """Do nothing: printed messages cannot be taken back."""
 
 
 @final

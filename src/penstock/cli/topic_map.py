@@ -18,7 +18,7 @@ _LEVELS_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class TopicMap:
-    """A mapping of topics to those of their copies.
+    """A mapping from topics to the topics of their copies.
 
     Attributes:
         prefix: put in front of every topic.

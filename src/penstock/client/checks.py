@@ -1,4 +1,4 @@
-"""Checks what a program passes to the client, and converts it to what the engine takes."""
+"""Checks the arguments that a program passes to the client, and converts them for the engine."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ class ClientEngine(ClientCallbacks):
         self._report_status()
 
     def _first_failed(self) -> None:
-        """Tell who waits for the first connection that no address accepted us.
+        """Fail the wait for the first connection: no address accepted the client.
 
         The reason code is that of the latest server that did not just send us to another one.
         """
@@ -262,7 +262,8 @@ class ClientEngine(ClientCallbacks):
         self._loop.call_soon(self.notify_room)  # once the session is attached
 
     def ended(self, now: Now) -> None:
-        """Note that the connection ended: subscriptions wait, and the dialler decides what next."""
+        """Note that the connection ended: subscriptions wait, and the dialler decides the next
+        step."""
         del now
         self.subscriptions.disconnected()
         self.dialler.ended()

@@ -88,7 +88,8 @@ class Subscriptions:
         return answer
 
     def connected(self, connection: ClientConnection, session_present: bool) -> None:
-        """Use a new connection: send unanswered requests, and what the server has forgotten."""
+        """Use a new connection: send unanswered requests, and subscriptions that the server has
+        forgotten."""
         self._connection = connection
         if not session_present:
             self._ask_again()

@@ -1,4 +1,4 @@
-"""Heartbeats: what each member tells the others of itself, and what is known of the others by it.
+"""Heartbeats: the state that each member sends to the others, and the members known by theirs.
 
 Heartbeats are hints. They decide when a standby tries to take over, never whether it may: that is
 decided by the place of its claim in the log. Times are seconds of the monotonic clock of whoever

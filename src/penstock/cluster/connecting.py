@@ -32,7 +32,7 @@ class ConnectNats:
         return JetStreamLog(self._settings, name, check_servers=self._check)
 
     def _check(self, timeout_s: float) -> None:
-        """Warn of what is wrong with the servers; raise LogRefused where they lose commits."""
+        """Log a warning for each fault of the servers; raise LogRefused where they lose commits."""
         from penstock.cluster.server_checks import check_servers, refuse_unfit
 
         findings = check_servers(self._settings, timeout_s)
@@ -71,6 +71,7 @@ class ConnectEtcd:
 
 
 def connect_to(settings: Cluster) -> Connect:
-    """Return what reaches the log that ``settings`` names."""
+    """Return the connector to the log that ``settings`` name: etcd for an HTTP address, else
+    NATS."""
     is_etcd = settings.log[0].startswith("http")
     return ConnectEtcd(settings) if is_etcd else ConnectNats(settings)

@@ -1,4 +1,4 @@
-"""The database of a primary: whatever the store writes is appended to the replicated log first.
+"""The database of a primary: each batch of the store is appended to the replicated log first.
 
 ::
 
@@ -117,7 +117,8 @@ class ViewOpening:
         self._tally = tally
 
     def refuse(self, data_dir: Path) -> None:
-        """Refuse nothing: a view is as far as it is, and the log has the rest."""
+        """Do nothing: a reopened view may lack acknowledged entries; `open` applies them from the
+        replicated log."""
 
     def probe(self, data_dir: Path) -> None:
         """Ask whether the log has a leader, and the disk takes a file.

@@ -341,7 +341,7 @@ class EtcdLog:
             )
 
     def _statuses(self, ends_s: float) -> dict[str, Answer]:
-        """Return what each server that answers says of itself, by its URL."""
+        """Return the status of each server that answers, by its URL."""
         found = {}
         for url in self._etcd.urls:
             limit_s = min(ends_s, time.monotonic() + _STATUS_S_MAX)

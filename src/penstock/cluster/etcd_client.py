@@ -184,7 +184,8 @@ class EtcdClient:
         return tuple(server.url for server in self._servers)
 
     def read(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
-        """Call what changes nothing: each server is tried, one after the other.
+        """Make a call that changes nothing, at one server after the other until one answers; return
+        the answer.
 
         Args:
             path: of the call, from ``/v3`` on.
@@ -210,7 +211,7 @@ class EtcdClient:
         raise failure
 
     def change(self, path: str, body: Mapping[str, Any], ends_s: float) -> Answer:
-        """Call what changes something: it is sent to one server at most.
+        """Make a call that changes something, sent to one server at most; return the answer.
 
         Raises:
             NotSent: no server was reached; nothing was changed.
@@ -293,7 +294,7 @@ def _left_s(ends_s: float) -> float:
 
 
 def _limit(connection: http.client.HTTPConnection, ends_s: float) -> None:
-    """Let what comes next take until ``ends_s`` at most; TimeoutError where that has passed."""
+    """Limit the next operation on the socket to ``ends_s``; raise TimeoutError if it has passed."""
     left_s = _left_s(ends_s)
     if left_s <= 0:
         raise TimeoutError("timed out")

@@ -104,7 +104,8 @@ class Follower:
         return self._phase is _Phase.FOLLOWING
 
     def step(self, rank: int) -> Progress:
-        """Do the next thing.
+        """Open the log, compare the view with it, apply new entries or claim the next term; return
+        the progress.
 
         Args:
             rank: how many other standbys come before this one in the order of names.

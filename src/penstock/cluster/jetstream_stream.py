@@ -1,5 +1,5 @@
-"""The configuration of the stream that keeps a log: as it is created, and what is wrong with one
-that is there. Pure.
+"""The configuration of the stream that keeps a log: the one it is created with, and the faults of
+an existing one. Pure.
 
 A log only loses entries at its front, when it is trimmed; so whatever lets a stream remove entries
 by itself, or by hand in the middle, is refused, and so is what answers before a majority has it on

@@ -1,4 +1,4 @@
-"""The port of the replicated log: what a cluster asks of the system that keeps its commits.
+"""The port of the replicated log: the interface of a cluster to the system that keeps its commits.
 
 Three implementations stand behind it, ``JetStreamLog`` (NATS), ``EtcdLog`` and ``MemoryLog`` (for
 the model tests, with injected faults); one contract suite (``tests/contract``) runs against all of

@@ -82,10 +82,10 @@ class ViewFollower(Protocol):
     """Keeps something in memory as the view of a standby is."""
 
     def opened(self, database: Database) -> None:
-        """Take all that the view has now; it was just opened."""
+        """Read the whole view, which was just opened."""
 
     def changed(self, operations: Sequence[Operation]) -> None:
-        """Take what has changed in it."""
+        """Apply operations that were written to the view."""
 
 
 @final
@@ -157,7 +157,7 @@ class Member:
         return self._last if view is None else view.position
 
     def beat(self) -> Beat:
-        """Return what it tells the others of itself."""
+        """Return the heartbeat to send to the other members."""
         position = self.position
         return Beat(
             node=self.node,
@@ -407,7 +407,7 @@ class Member:
             heartbeats.close()
 
     def _compare_terms(self, beat: Beat) -> None:
-        """End this primary where another member has read a claim of a newer term."""
+        """Fence this primary if the view of another member has reached a newer term."""
         writer = self.writer
         if writer is not None and self.role == "primary" and beat.term > writer.term:
             self._fence(f"the view of {beat.node} has come to term {beat.term}")

@@ -319,7 +319,7 @@ class MemoryHeartbeats:
             self._cluster.spread(self.member, beat)
 
     def received(self, timeout_s: float) -> list[bytes]:
-        """Return what has arrived by now, in the order of arrival; it does not wait."""
+        """Return the heartbeats that have arrived, in that order, without waiting."""
         del timeout_s
         if self.is_cut:
             return []

@@ -85,7 +85,7 @@ class NoAnswer(PenstockError):
 
 
 class LoginRefused(PenstockError):
-    """A server refuses the login, or what the login may do."""
+    """A server refuses the login, or an operation that it does not permit."""
 
 
 @final
@@ -417,7 +417,7 @@ class NatsClient:
             self._messages.append(message)
 
     def _take_what_came(self) -> None:
-        """Read what has come, without waiting; notice an end of the connection."""
+        """Read the messages that have come, without waiting; notice an end of the connection."""
         try:
             while self._socket is not None and self._is_readable():
                 if not self._fill(time.monotonic()):
@@ -466,7 +466,7 @@ class NatsClient:
             raise NoAnswer(f"perhaps not sent: {self._last_failure}") from error
 
     def _fail(self, failure: ServerError) -> None:
-        """Take a server's error: some end the connection, and all end what is under way.
+        """Take a server's error: some end the connection, and all end the request under way.
 
         Raises:
             LoginRefused, NoAnswer: always one of them.

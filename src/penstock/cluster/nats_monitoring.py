@@ -56,7 +56,7 @@ def examine(urls: Sequence[str], name: str, timeout_s: float) -> list[str]:
 
 
 def _of(server: Mapping[str, Any], jetstream: Mapping[str, Any], name: str) -> Iterator[str]:
-    """Yield what is wrong with one server."""
+    """Yield a sentence for each fault of one server."""
     if version_numbers(str(server.get("version", ""))) < VERSION_MIN:
         wanted = ".".join(map(str, VERSION_MIN))
         yield f"it is version {server.get('version')}; it must be {wanted} or newer"
@@ -76,7 +76,7 @@ def _of(server: Mapping[str, Any], jetstream: Mapping[str, Any], name: str) -> I
 
 
 def _of_stream(stream: Mapping[str, Any], payload_bytes_max: int) -> Iterator[str]:
-    """Yield what is wrong with the stream as one server has it."""
+    """Yield a sentence for each fault of one server's copy of the stream."""
     missing = int((stream.get("state") or {}).get("num_deleted", 0))
     if missing:
         yield (

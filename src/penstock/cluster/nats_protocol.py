@@ -1,4 +1,4 @@
-"""The client protocol of NATS as bytes: what is sent, and a parser of what comes. Pure.
+"""The client protocol of NATS as bytes: the encoded commands, and a parser of the server's. Pure.
 
 Only what a client of JetStream needs (https://docs.nats.io/reference/reference-protocols/nats-protocol)::
 
@@ -150,7 +150,7 @@ def subscribe(subject: str, number: int) -> bytes:
 
 
 def publish(subject: str, data: bytes, reply: str = "", header: bytes = b"") -> bytes:
-    """Return a message.
+    """Return the bytes that publish a message.
 
     Args:
         subject: its subject.

@@ -73,17 +73,17 @@ class NotedBatch:
         self._numbers = numbers_of(handles)
 
     def put(self, key: bytes, value: bytes, column_family: ColumnFamily) -> None:
-        """Add: ``value`` is stored under ``key``."""
+        """Add a write of ``value`` under ``key``."""
         self.rocks.put(key, value, column_family)
         self.operations.append((PUT, self._number(column_family), key, value))
 
     def delete(self, key: bytes, column_family: ColumnFamily) -> None:
-        """Add: ``key`` goes."""
+        """Add the deletion of ``key``."""
         self.rocks.delete(key, column_family)
         self.operations.append((DELETE, self._number(column_family), key, b""))
 
     def delete_range(self, begin: bytes, end: bytes, column_family: ColumnFamily) -> None:
-        """Add: the keys from ``begin`` up to, not including, ``end`` go."""
+        """Add the deletion of the keys from ``begin`` up to, not including, ``end``."""
         self.rocks.delete_range(begin, end, column_family)
         self.operations.append((DELETE_RANGE, self._number(column_family), begin, end))
 
@@ -92,7 +92,7 @@ class NotedBatch:
         return not self.operations
 
     def size_in_bytes(self) -> int:
-        """Return the size of what was added, as RocksDB counts it."""
+        """Return the size of the batch, as RocksDB counts it."""
         return self.rocks.size_in_bytes()
 
     def _number(self, family: ColumnFamily) -> int:

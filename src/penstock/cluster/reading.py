@@ -30,7 +30,7 @@ READ_S: Final = 2.0
 
 
 class ViewAhead(StoreDamaged):
-    """The view has what the log does not have, although it was acknowledged."""
+    """The view has acknowledged entries that the log does not have."""
 
 
 def read_on(view: View, log: ReplicatedLog, is_there: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""The role of a member: who may write is decided by the log, when to ask is decided here.
+"""The role of a member: the log decides which one may write, the times here when it asks to.
 
 ::
 

@@ -115,7 +115,7 @@ def refuse_unfit(findings: Sequence[ServerFinding]) -> None:
 
 
 def judge(states: Sequence[ServerState]) -> list[ServerFinding]:
-    """Return what the states of the servers that answered tell; pure."""
+    """Return the findings about the servers that answered, from their states; pure."""
     if not states:
         return [
             ServerFinding(
@@ -250,8 +250,8 @@ def _syncs(states: Sequence[ServerState]) -> ServerFinding:
 
 
 def _copies(states: Sequence[ServerState]) -> ServerFinding:
-    """Return whether entries are missing; they are removed at the front alone, so that elsewhere
-    one that is missing is damage."""
+    """Return a warning that names the servers with entries missing in the middle of the log, else
+    ok. The log is trimmed at the front alone, so such a gap is damage."""
     subject = "their copies"
     damaged = [f"{state.name} {state.missing:,}" for state in states if state.missing]
     if damaged:

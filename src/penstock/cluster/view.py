@@ -65,8 +65,8 @@ _PARTS: Final = FAMILIES.index(PARTS_FAMILY)
 
 
 class LogDamaged(StoreError):
-    """The entries that a replica gave are not what was appended, or not all of it; ``sequence`` is
-    the first wrong one."""
+    """The entries that a replica gave differ from the appended ones, or some are missing;
+    ``sequence`` is the first wrong one."""
 
     def __init__(self, sequence: int, why: str) -> None:
         super().__init__(
@@ -288,13 +288,14 @@ class View:
         self._commits = committed.commits
 
     def close_watermark(self) -> None:
-        """Close the watermark that it moves, if it does: another one shows what comes."""
+        """Close the watermark, if the view moves one."""
         watermark, self._watermark = self._watermark, None
         if watermark is not None:
             watermark.close()
 
     def _hide_removed(self, operations: Sequence[Operation]) -> None:
-        """Hide what retention removes before it is gone, so that no reader sees half of it gone."""
+        """Move the watermark past the rows that retention is about to remove, so that no reader
+        sees some of them missing."""
         assert self._watermark is not None
         for kind, family, _, end in operations:
             if kind == DELETE_RANGE and family == _LOG:
@@ -310,7 +311,8 @@ class View:
         self._watermark.move(self._end_offset, self._commits)
 
     def committed(self) -> Committed:
-        """Return what a watermark of this view shows; the epoch is empty in an empty view."""
+        """Return the committed state that a watermark of this view shows; its epoch is empty in an
+        empty view."""
         database = self._database
         epoch: bytes | None = database.families["meta"].get(EPOCH)
         return Committed(

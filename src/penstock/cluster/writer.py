@@ -1,4 +1,4 @@
-"""The writer of the replicated log: what a primary appends, one record at a time.
+"""The writer of the replicated log: appends the records of a primary, one at a time.
 
 ::
 

@@ -40,7 +40,7 @@ class Origins:
         return self._locations.get((group, name), "")
 
     def of(self, path: SettingPath) -> str:
-        """Return the origin of what is at `path`, with its line; empty for a default."""
+        """Return the origin of the setting at `path`, with its line; empty for a default."""
         if len(path) < _NAMED:
             return ""
         return self.with_line_in(self.location_of(str(path[0]), str(path[1])), path)

@@ -180,7 +180,7 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
 
 
 def _why(data_dir: Path, error: OSError) -> str:
-    """Return why the broker does not answer, and what to do."""
+    """Return the reason why the broker does not answer, and a remedy."""
     if not data_dir.is_dir():
         return "there is no such directory; name the broker's with --data-dir or --config"
     if isinstance(error, PermissionError):

@@ -59,7 +59,7 @@ def _step(
 
 
 def _messages(run: RecordedRun) -> str:
-    """Return which messages a run is about, in words that claim no more than is known."""
+    """Return the messages of a run, in words that claim no more than is known."""
     if run.first_offset is None or run.last_offset is None:
         return "1 message" if run.count == 1 else f"{run.count:,} messages"
     if run.count == 1:

@@ -34,7 +34,8 @@ class Explain(
 class FindReceivers(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="receivers", tag_field="do"
 ):
-    """Tell where one message is for each that its topic reaches now; ``done`` is ``Receivers``."""
+    """Return the state of one message for each client, bridge and group that its topic reaches now;
+    ``done`` is ``Receivers``."""
 
     topic: str
     offset: int

@@ -1,4 +1,4 @@
-"""The request for what the flight recorder has of a client, and its answer."""
+"""The request for the flight recorder's events of a client, and its answer."""
 
 from __future__ import annotations
 

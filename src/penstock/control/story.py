@@ -1,4 +1,4 @@
-"""The way of one message, as steps between those who had part in it.
+"""The way of one message, as steps between its publisher, the broker and its receivers.
 
 ::
 

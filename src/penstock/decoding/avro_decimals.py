@@ -22,7 +22,7 @@ _INNER: Final = ("type", "fields", "items", "values")
 
 
 def with_bounded_decimals(schema: Any) -> Any:
-    """Return a schema whose decimals have the logical type ``DECIMAL``."""
+    """Return the schema with the logical type of its decimals replaced by ``DECIMAL``."""
     from fastavro.read import LOGICAL_READERS
 
     for kind in ("bytes", "fixed"):

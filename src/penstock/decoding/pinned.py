@@ -1,4 +1,4 @@
-"""Writes into a decoder's definition what it takes from a registry, for the time of a job."""
+"""Pins the registry's schemas in a decoder's definition, for the time of a job."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SPILL: Final = "spill"
 
 @final
 class EngineLimits:
-    """The limits of one zone (a listener's clients, or a bridge) and those of the whole engine.
+    """The limits of one zone (a listener's clients, or a bridge) and of the whole engine.
 
     ``declared_limits`` says what each of them is, its unit, range and default. Here they are native
     attributes, because compiled code reads them for each packet.

@@ -101,7 +101,8 @@ class BrokerOptions:
         return True
 
     def add_defaults(self) -> None:
-        """Set what a client would notice where no line says anything: Mosquitto's own defaults."""
+        """Set Mosquitto's own defaults where a client would notice the difference and no line says
+        anything."""
         findings = self._findings
         limits = self.limits
         if limits.get("max_inflight") is None:
@@ -349,7 +350,7 @@ def is_file_plugin(line: Line) -> bool:
 
 
 def may_decide(line: Line) -> bool:
-    """Return whether ``line`` loads a plugin that may decide who may do what."""
+    """Return whether ``line`` loads a plugin that may decide on permissions."""
     if line.option not in _LOADING or is_file_plugin(line):
         return False
     return not any(name in line.value for name in _HARMLESS_PLUGINS)

@@ -1,4 +1,4 @@
-"""The findings of an import: one says what became of one line of Mosquitto's files."""
+"""The findings of an import, each on the outcome for one line of Mosquitto's files."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Findings:
         self.all: list[Finding] = []
 
     def add(self, kind: str, line: Line, says: str) -> None:
-        """Note what became of ``line``."""
+        """Record the outcome of ``line``."""
         self.all.append(Finding(kind, line.place, line.text, says))
 
     def note(self, kind: str, place: str, text: str, says: str) -> None:

@@ -312,7 +312,7 @@ class _SessionImporter:
             self._counts["subscriptions"] += 1
 
     def _deliver(self, session: Session, entries: list[ClientMessage]) -> None:
-        """Put what waits for the client into its window and queue, in its order."""
+        """Put the client's messages into its window and queue, in their order."""
         in_flight = 0  # up to the last one that was sent
         for number, entry in enumerate(entries, start=1):
             if entry.qos > 0 and (entry.state in _SENT or entry.is_repeat) and entry.packet_id:

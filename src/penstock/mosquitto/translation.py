@@ -1,4 +1,4 @@
-"""The whole configuration, translated: what is written into penstock.toml, and the findings."""
+"""The whole configuration, translated: the content of penstock.toml, and the findings."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ ACCESS_OPTIONS: Final = frozenset((*_PASSWORD_FILES, *_ACCESS_LISTS, *_ANONYMOUS
 
 @final
 class AccessSettings:
-    """The users, the access list, and who is let in without a name.
+    """The users, the access list, and whether clients without a name are let in.
 
     Args:
         configuration: the lines that were read.

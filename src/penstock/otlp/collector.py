@@ -134,7 +134,7 @@ class Collector:
         return is_taken
 
     def close(self) -> None:
-        """End what is under way."""
+        """Shut both exporters down."""
         self._spans.shutdown()  # type: ignore[no-untyped-call]
         self._metrics.shutdown()
 

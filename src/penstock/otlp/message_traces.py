@@ -256,7 +256,8 @@ class MessageTraces:
         return Span(root.trace_id, span_id, root.span_id, False, DELIVER, at_us, at_us, attributes)
 
     def _changed(self, offset: int, trace: _OpenTrace, before: int) -> None:
-        """Count what became of a trace that had ``before`` spans, and forget it when it is done."""
+        """Update the count of spans after a change of a trace that had ``before``, and forget a
+        trace that is done."""
         if trace.is_done:
             del self._open[offset]
             self._spans -= before

@@ -126,7 +126,7 @@ class Exporting:
         self.stop()
 
     def stop(self) -> None:
-        """Send what is there, and end."""
+        """Let the threads send the queued spans and end."""
         self._stop.set()
         self._queue.wake()
 
@@ -228,7 +228,7 @@ class Exporting:
             pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
     def _warn(self, subject: str, text: str) -> None:
-        """Log what does not work, once in a while."""
+        """Log a failure of ``subject``, once in ``AGAIN_S`` at most."""
         now_s = time.monotonic()
         if now_s - self._warned_s.get(subject, -AGAIN_S) >= AGAIN_S:
             self._warned_s[subject] = now_s

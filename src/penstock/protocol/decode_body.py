@@ -53,7 +53,7 @@ from penstock.protocol.wire import Reader
 
 
 def read_body(reader: Reader, first: int, version: int, server: bool) -> Packet:
-    """Return the packet whose first byte is given; `first` has been judged already."""
+    """Decode a packet from its body, and return it; `first`, its first byte, is checked already."""
     packet_type = first >> 4
     if packet_type in (PUBACK, PUBREC, PUBREL, PUBCOMP):
         packet: Packet = _read_ack(reader, packet_type, first, version)

@@ -21,7 +21,7 @@ V31_TOPIC_CHARACTERS_MAX: Final = 32_767
 
 
 def text_of(raw: bytes) -> str:
-    """Decode a UTF-8 string, refusing what MQTT forbids in one.
+    """Decode a UTF-8 string, refusing the characters that MQTT forbids.
 
     A byte order mark is a character like any other [MQTT-1.5.4-3].
     """
@@ -36,7 +36,7 @@ def text_of(raw: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """Encode a string for the wire, refusing what MQTT forbids in one."""
+    """Encode a string for the wire, refusing the characters that MQTT forbids."""
     try:
         raw = text.encode("utf-8")
     except UnicodeEncodeError:

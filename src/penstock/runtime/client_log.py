@@ -1,4 +1,4 @@
-"""Log lines about the clients of a driver: who came, who left, what was dropped or refused.
+"""Log lines about the clients of a driver: connects, disconnects, drops and refusals.
 
 Lines that others can cause at will are limited in number (``RepeatLimiter``). They have the name of
 the driver, by which people filter them.
@@ -25,7 +25,7 @@ _VERSIONS: Final = {3: "MQTT 3.1", 4: "MQTT 3.1.1", 5: "MQTT 5"}
 
 @final
 class ClientLog:
-    """Logs what happens to the clients of one server.
+    """Logs the events of one server's clients.
 
     Args:
         server: counts the drops and the refused subscriptions.

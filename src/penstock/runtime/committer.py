@@ -108,7 +108,7 @@ class Committer:
         self._stopping.set()
 
     def stop(self) -> None:
-        """Write what was submitted and end the thread."""
+        """Write the submitted commits and end the thread."""
         self._commits.put(None)
         self._thread.join()
 

@@ -158,7 +158,8 @@ class Dialler:
         self._set_state("connected")
 
     def released(self) -> None:
-        """Note that the server has released what an earlier program left: the session is ours."""
+        """Note that the server has released the packets that an earlier program left: the session
+        is ours."""
         assert self.connection is not None
         is_noted = self._session.zone == established_zone(self._limits.zone)
         if not is_noted and not self.connection.inherits:

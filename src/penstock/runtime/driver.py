@@ -207,8 +207,8 @@ class Driver(PeerOwner):
         self._read_control.update(peer)
 
     def _measure_read(self, now_s: float) -> None:
-        """Note a client whose bytes took long: those of the read before, as long as nothing else
-        was done."""
+        """Record the client that was read last if more than SLOW_TURN_S has passed since its bytes
+        came."""
         peer = self._read_peer
         self._read_peer = None
         took_s = now_s - self._read_since_s

@@ -180,8 +180,8 @@ class ServerAddresses:
         return None
 
     def _named(self, name: str) -> Iterator[RemoteUrl]:
-        """Yield what a name in a Server Reference may mean: HOST, HOST:PORT, [IPV6] or
-        [IPV6]:PORT."""
+        """Yield the addresses that a name in a Server Reference may mean: HOST, HOST:PORT, [IPV6]
+        or [IPV6]:PORT."""
         has_port = name.rpartition("]")[2].count(":") == 1
         try:
             place = Address.parse(name if has_port else f"{name}:{PORTS['mqtt']}")

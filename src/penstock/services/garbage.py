@@ -61,6 +61,6 @@ def freezing() -> Iterator[None]:
 
 
 def collect_if_due() -> None:
-    """Collect what has grown old if it is a portion; called at the end of a turn."""
+    """Collect and freeze old objects if there are enough of them; called at the end of a turn."""
     if gc.get_count()[2] >= _COLLECTIONS_MAX:
         collect_and_freeze()

@@ -203,12 +203,12 @@ class LandedTables:
         ]
 
     async def tick(self) -> None:
-        """Store what moved, and measure how far each table is behind."""
+        """Measure the lag of each table, and store changed positions."""
         await self._measure()
         await self.save()
 
     async def save(self) -> None:
-        """Store what moved since the last time."""
+        """Store the tables' positions if they changed since the last time."""
         if self._file.has_changed:
             try:
                 await self._file.write(self._records)

@@ -56,8 +56,8 @@ class LoginGuard(Generic[T]):
         self._banned = banned
 
     def source(self, address: str) -> str:
-        """Return the source whose failures count for ``address``; empty where many users share
-        it."""
+        """Return the source with which failures from ``address`` are counted; empty where many
+        users share the address."""
         return source_of(address, self._exempt)
 
     def lane(self, address: str) -> str:

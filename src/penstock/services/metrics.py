@@ -82,7 +82,7 @@ class MetricsReader:
         control.on(ReadMetrics, self.read)
 
     def stop(self) -> None:
-        """End what is under way."""
+        """Cancel a walk over the clients that is under way."""
         self._survey.stop()
 
     async def health(self, request: ReadHealth) -> Health:
@@ -187,8 +187,8 @@ class MetricsReader:
         yield "events_lost", (), 0 if events is None else events.lost
 
     def _client_groups(self, survey: Survey | None) -> Iterable[MetricSample]:
-        """Yield what each client group did on each listener, those that a client was in since the
-        start."""
+        """Yield the counters of each client group on each listener, for pairs that had a client
+        since the start."""
         opened: dict[str, int] = {}
         for counters in self._server.context.turn.counters.by_pair():
             listener = counters.listener

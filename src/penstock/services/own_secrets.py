@@ -52,8 +52,8 @@ def stream_token_file(data_dir: Path) -> Path:
 def _read_or_create(
     path: Path, make: Callable[[], bytes], is_whole: Callable[[bytes], bool]
 ) -> bytes:
-    """Return the content of ``path``; if it is missing or damaged, write there what ``make``
-    returns.
+    """Return the content of ``path``; if it is missing or damaged, write the result of ``make``
+    there.
 
     Raises:
         ConfigError: it cannot be read or written.

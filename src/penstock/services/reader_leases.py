@@ -145,7 +145,7 @@ class ReaderLeases:
             )
 
     async def tick(self) -> None:
-        """End leases, store what moved, and measure how far each reader is behind."""
+        """End expired leases, measure the lag of each reader, and store changed positions."""
         for reader in self._readers.expire(time.monotonic()):
             self._file.has_changed = True
             logger.warning(
@@ -159,7 +159,7 @@ class ReaderLeases:
         await self.save()
 
     async def save(self) -> None:
-        """Store what moved since the last time."""
+        """Store the readers' positions if they changed since the last time."""
         if self._file.has_changed:
             try:
                 await self._file.write(self._readers.records)

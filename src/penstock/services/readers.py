@@ -1,4 +1,4 @@
-"""Registered readers of the log: how far each is, and what the log keeps for it.
+"""Registered readers of the log: their positions, and the part of the log kept for them.
 
 A reader is known by its group. It leases the log from its offset on, for a time; each renewal moves
 the offset and begins the time anew. One that crashed does not say so: its lease ends by itself.
@@ -215,8 +215,8 @@ class Readers:
         return min(offsets, default=NOTHING_LEASED)
 
     def trimmed(self, before: int, earliest: int, now_s: float) -> list[tuple[Reader, int]]:
-        """Return which readers lost how many messages: the log began at ``before``, and begins at
-        ``earliest`` now."""
+        """Return the readers that lost messages, and how many: the log began at ``before``, and
+        begins at ``earliest`` now."""
         losses = []
         for group, ends_s in self._ends_s.items():
             reader = self._known[group]
@@ -228,7 +228,8 @@ class Readers:
 
 
 def check_owner(what: str, owner: str, asking: str) -> None:
-    """Refuse access to what another token registered; a token that may do everything has access."""
+    """Refuse access to a reader or table that another token registered, except to a token that may
+    do everything."""
     if asking and asking != owner:
         raise ConfigError(f"{what} was registered with another token")
 

@@ -47,7 +47,7 @@ class ReferralService:
         return len(self._open)
 
     def accept(self, wire: Wire, limits: EngineLimits, primary: Callable[[], str]) -> Endpoint:
-        """Take a connection.
+        """Take a connection; return the object that answers it.
 
         Args:
             wire: the connection.

@@ -92,7 +92,8 @@ async def trim_log_periodically(
 
 
 async def trim_memory_log(server: Server, store: Store) -> None:
-    """Remove what no session needs from a log in memory, four times a second until cancelled.
+    """Remove messages that no session needs from a log in memory, four times a second until
+    cancelled.
 
     Less often where there are so many sessions that asking them takes longer than its share.
 

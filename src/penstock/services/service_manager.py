@@ -39,7 +39,7 @@ _SOCKET: Final = "NOTIFY_SOCKET"
 
 @final
 class ServiceManager:
-    """Sends what happens to the service manager.
+    """Sends the states of the broker to the service manager (systemd).
 
     Args:
         environ: the environment of the process.

@@ -69,7 +69,8 @@ class StagedCopies:
         self._store.remove_states(f"{_FILE}{sink}/{batch}/")
 
     def restore(self) -> None:
-        """Let the staging area have decided what the log has, and nothing else.
+        """Make the decided batches of the staging area those of the replicated log: forget batches
+        that differ or are missing there, and copy in the ones missing here.
 
         Raises:
             StoreError: a file cannot be read or written.

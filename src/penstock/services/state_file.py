@@ -168,7 +168,8 @@ class StateFile(Generic[Record]):
         return list(found.records)
 
     async def write(self, records: Callable[[], list[Record]]) -> None:
-        """Replace the file by what ``records`` gives, and return when that is synced.
+        """Replace the content of the file by the result of ``records``, and return when it is
+        synced.
 
         Raises:
             StoreFailed: it could not be written.

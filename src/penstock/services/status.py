@@ -42,7 +42,7 @@ class StatusReports:
         self._slowness = slowness
 
     async def run(self) -> None:
-        """Publish and log what is due until cancelled."""
+        """Publish and log the reports that are due, until cancelled."""
         driver = self._driver
         while True:
             now = driver.now()

@@ -96,7 +96,7 @@ class SysTopics:
             self._published_names = set()
 
     def tick(self, now: Now) -> bool:
-        """Publish what changed, if an update is due; return whether there was anything."""
+        """Publish changed values if an update is due; return whether there were any."""
         if self._interval_s == 0 or now.monotonic_s < self._due_s:
             return False
         self._due_s = now.monotonic_s + self._interval_s

@@ -39,7 +39,7 @@ _NEVER_NULL: Final = (("offset",), ("received_at",), ("topic",))
 def push_down(
     pushed: PushedFilters, filters: Iterable[Filter]
 ) -> tuple[PushedFilters, list[Filter]]:
-    """Add filters to those of the log; return the result, and the filters left to Spark."""
+    """Add filters to the log's own; return the result, and the filters left to Spark."""
     left = []
     for one in filters:
         pushed, is_done = _push(pushed, one)

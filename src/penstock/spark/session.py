@@ -125,7 +125,7 @@ def _ignore(*_: object) -> None:
 
 @contextlib.contextmanager
 def _without_words_of_py4j() -> Iterator[None]:
-    """Drop what py4j logs by the root logger for the time of a `with` block.
+    """Drop py4j's records to the root logger for the time of a `with` block.
 
     Where Java ends during a call, py4j writes a traceback there and then raises the error, which
     the user of the session gets anyway. Without a handler, Python would print it.

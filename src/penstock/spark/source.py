@@ -299,7 +299,7 @@ class StreamReader(RangeReader, DataSourceStreamReader, SupportsTriggerAvailable
         self._target = _ends(self._brokers.logs())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Return the end of the next batch: what is committed, within the limit and the target."""
+        """Return the end of the next batch: the committed end, within the limit and the target."""
         logs = self._brokers.logs(at_least=Position.from_spark(start).logs)
         position = self._read_position(start, logs)
         after = dict(position.logs)

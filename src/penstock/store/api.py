@@ -1,4 +1,4 @@
-"""The store port: what the broker asks of durable storage.
+"""The store port: the broker's interface to durable storage.
 
 Two implementations stand behind it, ``RocksStore`` (file) and ``MemoryStore``; one contract suite
 (``tests/contract``) runs against both.
@@ -55,7 +55,7 @@ class Store(Protocol):
         """
 
     def prepare(self, commit: Commit) -> None:
-        """Do what needs no disk of the next ``commit``, on the thread of the event loop.
+        """Do the work of the next ``commit`` that needs no disk, on the thread of the event loop.
 
         It may be left out, and whatever it raises ``commit`` raises, too.
         """
@@ -69,7 +69,7 @@ class Store(Protocol):
         """
 
     def reopen(self) -> None:
-        """Make it possible to write again after a failed ``commit``; called from the same thread.
+        """Make the store writable again after a failed ``commit``; called from the same thread.
 
         Raises:
             StoreFailed: the store still cannot write; what is wrong, and what to do.

@@ -37,7 +37,7 @@ from penstock.store.walk import Gap
 
 @final
 class ArchiveExaminer:
-    """Reads all archives of a store, and copies what is good.
+    """Reads all archives of a store, and copies the good rows.
 
     Args:
         view: the readable part of the store.
@@ -95,7 +95,7 @@ class ArchiveExaminer:
                     self._count_and_copy(archive.number, piece, b"".join(encode_piece(piece)))
 
     def conclude(self) -> None:
-        """Report what is missing of each archive; to be called once the log was examined."""
+        """Report the missing parts of each archive; to be called once the log was examined."""
         found = self._found
         for number in sorted(self._unknown_numbers):
             found.incomplete.add("archive")

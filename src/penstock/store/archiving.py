@@ -1,4 +1,4 @@
-"""Moving what leaves the log into the archives of streams (`store.archive`), and trimming them.
+"""Moving rows that leave the log into the archives of streams (`store.archive`), and trimming them.
 
 A removal is one write: chunks leave the log, and the messages that streams keep longer go into
 their archives, all at once and synced, for these messages are acknowledged::
@@ -339,7 +339,7 @@ class ChunkRemoval:
         self._waiting, self._offsets, self._waiting_bytes = [], [], 0
 
     def write_to(self, batch: Batch, end: int) -> None:
-        """Add to `batch` what the archives get; afterwards the log begins at offset `end`."""
+        """Add the archives' new rows to `batch`; afterwards the log begins at offset `end`."""
         self._choose()
         for archive, _, tables in self._collected:
             assert archive.is_open, "what leaves the log goes into open archives only"

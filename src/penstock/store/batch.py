@@ -1,4 +1,4 @@
-"""A batch of changes to the database: what is written in one atomic step."""
+"""A batch of changes to the database, written in one atomic step."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class Batch(Protocol):
     replicated log. ``Database.new_batch`` makes it, ``Database.write`` writes it."""
 
     def put(self, key: bytes, value: bytes, column_family: ColumnFamily) -> None:
-        """Add: ``value`` is stored under ``key``."""
+        """Add a write of ``value`` under ``key``."""
 
     def delete(self, key: bytes, column_family: ColumnFamily) -> None:
-        """Add: ``key`` goes."""
+        """Add the deletion of ``key``."""
 
     def delete_range(self, begin: bytes, end: bytes, column_family: ColumnFamily) -> None:
-        """Add: the keys from ``begin`` up to, not including, ``end`` go."""
+        """Add the deletion of the keys from ``begin`` up to, not including, ``end``."""
 
     def is_empty(self) -> bool:
         """Return whether nothing was added."""
 
     def size_in_bytes(self) -> int:
-        """Return the size of what was added, as RocksDB counts it."""
+        """Return the size of the batch, as RocksDB counts it."""

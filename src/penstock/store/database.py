@@ -269,7 +269,7 @@ class Database:
         batch.put(key, large.head, self.handles[family])
 
     def delete_range(self, batch: Batch, family: str, begin: bytes, end: bytes) -> None:
-        """Add to ``batch`` that values go, with all parts written for keys in between.
+        """Add the deletion of a range of keys to ``batch``, with the parts of their large values.
 
         Args:
             batch: the batch that removes them.
@@ -398,7 +398,7 @@ def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
 
 
 def make_directory(path: Path) -> None:
-    """Make ``path`` and what is missing above it, each name synced before the next is made.
+    """Make ``path`` and its missing parents, each name synced before the next is made.
 
     One that exists may be left by a start that was killed before it could sync the name.
     """

@@ -1,4 +1,4 @@
-"""Pages: what of a session's progress has keys of its own, beside the record under its number.
+"""Pages: the parts of a session's progress under keys of their own, beside its record.
 
 ::
 

@@ -104,7 +104,8 @@ class Preparation:
             prepared.put_subscription(subscription)
 
     def apply(self, operations: Iterable[Operation]) -> None:
-        """Change what is prepared as a batch of these operations changes the store."""
+        """Apply the operations of a batch to the prepared sessions, as the batch changes the
+        store."""
         for operation in operations:
             family = operation[1]
             if family == _SUBSCRIPTIONS:

@@ -1,4 +1,4 @@
-"""Repair: make a new store of what can be read of a damaged one.
+"""Repair: makes a new store of the readable parts of a damaged one.
 
 What can be read goes into a fresh store; the damaged one is kept beside it. Offsets that are lost
 stay lost: the log goes on in a new epoch, so that they never stand for other messages, and the
@@ -86,7 +86,7 @@ class Repaired:
 
 
 def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = None) -> Repaired:
-    """Make a store of what is left of the one below ``data_dir``.
+    """Make a new store of the readable parts of the one below ``data_dir``.
 
     Args:
         data_dir: a store that is whole is left as it is.
@@ -143,7 +143,7 @@ def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report
 
 
 def _all_lost(claimed: Committed | None) -> Examination:
-    """Return the findings where there is a watermark and no database."""
+    """Return the findings for a store whose database is missing; ``claimed`` is its watermark."""
     found = Examination()
     if claimed is not None:
         found.epoch = claimed.epoch
@@ -160,7 +160,7 @@ def _copy(
     claimed: Committed | None,
     report: Report,
 ) -> str:
-    """Copy what is good to ``unfinished``; return the epoch of the copy."""
+    """Copy the readable parts to ``unfinished``; return the epoch of the copy."""
     scratch = unfinished / "scratch"
     scratch.mkdir()
     copied_bytes = total_bytes = 0

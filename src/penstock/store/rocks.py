@@ -325,7 +325,7 @@ class RocksStore:
             self._is_writable = True
 
     def _refresh_after_reopening(self) -> None:
-        """Read again where the log begins, and map the watermark's file anew.
+        """Read the log's begin again, and map the watermark's file anew.
 
         The last run of retention may not have been synced, and the file may lie on another file
         system now.

@@ -338,7 +338,7 @@ class LogFollower:
         )
 
     def _refuse_hole(self, position: int, archive: Archive | None) -> None:
-        """Raise where a repair has given up what should be at `position`."""
+        """Raise if a repair has given up the messages at `position`."""
         holes = self._given_up if archive is None else _holes_of(archive, self._given_up)
         for begin, end in holes:
             if begin <= position < end:
@@ -352,7 +352,7 @@ class LogFollower:
         return None
 
     def _read_watermark(self) -> Committed:
-        """Return the bounds of what may be shown, and the epoch of their log."""
+        """Return the bounds of the committed rows, and the epoch of their log."""
         try:
             data = self._watermark.read_bytes()
         except FileNotFoundError as error:

@@ -122,7 +122,7 @@ class Staging:
         return StagedFile(name, rows.num_rows, data.size)
 
     def propose(self, row_set: RowSet) -> str:
-        """Write down which files are to be a batch; return the name of the proposal.
+        """Write a proposal with the files of a batch; return its name.
 
         Raises:
             StoreFailed: it could not be written.
@@ -250,7 +250,7 @@ class Staging:
             directory.parent.rmdir()  # of the last batch
 
     def abandon(self, sink: str, batch: int, run: str) -> None:
-        """Remove what one attempt staged for a batch, unless the batch is decided.
+        """Remove the files that one attempt staged for a batch, unless the batch is decided.
 
         Args:
             sink: the sink with the batch.
@@ -267,7 +267,7 @@ class Staging:
         _remove_empty(directory)
 
     def sweep(self, before_s: float) -> int:
-        """Remove what was staged before a time and is not decided; return how many files it was.
+        """Remove undecided files that were staged before a time; return their number.
 
         Args:
             before_s: seconds since the Unix epoch.

@@ -125,7 +125,7 @@ def _part(begin: int, end: int, batch: pa.RecordBatch) -> _Part:
 
 
 def _halved(parts: list[_Part]) -> list[_Part]:
-    """Return half as many parts; one that is not followed by the next one stays."""
+    """Return the parts with adjacent ones joined in pairs; a part next to a gap may stay alone."""
     halved: list[_Part] = []
     is_whole = True
     for part in parts:

@@ -49,7 +49,7 @@ from penstock.store.watermark import Committed
 
 @final
 class View:
-    """A view of the store that shows what can be read, and only that.
+    """A view of the readable keys and values of a store.
 
     Attributes:
         problems: sentences about files; none where the database opens as it is.

@@ -56,7 +56,7 @@ class Committed:
     epoch: str = ""
 
     def encode(self) -> bytes:
-        """Return its bytes in the file; `epoch` has at most 24 characters, all ASCII."""
+        """Return the bytes of the file; `epoch` has at most 24 characters, all ASCII."""
         numbers = (self.end, self.begin, self.commits)
         epoch = self.epoch.encode("ascii").ljust(LENGTH_BYTES - 24, b"\0")
         return b"".join(number.to_bytes(8, "little") for number in numbers) + epoch
@@ -131,7 +131,7 @@ class Watermark:
         self._map[_COMMITS] = commits.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
     def set_begin(self, begin: int) -> None:
-        """Record that retention removes what lies before `begin`."""
+        """Record that retention removes the rows before `begin`."""
         self._map[_BEGIN] = begin.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
     def sync(self) -> None:

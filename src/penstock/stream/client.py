@@ -252,7 +252,7 @@ class StreamClient:
                 return [(begin, end) for begin, end in found]
 
     def lease(self, lease: Lease, connect_timeout_s: float | None = None) -> LeaseGrant:
-        """Register a reader, so that the log keeps what it has not read; or renew its lease.
+        """Register a reader, so that the log keeps the messages ahead of it; or renew its lease.
 
         Args:
             lease: the reader, and the offset from which the log is to be kept.
@@ -283,7 +283,7 @@ class StreamClient:
         return msgspec.convert(found, ReceiptPosition).offset
 
     def tables(self) -> list[TableState]:
-        """Return every table whose job reports how far it has come."""
+        """Return the tables whose jobs report their progress."""
         return msgspec.convert(self._change("tables", {}), list[TableState])
 
     def forget(self, table: str) -> bool:
@@ -485,7 +485,7 @@ class StreamClient:
         return RequestRetry(self._addresses, _HEALTH, patience_s, time.monotonic(), changes=changes)
 
     def _wait_or_give_up(self, error: Exception, retry: RequestRetry, patience_s: float) -> None:
-        """Pause before the next attempt, or raise what the replicas answered."""
+        """Pause before the next attempt, or raise the error of the replicas."""
         if self._is_cancelled:
             raise StreamUnavailable("the read was cancelled") from error
         failure = read_failure(error, retry.address, self._credentials)
@@ -535,7 +535,7 @@ def _check_floor(found: StreamOffsets, floor: tuple[str, int] | None) -> None:
 
 
 def _of_each(failures: Sequence[ReplicaFailure]) -> str:
-    """Return what went wrong at each address; a single one needs no name."""
+    """Return the errors in one sentence, each with its address if there are several."""
     if len(failures) == 1:
         return first_sentence(failures[0].error)
     return "; ".join(f"{one.address}: {first_sentence(one.error)}" for one in failures)

@@ -46,7 +46,7 @@ class Credentials:
         return [(b"authorization", b"Bearer " + token.encode())] if token else []
 
     def root_certificates(self) -> bytes | None:
-        """Return the trusted authorities, PEM; None for those the system trusts.
+        """Return the trusted authorities, PEM; None for the system's own.
 
         Raises:
             ConfigError: the file cannot be used.

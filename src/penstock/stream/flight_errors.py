@@ -95,13 +95,14 @@ def doubt_about(error: Exception, credentials: Credentials) -> str:
 
 
 def first_sentence(error: Exception) -> str:
-    """Return the message without what gRPC and Flight add to it."""
+    """Return the message without the additions of gRPC and Flight."""
     text = str(error).partition(". Detail: ")[0].partition(". gRPC client debug context")[0]
     return text.removeprefix("Flight returned unavailable error, with message: ")
 
 
 def _failure_of_tls(error: Exception, address: str, credentials: Credentials) -> ConfigError | None:
-    """Return the error where TLS failed in a way that no other attempt there would change."""
+    """Return an error for a TLS failure that a retry at this address cannot mend; None for another
+    failure."""
     found = str(error)
     if any(words in found for words in _CERTIFICATE_REJECTED):
         who = credentials.ca_file or "an authority this machine knows"

@@ -121,7 +121,7 @@ class Publishing:
         return published
 
     def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
-        """Ask the broker to remove what an attempt staged, unless the set is decided.
+        """Ask the broker to remove the files that an attempt staged, unless the set is decided.
 
         Raises as `publish` does.
         """

@@ -56,12 +56,12 @@ class BackgroundHandler(logging.Handler):
             self._lost += 1
 
     def retire(self) -> None:
-        """Let the thread end once it has written what is queued, without waiting for it."""
+        """Let the thread end once it has written the queued records, without waiting for it."""
         with contextlib.suppress(queue.Full):
             self._records.put_nowait(None)
 
     def close(self) -> None:
-        """Wait until what is queued is written, ``CLOSE_S`` at most."""
+        """Wait until the queued records are written, ``CLOSE_S`` at most."""
         try:
             self._records.put(None, timeout=CLOSE_S)
         except queue.Full:

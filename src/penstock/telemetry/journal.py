@@ -22,7 +22,7 @@ _DEBUG: Final = 7
 
 
 def is_journal(descriptor: int, environ: Mapping[str, str]) -> bool:
-    """Return whether what is written to ``descriptor`` goes straight to the journal.
+    """Return whether ``descriptor`` is a stream to the journal.
 
     A program that was started by a service, with its output elsewhere, has the same environment;
     so the stream that is named there is compared with the one that is open.

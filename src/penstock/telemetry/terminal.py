@@ -26,7 +26,7 @@ from penstock.telemetry.logs import printable
 
 @final
 class EscapingStream(io.TextIOWrapper):
-    """A text stream to a terminal that escapes what the terminal would obey.
+    """A text stream to a terminal that escapes control characters.
 
     Args:
         below: the stream that the terminal obeys; both write through to the same buffer.

@@ -1,4 +1,4 @@
-"""The transport port: what a socket of any kind does, and what it reports to its user."""
+"""The transport port: the operations of a socket of any kind, and its reports to its user."""
 
 from __future__ import annotations
 

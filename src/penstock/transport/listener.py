@@ -253,8 +253,8 @@ def _networks(networks: Sequence[str]) -> list[IPNetwork]:
 
 
 def _user_timeout_s(settings: Listener) -> float:
-    """Return the system's patience with a peer: twice the broker's, so that the broker, which says
-    why, is first."""
+    """Return TCP_USER_TIMEOUT in seconds: twice the broker's limit for slow peers, so that the
+    broker closes first, and logs the reason."""
     return 2 * settings.slow_peer_timeout_s
 
 

@@ -63,7 +63,7 @@ class _Side(asyncio.BufferedProtocol):
         return pair.primary if self is pair.client else pair.client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start, with what the other side has read already."""
+        """Start, with the bytes that the other side has read already."""
         stream = cast(asyncio.Transport, transport)  # uvloop's is one by shape only
         if self._pair.is_over:
             stream.abort()
@@ -73,7 +73,7 @@ class _Side(asyncio.BufferedProtocol):
         self._other.hand_over_early_bytes()
 
     def hand_over_early_bytes(self) -> None:
-        """Pass on what was read before the other side was there, and read again."""
+        """Pass on the bytes that were read before the other side was there, and read again."""
         early, self._early = self._early, b""
         if early:
             self._other.write(early)
@@ -82,7 +82,7 @@ class _Side(asyncio.BufferedProtocol):
             self._other.end()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes go."""
+        """Return the buffer for the next bytes."""
         del sizehint
         return self._buffer
 
@@ -113,7 +113,7 @@ class _Side(asyncio.BufferedProtocol):
         self._other.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the other side, once it has taken what it was sent."""
+        """End the other side, once it has taken the bytes sent to it."""
         del exc
         self.is_gone = True
         self.transport = None
@@ -129,7 +129,7 @@ class _Side(asyncio.BufferedProtocol):
             self.transport.write(data)
 
     def end(self) -> None:
-        """Send the end of the stream behind what was written."""
+        """Send the end of the stream behind the written bytes."""
         if self.transport is not None and not self.transport.is_closing():
             self.transport.write_eof()
 
@@ -197,7 +197,7 @@ class RelayedConnection:
             self._ended(self)
 
     def close(self) -> None:
-        """Close both sides, once they have taken what they were sent."""
+        """Close both sides, once they have taken the bytes sent to them."""
         self.is_over = True
         self.client.close()
         self.primary.close()

@@ -82,7 +82,8 @@ class Certificates:
         return True
 
     def _look(self) -> list[tuple[int, int, int] | None]:
-        """Return for each file what tells it from one that replaces it; None if it is gone."""
+        """Return the identity of each file, by which a replacement is noticed; None for a missing
+        one."""
         settings = self._settings
         names = [settings.certificate, settings.key, settings.client_ca, settings.crl]
         for pair in settings.sni.values():

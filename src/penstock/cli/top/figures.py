@@ -104,8 +104,8 @@ def quantile(distribution: Distribution, share: float) -> float | None:
 
 
 def since(now: Distribution, then: Distribution) -> Distribution:
-    """Return the distribution of what was counted between two samples; all of ``now`` if the
-    broker began anew in between."""
+    """Return the distribution of the counts between two samples; all of ``now`` if the broker began
+    anew in between."""
     if now.bounds != then.bounds:
         return now
     counts = tuple(new - old for new, old in zip(now.counts, then.counts, strict=True))

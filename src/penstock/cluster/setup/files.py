@@ -256,7 +256,7 @@ bind = {toml_value(stream)}
 
 
 def _readme(plan: ClusterPlan, machine: Machine) -> str:
-    """Return what an operator does on a machine."""
+    """Return the README of a machine: the steps for its operator."""
     ports = machine.ports
     go = f"cd {plan.place or machine.name}"
     others = ", ".join(

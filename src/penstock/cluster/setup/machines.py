@@ -1,4 +1,4 @@
-"""The machines of a new cluster: NAME=HOST, and the ports of what runs there.
+"""The machines of a new cluster: NAME=HOST, and the ports of the processes there.
 
 Where several machines have the same host, which is a trial on one machine, their ports count up
 from the first one's.

@@ -65,7 +65,7 @@ class ParsedPayload:
 
 
 def read(payload: bytes) -> ParsedPayload:
-    """Find out what a payload could be."""
+    """Return the payload, parsed in the form that fits it."""
     if not payload:
         return ParsedPayload(Form.EMPTY)
     try:

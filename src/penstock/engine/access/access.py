@@ -153,7 +153,7 @@ class Permissions:
         return True
 
     def explain(self, topic: str, is_published: bool) -> str:
-        """Return which rule decides whether this client may publish to ``topic``, or receive it.
+        """Return the rule that decides whether this client may publish to ``topic``, or receive it.
 
         One clause for an operator; empty where there are no rules to be named.
         """
@@ -189,7 +189,7 @@ class Authenticate:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authorize:
-    """The port that knows what each client may do."""
+    """The port that authorizes: returns the permissions of each client."""
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
         """Return the permissions of this client as of now; None = everything is allowed.

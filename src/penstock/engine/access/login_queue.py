@@ -352,7 +352,7 @@ class LoginQueue(Generic[T]):
         self._trusted[pair] = None
 
     def forget_trust(self) -> None:
-        """Forget which sources logged in before: the users changed."""
+        """Forget the sources that logged in before: the users changed."""
         self._trusted = {}
 
     def _next(self) -> Attempt[T]:

@@ -1,4 +1,4 @@
-"""Publishers that wait for room: what blocks each of them, and when it is asked again.
+"""Publishers that wait for room: the queue or store that blocks each, and when it is asked again.
 
 A publisher is *blocked* by one thing: the queue of a session or of a group, or the store while it
 cannot write. Each *blocker* has a line of the publishers that wait for it::
@@ -69,7 +69,7 @@ class BlockedPublisher:
         self.size_bytes = 0  # of the message that waits
 
     def refused_by(self) -> Blocker | None:
-        """Ask the router again; return what refuses the message now, or None."""
+        """Ask the router again; return the blocker that refuses the message now, or None."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""The durable form of the engine's state: what a commit writes and recovery reads.
+"""The durable form of the engine's state: the records that a commit writes and recovery reads.
 
 A session's progress is one small record per session and commit, not one per message: the head of
 its queue, and the like. Its window is stored beside it, in pages of a few places each, and so are

@@ -1,4 +1,4 @@
-"""The client role of a connection: what a client, or a bridge, does with each packet.
+"""The client role of a connection: the handling of each packet by a client or a bridge.
 
 ::
 

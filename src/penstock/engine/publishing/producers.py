@@ -77,7 +77,7 @@ def sequence_of(properties: Properties | None) -> ProducerSequence | None:
 
 
 def producer_of(properties: Properties | None) -> str:
-    """Return the producer whose latest number a CONNECT asks for; empty where it asks for none."""
+    """Return the name of the producer whose latest number a CONNECT asks for; empty for none."""
     if properties is None or properties.user_properties is None:
         return ""
     names = _values(properties.user_properties, PRODUCER)

@@ -1,5 +1,4 @@
-"""Events: what happens to the broker, its clients and messages, as rows of its own log
-(``event_log``).
+"""Events of the broker, its clients and messages, as rows of its own log (``event_log``).
 
 ::
 
@@ -153,7 +152,7 @@ class Events:
         self._deferred_sealed: list[_DeferredEvent] = []
 
     def apply_settings(self, options: EventOptions) -> None:
-        """Write other kinds, and observe other messages, from now on; what was noted stays."""
+        """Write other kinds, and observe other messages, from now on; events noted so far stay."""
         self._wanted = [name in options.kinds for name in KINDS]
         self._filters = options.topic_filters
         self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0

@@ -1,4 +1,4 @@
-"""The flight recorder: what happened to each client lately, always there, in memory only.
+"""The flight recorder: the latest events of each client, always there, in memory only.
 
 ::
 

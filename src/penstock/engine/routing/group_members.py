@@ -1,4 +1,4 @@
-"""The members of a shared subscription: who is connected, whose turn it is, who may receive what.
+"""The members of a shared subscription: their connections, turns and permissions.
 
 ::
 

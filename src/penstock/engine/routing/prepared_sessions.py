@@ -1,5 +1,5 @@
-"""The sessions of a broker that does not run yet, with their subscriptions: what a standby builds
-before it is needed.
+"""The sessions of a broker that does not run yet, with their subscriptions: a standby builds them
+before a takeover.
 
 ::
 
@@ -79,7 +79,7 @@ class PreparedSessions:
     # -- changes, in the order of the store ------------------------------------------------
 
     def put_session(self, record: SessionRecord) -> None:
-        """Add a session or the queue of a group, or replace what is known of it."""
+        """Add or replace a session or the queue of a group."""
         former = self._numbers.get(record.client_id)
         if former is not None and former != record.number:
             self.remove_session(record.client_id)
@@ -94,7 +94,7 @@ class PreparedSessions:
             self._move(session, self._sessions[record.number])
 
     def remove_session(self, client_id: str) -> None:
-        """Remove what is known under ``client_id``, but no subscription."""
+        """Remove the session of ``client_id``; its subscriptions stay."""
         number = self._numbers.pop(client_id, None)
         if number is not None:
             self._forget_if_unused(number)

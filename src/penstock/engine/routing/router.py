@@ -184,7 +184,8 @@ class Router:
         return False
 
     def plan(self, message: Message, publisher: Session | None) -> Plan:
-        """Decide who gets ``message`` (QoS 1 or 2), and whether a full queue refuses it."""
+        """Return the sessions that get ``message`` (QoS 1 or 2), or the full queue that refuses
+        it."""
         matches = self.trie.match(message.topic)
         size_bytes = message.size_bytes()
         looked_at = 0

@@ -103,7 +103,7 @@ class Registry:
         self._expiring: list[tuple[int, int, str]] = []  # a heap of these; may be out of date
 
     def apply_settings(self, limits: EngineLimits) -> None:
-        """Bound all sessions together by other limits from now on; those there are stay."""
+        """Bound all sessions together by other limits from now on; existing sessions stay."""
         self._limits = limits
 
     def has_room(self, client_id: str, account: Account | None = None) -> bool:
@@ -294,7 +294,7 @@ class Registry:
             self._schedule(session)
 
     def _count_with(self, session: Session, listener: str) -> None:
-        """Count what concerns ``session`` with its listener and client group, until the next
+        """Count the drops of ``session`` with its listener and client group, until its next
         CONNECT."""
         self._drops.clients[session.client_id] = self._context.turn.counters.of_client(
             listener, session.client_id, session.username

@@ -113,7 +113,7 @@ class SharedGroup(GroupSource):
             self._update_online()
 
     def permissions_changed(self) -> None:
-        """Forget who may receive what: permissions changed."""
+        """Forget the members' cached permissions, which changed."""
         self.members.forget_permissions()
         self.queue.recheck_blocked_publishers()
 

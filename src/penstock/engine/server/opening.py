@@ -289,7 +289,8 @@ class OpeningConnection(Connection):
         self._end(False, f"CONNECT refused: {why}{refused.log_text()}{claimed_names(connect)}", now)
 
     def _count_failed_login(self, connect: Connect | None) -> None:
-        """Count with the client group of whom the client claims to be."""
+        """Count a failed login, with the client group that the claimed names belong to; with the
+        link's counters if there was no CONNECT."""
         counters = self.link.counters
         if connect is not None:
             username = self.identity or connect.username

@@ -63,7 +63,7 @@ class Referral:
         )
 
     def receive(self, data: bytes, primary: str) -> None:
-        """Take bytes of the client; what follows its CONNECT is ignored.
+        """Take bytes of the client; ignore all behind its CONNECT.
 
         Args:
             data: as they arrived.

@@ -128,7 +128,8 @@ class Server:
         self._recover(recovered, now, prepared)
 
     def tick(self, now: Now) -> None:
-        """Do what is due: delayed wills, expiries, timers, messages of groups' queues, events."""
+        """Handle everything that is due: delayed wills, expiries, timers, messages of groups'
+        queues, events."""
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.producers.expire(now)
@@ -164,7 +165,7 @@ class Server:
             events.note(CLOCK_JUMPED, {"by_us": by_us})
 
     def resume(self, now: Now) -> list[Resumable]:
-        """Resume what the last turn left unfinished; return those that ran.
+        """Resume the work that the last turn left unfinished; return the objects that ran.
 
         Some of them may not have finished in this turn either.
         """

@@ -1,4 +1,4 @@
-"""The accepting side of a connection: what the server does with each packet.
+"""The accepting side of a connection: the server's handling of each packet.
 
 ``engine/connection/states.py`` says which packets a client may send in which state. This module
 handles the packets of a connected client, makes them wait, and ends the connection. All before

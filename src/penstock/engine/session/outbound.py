@@ -446,7 +446,7 @@ class Outbound:
     # -- shared subscriptions (see ``shared_group``) --------------------------------------
 
     def room_for_shared(self, group: GroupSource | None) -> int:
-        """Return which messages of a group have room: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
+        """Return the room for messages of a group: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
 
         Args:
             group: the group from whose queue they are; None for a message published now.

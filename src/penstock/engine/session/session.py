@@ -463,7 +463,8 @@ class Session(StoredState):
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
-        """Drop messages whose PUBREL is overdue; resend what an MQTT 3.1 peer has not acknowledged.
+        """Drop messages whose PUBREL is overdue; resend packets that an MQTT 3.1 peer has not
+        acknowledged.
 
         The timer of the session calls it. While the client is offline, only kept messages time out.
         """
@@ -554,7 +555,8 @@ class Session(StoredState):
             self.inbound.unreleased_of_v31(bytes_max, self.account).restore(progress.unreleased)
 
     def take_legacy_queue(self) -> LegacyQueue | None:
-        """Return, once, what an older store has in this session's queue for groups."""
+        """Hand over, once, the deliveries that an older store has in this session's queue for
+        groups."""
         legacy = self._legacy
         self._legacy = None
         return legacy

@@ -145,7 +145,7 @@ class StoredLane:
         self._removed.append(sequence)
 
     def take_segments(self, segments: list[PackedRun], queue: MessageQueue) -> None:
-        """Append to ``segments`` what this commit stores of the lane.
+        """Append to ``segments`` the parts of the lane that this commit stores.
 
         That is the deliveries that were queued since the last call and still wait, and the rest of
         stored segments from whose middle a delivery was removed.

@@ -33,7 +33,7 @@ DEAD_LETTERS: Final = "dead_letters"
 
 
 class TableError(PenstockError):
-    """Raised when the table cannot do what was asked.
+    """Raised when the table cannot carry out an operation.
 
     Args:
         sentence: the reason; quoted text of a library may have several lines.

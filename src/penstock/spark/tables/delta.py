@@ -253,7 +253,7 @@ class DeltaMessageTable:
         raise not_replaced(span, self.path) from error
 
     def live_files(self) -> list[LiveFile] | None:
-        """Return its present files; None if there is no table."""
+        """Return the present files of the table; None if there is no table."""
         delta = self._refresh()
         return None if delta is None else live_files_of(delta, self.layout.partition_by)
 

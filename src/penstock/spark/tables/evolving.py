@@ -86,7 +86,7 @@ class EvolvingTarget:
 
 
 def with_present_types(table: DeclaredTable) -> DeclaredTable:
-    """Return the table as it lands.
+    """Return the table with the column types in which rows are written.
 
     One that evolves keeps the types of present columns, except those that can be widened.
     """

@@ -251,7 +251,7 @@ class IcebergTable:
                 snapshot.append_data_file(data_file(table.metadata, self.path, new))
 
     def live_files(self) -> list[LiveFile] | None:
-        """Return its present files, without those that have delete files."""
+        """Return the present files of the table, without files that have delete files."""
         table = self._refresh()
         return None if table is None else [_live_file(table, file) for file in _whole_files(table)]
 

@@ -175,7 +175,7 @@ class LandingTarget:
         return written
 
     def erased(self, messages: DataFrame, selection: Selection, span: Span) -> DataFrame:
-        """Return those of the messages of `span` that landed and were deleted since."""
+        """Return the messages of `span` that landed and were deleted since."""
         tables = [table for table in (self.rows, self.dead_letters) if table is not None]
         return erased_messages(messages, tables, selection, span)
 

@@ -29,7 +29,7 @@ class Declared(Protocol):
         """Return the messages of a log that it holds."""
 
     def open(self) -> dict[str, LandedTable]:
-        """Return its table, and that of dead letters if it has one."""
+        """Return the opened table, and the table of dead letters if it has one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,7 @@ class TopApp(App[None]):
         self._poller.stop()
 
     def on_resize(self) -> None:
-        """Fit what is shown into another width."""
+        """Fit the table into another width."""
         self._show()
 
     # -- samples -----------------------------------------------------------------------
