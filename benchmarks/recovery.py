@@ -29,7 +29,7 @@ from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     Progress,
-    Recovered,
+    RecoveredState,
     SessionRecord,
     SubscriptionRecord,
     WindowEntry,
@@ -199,7 +199,7 @@ def _follow(preparation: Preparation, parts: Parts) -> None:
     parts.end(f"(before: follow {FOLLOWED:,} of subscriptions)")
 
 
-def _build(recovered: Recovered, prepared: PreparedSessions | None, parts: Parts) -> Server:
+def _build(recovered: RecoveredState, prepared: PreparedSessions | None, parts: Parts) -> Server:
     """Build the engine in two steps: without retained messages, and these."""
     retained, recovered.retained = recovered.retained, []
     parts.begin()

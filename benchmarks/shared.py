@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.subscriptions import VERSION, Engine
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.clock import Now
 from penstock.engine.limits import DROP_OLDEST, REJECT, SPILL, EngineLimits
 from penstock.engine.message import Message
@@ -37,7 +37,7 @@ class Group(Engine):
     """
 
     def __init__(self, limits: EngineLimits) -> None:
-        self.server = Server(limits, Recovered("epoch", 0), (), "memory", _NOW)
+        self.server = Server(limits, RecoveredState("epoch", 0), (), "memory", _NOW)
 
     def member(self, name: str, *filters: str) -> None:
         """A member that is away; it has other subscriptions too."""

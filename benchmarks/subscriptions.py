@@ -26,7 +26,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
@@ -58,7 +58,7 @@ class Engine:
 
     def __init__(self) -> None:
         limits = EngineLimits(receive_maximum=65535)
-        self.server = Server(limits, Recovered("epoch", 0), (), "memory", _NOW)
+        self.server = Server(limits, RecoveredState("epoch", 0), (), "memory", _NOW)
         self.subscriber = self.join("subscriber")
         self.subscriber.receive(encode(Subscribe(1, [Subscription("bench/#", 0)]), VERSION), _NOW)
         self.publisher = self.join("publisher")

@@ -25,7 +25,14 @@ from penstock.store.examination import examine
 from penstock.store.identity import find_end
 from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of
-from penstock.store.parts import LARGE_BYTES, PART_BYTES, PARTS_FAMILY, Large, new_run, read_head
+from penstock.store.parts import (
+    LARGE_BYTES,
+    PART_BYTES,
+    PARTS_FAMILY,
+    LargeValue,
+    new_run,
+    read_head,
+)
 from penstock.store.records import encode_will
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
@@ -231,7 +238,7 @@ def test_a_missing_part_is_damage_and_a_repair_keeps_the_rest(log: Log, is_last:
 def test_parts_without_a_head_are_nobodys_and_go_at_the_next_start(log: Log) -> None:
     end = len(log.published)
     chunk = [large("never acknowledged", 2 * LARGE_BYTES)]
-    left = Large("log", encode_key(end), chunk, new_run(), chunk_note(1, START_US))
+    left = LargeValue("log", encode_key(end), chunk, new_run(), chunk_note(1, START_US))
     log.store._database.write_parts(left)  # and the process is gone
     assert len(log.parts()) == 5 + 8 + 8
     log.close()
@@ -257,7 +264,7 @@ def test_parts_that_a_departure_left_go_and_those_of_the_archive_stay(
     [(key, _)] = database.items("archive")
     for base in (decode_key(key[8:]), 8) if last == SMALL else (8,):
         place = key[:8] + encode_key(base)
-        database.write_parts(Large("archive", place, [large("left")], new_run()))
+        database.write_parts(LargeValue("archive", place, [large("left")], new_run()))
     log.reopen()
     assert log.parts() == before
     follower = LogFollower(log.data_dir)
@@ -317,7 +324,7 @@ def test_a_store_that_never_has_room_again_says_so(
     """RocksDB waits for its own tables for ever where nothing may be written any more."""
     monkeypatch.setattr("penstock.store.database._FULL_S_MAX", 0.02)
     database = open_database(tmp_path)
-    part = Large("log", encode_key(0), [large("a")], new_run())
+    part = LargeValue("log", encode_key(0), [large("a")], new_run())
     database.write_parts(part)
 
     class Full:

@@ -20,7 +20,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from penstock.cli.store import _lines
-from penstock.engine.batch.records import Progress, Recovered
+from penstock.engine.batch.records import Progress, RecoveredState
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
@@ -110,7 +110,7 @@ def expected() -> State:
     return found
 
 
-def state_of(recovered: Recovered) -> State:
+def state_of(recovered: RecoveredState) -> State:
     return {
         number: (
             *(

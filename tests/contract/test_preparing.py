@@ -12,7 +12,7 @@ from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     GROUP_KEY_PREFIX,
     Progress,
-    Recovered,
+    RecoveredState,
     SessionRecord,
     SubscriptionRecord,
     WillRecord,
@@ -126,12 +126,12 @@ class Commits:
         )
 
 
-def rest_of(recovered: Recovered) -> object:
+def rest_of(recovered: RecoveredState) -> object:
     """Everything but the subscriptions, comparable."""
     return {name: readable(value) for name, value in vars_of(recovered) if name != "subscriptions"}
 
 
-def vars_of(recovered: Recovered) -> list[tuple[str, object]]:
+def vars_of(recovered: RecoveredState) -> list[tuple[str, object]]:
     names = (
         *("epoch", "next_offset", "sessions", "subscriptions", "progress", "queues", "segments"),
         *("retained", "wills", "producers", "clock"),
@@ -220,7 +220,7 @@ def prepared_of(store: RocksStore) -> PreparedSessions:
     return prepared
 
 
-def server_of(recovered: Recovered, prepared: PreparedSessions | None) -> Server:
+def server_of(recovered: RecoveredState, prepared: PreparedSessions | None) -> Server:
     return Server(LIMITS, recovered, (), "fsync", NOW, zones=ZONES, prepared=prepared)
 
 

@@ -25,7 +25,7 @@ from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,
-    Recovered,
+    RecoveredState,
     SubscriptionRecord,
     WillRecord,
     WindowPage,
@@ -40,7 +40,7 @@ from penstock.store.chunk import encode_key
 from penstock.store.database import STORE_DIRECTORY, open_database
 from penstock.store.diagnosis import unfinished_repair
 from penstock.store.examination import examine
-from penstock.store.repair import Repaired, repair
+from penstock.store.repair import RepairResult, repair
 from penstock.store.rocks import RocksStore
 from penstock.store.watermark import WATERMARK_FILE
 from tests.contract.test_damage import crash
@@ -81,7 +81,7 @@ class Sample:
     state: dict[str, set[Any]]
 
 
-def state_of(recovered: Recovered) -> dict[str, set[Any]]:
+def state_of(recovered: RecoveredState) -> dict[str, set[Any]]:
     queued = {
         (number, run.first + position, run.offsets[position])
         for number, runs in recovered.queues.items()
@@ -187,7 +187,7 @@ def assert_started_whole_or_refused(sample: Sample, data_dir: Path) -> bool:
         store.close()
 
 
-def assert_repaired(sample: Sample, data_dir: Path, repaired: Repaired) -> None:
+def assert_repaired(sample: Sample, data_dir: Path, repaired: RepairResult) -> None:
     """Nothing that is missing is unreported."""
     found = repaired.found
     assert found is not None

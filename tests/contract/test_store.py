@@ -16,7 +16,7 @@ from penstock.engine.batch.packed_run import PackedRun
 from penstock.engine.batch.records import (
     ProducerRecord,
     Progress,
-    Recovered,
+    RecoveredState,
     SessionRecord,
     SubscriptionRecord,
     WillRecord,
@@ -488,7 +488,7 @@ def producer(record: ProducerRecord) -> tuple[str, int, int]:
 # -- everything together -------------------------------------------------------------------
 
 
-def state(recovered: Recovered) -> object:
+def state(recovered: RecoveredState) -> object:
     """All of it, for comparison."""
     return (
         recovered.epoch,

@@ -24,7 +24,7 @@ from penstock.cluster.view import View
 from penstock.cluster.watcher import Watcher
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.server.server import Server
 from penstock.errors import StoreFailed
 from penstock.store.rocks import RocksStore
@@ -53,7 +53,7 @@ class Surroundings(Protocol):
     def wait(self, member: Member, seconds: float) -> None:
         """Let time pass in which this member waits."""
 
-    def new_server(self, recovered: Recovered) -> Server:
+    def new_server(self, recovered: RecoveredState) -> Server:
         """Return an engine on what was recovered."""
 
     def seed(self, member: Member) -> None:

@@ -16,7 +16,7 @@ from random import Random
 from typing import Final, cast
 
 from penstock.cluster.memory_log import AppendFault, MemoryCluster
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.limits import EngineLimits
 from penstock.engine.server.server import Server
 from penstock.protocol.reasons import SERVER_SHUTTING_DOWN
@@ -93,7 +93,7 @@ class ClusterWorld(World):
         """Return the time."""
         return self._now_s
 
-    def new_server(self, recovered: Recovered) -> Server:
+    def new_server(self, recovered: RecoveredState) -> Server:
         """Return an engine."""
         return Server(self._limits, recovered, ("#",), "quorum", self._now())
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import Recovered, SessionRecord
+from penstock.engine.batch.records import RecoveredState, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.limits import NEVER_EXPIRES_S, EngineLimits
 from penstock.engine.message import Message
@@ -102,7 +102,7 @@ class Endpoint:
         self.written = False
         self.reads = []
 
-    def recovered(self) -> Recovered:
+    def recovered(self) -> RecoveredState:
         """Return the state that its disk has."""
         return self._store.recover()
 

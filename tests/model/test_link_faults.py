@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.clock import Now
 from penstock.engine.reporting.drop_counts import SESSION_ENDED
 from penstock.engine.wire.link import Link
@@ -75,7 +75,7 @@ class LosesCommits(Endpoint):
 class ForgetsWhatItReceived(Endpoint):
     """Restores the window and the queue, and no inbound packet identifiers."""
 
-    def recovered(self) -> Recovered:
+    def recovered(self) -> RecoveredState:
         recovered = super().recovered()
         for progress in recovered.progress.values():
             progress.inbound.clear()

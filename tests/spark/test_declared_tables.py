@@ -30,7 +30,7 @@ from penstock.spark.tables.api import ROWS, Selection, TableCommitFailed
 from penstock.spark.tables.declared import CATALOG_NAME, DeclaredTable
 from penstock.spark.tables.delta import DeltaMessageTable
 from penstock.spark.tables.dry_run import land_sample
-from penstock.spark.tables.erased import Erased
+from penstock.spark.tables.erased import ErasedMessages
 from penstock.spark.tables.landing_target import LandingTarget
 from penstock.spark.tables.status import table_status
 from penstock.spark.tables.upkeep_record import read_upkeep_record
@@ -448,10 +448,10 @@ def test_fault_4_a_backfill_leaves_out_what_somebody_has_deleted(
     )
     for _ in range(2):
         (filled,) = backfill(spark.newSession(), wider, settings, 0, 16)
-        assert filled.erased == Erased(3, 5, 13, (("plant/2/temp", 3),), 1)
+        assert filled.erased == ErasedMessages(3, 5, 13, (("plant/2/temp", 3),), 1)
         assert found() == [0, 1, 3, 4, 7, 8, 11, 12, 15], "what was before the table began is new"
     (filled,) = backfill(spark.newSession(), wider, settings, 4, 8, restores_erased=True)
-    assert filled.erased == Erased(1, 5, 5, (("plant/2/temp", 1),), 1)
+    assert filled.erased == ErasedMessages(1, 5, 5, (("plant/2/temp", 1),), 1)
     assert found() == [0, 1, 3, 4, 5, 7, 8, 11, 12, 15]
     erase(table, "line", 2)
     (filled,) = backfill(spark.newSession(), wider, settings, 0, 4)

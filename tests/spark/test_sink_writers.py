@@ -11,7 +11,7 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from penstock.errors import ConfigError
-from penstock.spark.sink import Staged, StreamWriter
+from penstock.spark.sink import StagedRows, StreamWriter
 from penstock.spark.sink_options import parse_sink_options
 from tests.support.broker import Broker
 from tests.support.fixtures import running_broker
@@ -53,7 +53,7 @@ def test_what_a_batch_staged_goes_when_spark_aborts_it(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks = writer(broker)
-    messages: list[Staged | None] = [None]  # of a task that failed
+    messages: list[StagedRows | None] = [None]  # of a task that failed
     for partition in range(2):
         in_task(monkeypatch, 0, partition, attempt=partition)
         messages.append(tasks.write(rows(3)))

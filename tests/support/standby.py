@@ -9,7 +9,7 @@ import uvloop
 
 from penstock.app.standby_listeners import StandbyListeners
 from penstock.config.settings import Settings
-from penstock.transport.listener import Listening
+from penstock.transport.listener import ListeningSockets
 from tests.support.deadline import DEADLINE_S
 
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
@@ -33,7 +33,7 @@ class Standby:
         settings: Mapping[str, Any],
         primary: str = "",
         loop: str = "uvloop",
-        inherited: Mapping[str, Listening] | None = None,
+        inherited: Mapping[str, ListeningSockets] | None = None,
     ) -> None:
         self.primary = primary
         self.listeners = StandbyListeners(Settings.model_validate(settings), lambda: self.primary)
@@ -68,7 +68,7 @@ class Standby:
 
         return asyncio.run_coroutine_threadsafe(called(), self._loop).result(DEADLINE_S)
 
-    def detach(self) -> dict[str, Listening]:
+    def detach(self) -> dict[str, ListeningSockets]:
         """End, and return the sockets, which listen on."""
         detached = self.call(self.listeners.detach)
         self._end()

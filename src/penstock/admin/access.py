@@ -43,7 +43,7 @@ _OURS: Final = frozenset({"", "same-origin", "none"})
 _CHALLENGE: Final = {"WWW-Authenticate": 'Bearer realm="penstock"'}
 
 
-class Admitted(NamedTuple):
+class Principal(NamedTuple):
     """The token or user that a request was authenticated with.
 
     Attributes:
@@ -98,7 +98,7 @@ class Gate:
 
     async def admit(
         self, request: Request, limiter: RateLimiter | None = None, *, acts: bool
-    ) -> Admitted | HttpRefusal:
+    ) -> Principal | HttpRefusal:
         """Authenticate a request; return its token or user, or why it is refused.
 
         Args:
@@ -118,14 +118,14 @@ class Gate:
                 if grant is not None:
                     if limiter is not None and not limiter.allow(grant.name):
                         return ASKED_TOO_OFTEN
-                    return Admitted(grant, f"{grant.name} at {address} (API)")
+                    return Principal(grant, f"{grant.name} at {address} (API)")
             elif scheme == "basic":
                 pair = _name_and_password(shown)
                 if pair is not None:
                     found = await logins.by_password(*pair, address, limiter, acts=acts)
                     if isinstance(found, HttpRefusal):
                         return found
-                    return Admitted(found.grant, f"{found.grant.name} at {address} (API)")
+                    return Principal(found.grant, f"{found.grant.name} at {address} (API)")
             else:
                 return await self._by_cookie(request, logins, address, limiter, acts=acts)
         except PenstockError as error:
@@ -140,7 +140,7 @@ class Gate:
         limiter: RateLimiter | None,
         *,
         acts: bool,
-    ) -> Admitted | HttpRefusal:
+    ) -> Principal | HttpRefusal:
         key = cookie_key(request)
         session = logins.find(key, address)
         if session is None:
@@ -155,7 +155,7 @@ class Gate:
             return HttpRefusal(
                 401, "the session ended: the user may not be here any more", _CHALLENGE
             )
-        return Admitted(session.grant, f"{session.grant.name} at {address} (page)")
+        return Principal(session.grant, f"{session.grant.name} at {address} (page)")
 
     def _token_grant(self, token: str) -> AdminGrant | None:
         return None if self._tokens is None else self._tokens.grant(token)

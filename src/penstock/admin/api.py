@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from penstock.admin.access import Admitted, Gate
+from penstock.admin.access import Gate, Principal
 from penstock.admin.broker import Broker
 from penstock.admin.events import EventReader, ListEvents
 from penstock.admin.logins import HttpRefusal
@@ -113,7 +113,7 @@ def refusal(status: int, why: str, headers: dict[str, str] | None = None) -> Res
 
 async def admitted_as(
     gate: Gate, limiter: RateLimiter, request: Request, role: str, *, acts: bool
-) -> Admitted | HttpRefusal:
+) -> Principal | HttpRefusal:
     """Authenticate a request; refuse one whose token or user may not act as ``role``, or asks too
     often.
 

@@ -47,7 +47,7 @@ METRICS_S_MAX: Final = 9.0
 T = TypeVar("T")
 
 
-class Answered(NamedTuple, Generic[T]):
+class BrokerAnswer(NamedTuple, Generic[T]):
     """An answer of the broker.
 
     Attributes:
@@ -81,7 +81,7 @@ class Broker:
         self._logins = Lane("logins", LOGINS_MAX)
         self._rankings = Lane("rankings", 1)
 
-    async def health(self) -> Answered[Health]:
+    async def health(self) -> BrokerAnswer[Health]:
         """Return the health of the broker: its store, its commits, draining and its end.
 
         Raises:
@@ -89,7 +89,7 @@ class Broker:
         """
         return await self._health.answer()
 
-    async def metrics(self) -> Answered[Metrics]:
+    async def metrics(self) -> BrokerAnswer[Metrics]:
         """Return the metrics of the broker and of its disk; errors as of ``health``."""
         return await self._metrics.answer()
 
@@ -122,18 +122,18 @@ class _Question(Generic[T]):
 
     def __init__(self, ask_broker: Callable[[], T]) -> None:
         self._ask = ask_broker
-        self._under_way: asyncio.Task[Answered[T]] | None = None
+        self._under_way: asyncio.Task[BrokerAnswer[T]] | None = None
 
-    async def answer(self) -> Answered[T]:
+    async def answer(self) -> BrokerAnswer[T]:
         """Return the answer to the question under way, or ask it."""
         if self._under_way is None:
             self._under_way = asyncio.create_task(self._ask_once())
         return await asyncio.shield(self._under_way)  # others may wait for it, too
 
-    async def _ask_once(self) -> Answered[T]:
+    async def _ask_once(self) -> BrokerAnswer[T]:
         began_s = time.monotonic()
         try:
             answer = await asyncio.to_thread(self._ask)
         finally:
             self._under_way = None
-        return Answered(answer, time.monotonic() - began_s)
+        return BrokerAnswer(answer, time.monotonic() - began_s)

@@ -20,7 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.process_collector import ProcessCollector
 
-from penstock.admin.broker import Answered
+from penstock.admin.broker import BrokerAnswer
 from penstock.control.metric_families import (
     COUNTER,
     FAMILIES,
@@ -49,12 +49,12 @@ class Exposition:
             ProcessCollector(namespace=f"{PREFIX}admin", registry=None),
         )
 
-    def text(self, found: Answered[Metrics], accept: str) -> tuple[bytes, str]:
+    def text(self, found: BrokerAnswer[Metrics], accept: str) -> tuple[bytes, str]:
         """Return all metrics, and the content type, for a scraper's ``Accept`` header."""
         encode, content_type = choose_encoder(accept)
         return encode(cast(Any, _Collected(self._families(found)))), content_type
 
-    def _families(self, found: Answered[Metrics]) -> Iterator[Metric]:
+    def _families(self, found: BrokerAnswer[Metrics]) -> Iterator[Metric]:
         samples = found.answer.samples | {"scrape_duration_seconds": [Sample((), found.took_s)]}
         for family in FAMILIES.values():
             if family.kind in _HISTOGRAMS:

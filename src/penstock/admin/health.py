@@ -18,7 +18,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from penstock.admin.broker import Answered, Broker
+from penstock.admin.broker import Broker, BrokerAnswer
 from penstock.admin.disk import disk_bytes
 from penstock.control.metric_requests import Health
 from penstock.errors import PenstockError
@@ -56,14 +56,14 @@ async def ready(broker: Broker, disk_free_bytes_min: int) -> list[Check]:
     return [_loop(found), _store(found.answer), disk, _accepting(found.answer)]
 
 
-async def _ask(broker: Broker) -> Answered[Health] | Check:
+async def _ask(broker: Broker) -> BrokerAnswer[Health] | Check:
     try:
         return await broker.health()
     except PenstockError as error:
         return Check("loop", False, str(error))
 
 
-def _loop(found: Answered[Health]) -> Check:
+def _loop(found: BrokerAnswer[Health]) -> Check:
     return Check("loop", True, f"the broker answered within {found.took_s * 1000:.0f} ms")
 
 

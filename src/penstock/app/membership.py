@@ -37,7 +37,7 @@ from penstock.errors import StoreFailed
 from penstock.services.standby import ClusterAnswers, StandbyControl
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
-from penstock.transport.listener import Listening
+from penstock.transport.listener import ListeningSockets
 
 logger = get_logger(__name__)
 
@@ -67,7 +67,7 @@ class RunningMember:
             connect_to(cluster),
             self._warm,
         )
-        self._sockets: dict[str, Listening] = {}  # that nobody accepts on now
+        self._sockets: dict[str, ListeningSockets] = {}  # that nobody accepts on now
         self._stopped = False
 
     async def run(self) -> int:

@@ -29,7 +29,7 @@ from penstock.app.composing import (
     server_options,
 )
 from penstock.auth.files import load_user_files
-from penstock.config.available_memory import Available
+from penstock.config.available_memory import AvailableMemory
 from penstock.config.changes import Change, compared
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.memory import excess, fitted
@@ -75,7 +75,7 @@ class Source:
 
     settings: Settings
     read_again: Callable[[], Settings]
-    memory: Available
+    memory: AvailableMemory
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ from penstock.store.staging import Staging
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.api import Accept, Wire
 from penstock.transport.descriptors import prepared
-from penstock.transport.listener import Listening, OpenListener, open_listener
+from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.tls import identity
 from penstock.version import __version__, build_kind
 
@@ -112,7 +112,7 @@ class Takeover(NamedTuple):
 
     serve_more: Callable[[Control], None]
     prepared: PreparedSessions | None
-    sockets: dict[str, Listening]
+    sockets: dict[str, ListeningSockets]
 
 
 @final
@@ -142,7 +142,7 @@ class RunningBroker:
     ) -> None:
         self._takeover = takeover
         self._references: dict[str, str] | None = None  # of the server that takes over
-        self.sockets: dict[str, Listening] = {}
+        self.sockets: dict[str, ListeningSockets] = {}
         self.settings = settings
         self.stop_signal = ""
         self._source = parts.source

@@ -31,7 +31,7 @@ from penstock.services.referring import ReferralService
 from penstock.transport.acceptor import Relay
 from penstock.transport.admission import ConnectionSlot, Descriptors
 from penstock.transport.descriptors import prepared
-from penstock.transport.listener import Listening, OpenListener, open_listener
+from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.relaying import RelayedConnection, Relaying
 
 WAIT_S: Final = 5.0
@@ -64,7 +64,7 @@ class StandbyListeners:
         self._relaying: Relaying | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def open(self, inherited: Mapping[str, Listening] | None = None) -> None:
+    async def open(self, inherited: Mapping[str, ListeningSockets] | None = None) -> None:
         """Listen.
 
         Args:
@@ -111,7 +111,7 @@ class StandbyListeners:
         """The URLs at which this machine can be reached."""
         return [url for listener in self._listeners for url in listener.urls]
 
-    def detach(self) -> dict[str, Listening]:
+    def detach(self) -> dict[str, ListeningSockets]:
         """Accept nothing more, end all connections, and return the sockets, by the listener's name.
 
         They are for ``open_listener`` of the broker. Until it accepts, clients that connect wait in

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from penstock.config.bridge import Forwarded, Remote
+from penstock.config.bridge import ForwardingRule, Remote
 from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.topics import is_shared, share_name, unshared
@@ -55,7 +55,7 @@ def incoming(remote: Remote) -> Forwarding:
     return _forwarding(remote, rules)
 
 
-def _rules(part: Forwarded, from_prefix: str, to_prefix: str) -> list[Rule]:
+def _rules(part: ForwardingRule, from_prefix: str, to_prefix: str) -> list[Rule]:
     return [
         Rule(
             from_prefix + unshared(one),

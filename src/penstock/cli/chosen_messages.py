@@ -49,7 +49,7 @@ ANSWER_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenMessages:
     """The messages that the options choose.
 
     Attributes:
@@ -81,7 +81,7 @@ def machine_clock() -> Clock:
     return Clock(datetime.now(UTC))
 
 
-def choose(client: StreamClient, options: LogOptions, clock: Clock) -> Chosen:
+def choose(client: StreamClient, options: LogOptions, clock: Clock) -> ChosenMessages:
     """Return the messages that the options choose, as the log is now.
 
     Raises:
@@ -123,19 +123,19 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> Chosen:
     notes = tuple(_notes(client, log, pushed, clock))
     if options.last is not None:
         spans = spans_of_last(client, log, pushed, spans, options.last)
-    return Chosen(log, pushed, spans, notes)
+    return ChosenMessages(log, pushed, spans, notes)
 
 
-def since(chosen: Chosen, latest: int) -> Chosen:
+def since(chosen: ChosenMessages, latest: int) -> ChosenMessages:
     """Return the messages that came after those of ``chosen``, up to the offset ``latest``."""
     offsets = IntRange(chosen.log.latest, latest)
     log = replace(chosen.log, latest=latest)
     spans = [(offsets.low, offsets.high)] if offsets.low < offsets.high else []
-    return Chosen(log, replace(chosen.pushed, offsets=offsets), spans)
+    return ChosenMessages(log, replace(chosen.pushed, offsets=offsets), spans)
 
 
 async def read_chosen(
-    client: StreamClient, chosen: Chosen, columns: tuple[str, ...] | None = None
+    client: StreamClient, chosen: ChosenMessages, columns: tuple[str, ...] | None = None
 ) -> AsyncIterator[pa.RecordBatch]:
     """Yield the chosen messages, in order of offset, without blocking the event loop.
 

@@ -28,7 +28,7 @@ Printer = Callable[["Message"], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printing:
+class PrintOptions:
     """The options for printing a message."""
 
     verbose: Annotated[

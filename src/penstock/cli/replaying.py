@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, final
 
 from penstock.cli.chosen_messages import (
-    Chosen,
+    ChosenMessages,
     choose,
     machine_clock,
     read_chosen,
@@ -152,7 +152,7 @@ class Replaying:
         self._log: StreamClient = options.client(access, CONNECT_TIMEOUT_S)
         self._republishing = republishing
         self._pace = pace
-        self._chosen: Chosen | None = None
+        self._chosen: ChosenMessages | None = None
         self._reached = 0
         self._outstanding: deque[tuple[int, Publication]] = deque()
         self._done = 0
@@ -205,14 +205,14 @@ class Replaying:
             print(f"  and {len(topics) - TOPICS_SHOWN:,} topics more")
         return 0
 
-    async def _choose(self) -> Chosen:
+    async def _choose(self) -> ChosenMessages:
         chosen = await in_thread(partial(choose, self._log, self._options, machine_clock()))
         chosen.print_notes()
         self._chosen = chosen
         self._reached = chosen.spans[0][0] if chosen.spans else chosen.pushed.offsets.high
         return chosen
 
-    async def _publish(self, client: Client, chosen: Chosen) -> None:
+    async def _publish(self, client: Client, chosen: ChosenMessages) -> None:
         async for batch in read_chosen(self._log, chosen):
             for received in received_in(batch):
                 wait_s = self._pace.wait_s(received.at_ns // 1000, time.monotonic())

@@ -13,7 +13,7 @@ from penstock.cli.connection import Connection
 from penstock.cli.option_groups import grouped
 from penstock.cli.packet_properties import parse_properties
 from penstock.cli.payloads import Payload
-from penstock.cli.printing import Printing
+from penstock.cli.printing import PrintOptions
 from penstock.errors import ConfigError
 from penstock.protocol.properties import Properties
 
@@ -49,7 +49,7 @@ def rr(
     no_retained: Annotated[
         bool, typer.Option("-R", "--no-retained", help="A retained message is no response.")
     ] = False,
-    printing: Printing,
+    printing: PrintOptions,
     output: Annotated[
         Path | None, typer.Option("--output", metavar="FILE|DIR", help="Append to it.")
     ] = None,

@@ -15,7 +15,7 @@ from penstock.cli.options import ConfigFile, DataDir
 if TYPE_CHECKING:
     from penstock.store.archive import Archive
     from penstock.store.findings import Examination
-    from penstock.store.repair import Repaired
+    from penstock.store.repair import RepairResult
 
 EXIT_DAMAGED: Final = 1
 
@@ -230,7 +230,7 @@ def _print_losses(found: Examination) -> None:
             print(consequence)
 
 
-def _print_repaired(directory: Path, repaired: Repaired) -> None:
+def _print_repaired(directory: Path, repaired: RepairResult) -> None:
     if repaired.kept:
         names = " and ".join(str(path) for path in repaired.kept)
         print(

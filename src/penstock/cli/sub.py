@@ -11,7 +11,7 @@ import typer
 from penstock.cli.connection import Connection
 from penstock.cli.option_groups import grouped
 from penstock.cli.packet_properties import parse_properties
-from penstock.cli.printing import Printing
+from penstock.cli.printing import PrintOptions
 from penstock.cli.selection import Selection
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Subscription
@@ -39,7 +39,7 @@ def sub(
         int, typer.Option("-q", "--qos", min=0, max=2, metavar="0|1|2", help="Highest QoS.")
     ] = 0,
     selection: Selection,
-    printing: Printing,
+    printing: PrintOptions,
     output: Annotated[
         Path | None,
         typer.Option(

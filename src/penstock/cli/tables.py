@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from penstock.spark.failure_file import TableFailure
     from penstock.spark.table_selection import AnyTable
-    from penstock.spark.tables.erased import Erased
+    from penstock.spark.tables.erased import ErasedMessages
     from penstock.spark.tables.status import TableStatus
     from penstock.stream.credentials import Credentials
 
@@ -305,7 +305,7 @@ def _print_causes(dead: pa.Table, *, full: bool) -> None:
         print(f"  {rest:,} for {len(found) - len(shown):,} other causes; --full shows them")
 
 
-def _erased_line(erased: Erased, *, is_back: bool) -> str:
+def _erased_line(erased: ErasedMessages, *, is_back: bool) -> str:
     topics = ", ".join(f"{topic} ({messages:,})" for topic, messages in erased.topics)
     if erased.topics_count > len(erased.topics):
         topics += f" and {erased.topics_count - len(erased.topics):,} more"

@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.log_options import LogOptions
 from penstock.cli.option_groups import grouped
-from penstock.cli.printing import Printing
+from penstock.cli.printing import PrintOptions
 from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.errors import ConfigError
 
@@ -35,7 +35,7 @@ DEFAULT_LAST: Final = 10
 def tail(
     *,
     chosen: LogOptions,
-    printing: Printing,
+    printing: PrintOptions,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")
     ] = False,

@@ -20,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.cli.chosen_messages import (
-    Chosen,
+    ChosenMessages,
     choose,
     machine_clock,
     read_chosen,
@@ -187,7 +187,7 @@ class Tailing:
         self._options = options
         self._sink = sink
         self._follow = follow
-        self._chosen: Chosen | None = None
+        self._chosen: ChosenMessages | None = None
 
     async def run(self) -> int:
         """Read to the end, or until the task is cancelled; return the exit code.

@@ -23,7 +23,7 @@ from penstock.client.engine_options import limits_of
 from penstock.client.options import Options
 from penstock.client.outbox import client_id_in, open_outbox, trim_until
 from penstock.config.remote_url import RemoteUrl
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.server.server import Server
 from penstock.errors import PublishFailed
 from penstock.runtime.machine_clock import MachineClock
@@ -138,7 +138,7 @@ class Lifecycle:
                 await asyncio.get_running_loop().run_in_executor(None, self.store.close)
 
 
-def _client_id(options: Options, recovered: Recovered) -> str:
+def _client_id(options: Options, recovered: RecoveredState) -> str:
     """Return the given client identifier, that of the outbox, or a random one."""
     client_id = options.client_id
     if options.outbox is not None:

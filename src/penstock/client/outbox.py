@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from penstock.client.client_engine import ClientEngine
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.errors import ConfigError, StoreError
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
@@ -29,7 +29,7 @@ _ALL_US: Final = 2**62  # older than every message
 _ALL_BYTES: Final = 2**62
 
 
-async def open_outbox(path: Path) -> tuple[Store, Recovered]:
+async def open_outbox(path: Path) -> tuple[Store, RecoveredState]:
     """Open or create the outbox at ``path``; return the store and its contents.
 
     A thread does it, which cannot be stopped: a caller that is cancelled waits until the outbox is
@@ -51,7 +51,7 @@ async def open_outbox(path: Path) -> tuple[Store, Recovered]:
         raise
 
 
-def _open_outbox(path: Path) -> tuple[Store, Recovered]:
+def _open_outbox(path: Path) -> tuple[Store, RecoveredState]:
     from penstock.store.rocks import RocksStore  # who has no outbox need not load RocksDB
 
     store = RocksStore(path)
@@ -62,7 +62,7 @@ def _open_outbox(path: Path) -> tuple[Store, Recovered]:
         raise
 
 
-def client_id_in(recovered: Recovered, path: Path, wanted: str) -> str:
+def client_id_in(recovered: RecoveredState, path: Path, wanted: str) -> str:
     """Return the client identifier that owns the outbox; ``wanted`` if it is new.
 
     Raises:

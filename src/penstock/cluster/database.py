@@ -29,7 +29,7 @@ from penstock.errors import CommitUnknown
 from penstock.store.batch import Batch
 from penstock.store.database import STORE_DIRECTORY, Database, open_database_as
 from penstock.store.faults import probe
-from penstock.store.parts import Large
+from penstock.store.parts import LargeValue
 
 
 class ClusterDatabase(Database):
@@ -71,7 +71,7 @@ class ClusterDatabase(Database):
             self._is_behind = False
             self._view.take(position)
 
-    def write_parts(self, large: Large) -> None:
+    def write_parts(self, large: LargeValue) -> None:
         """Append and write the parts of a large value; see ``Database.write_parts``."""
         handle = self._parts_handle()
         for key, part in large.parts():

@@ -17,14 +17,14 @@ _CONTROLLER = "memory"
 
 
 @dataclass(frozen=True, slots=True)
-class Available:
+class AvailableMemory:
     """Memory that this process may use, in bytes, and the limit that says so."""
 
     size_bytes: int
     by: str
 
 
-def available(root: Path = Path("/"), machine_bytes: int = 0) -> Available:
+def available(root: Path = Path("/"), machine_bytes: int = 0) -> AvailableMemory:
     """Return the smaller of the machine's memory and the limits of this process's cgroups.
 
     Args:
@@ -36,8 +36,8 @@ def available(root: Path = Path("/"), machine_bytes: int = 0) -> Available:
     limits = [limit for limit in map(_limit, _limit_files(root)) if limit > 0]
     lowest = min(limits, default=machine_bytes)
     if lowest < machine_bytes:
-        return Available(lowest, "the limit of its cgroup")
-    return Available(machine_bytes, "the machine's memory")
+        return AvailableMemory(lowest, "the limit of its cgroup")
+    return AvailableMemory(machine_bytes, "the machine's memory")
 
 
 def _limit_files(root: Path) -> list[Path]:

@@ -19,7 +19,7 @@ from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.topics import is_topic_filter, unshared
 
 
-class Forwarded(Group):
+class ForwardingRule(Group):
     """Messages that a bridge forwards, and their topics at both ends."""
 
     topic_filters: tuple[BridgedFilter, ...] = Field(min_length=1, max_length=1000)
@@ -60,7 +60,7 @@ class Remote(Group):
     which keeps one session of the bridge. A Server Reference (MQTT 5) is followed to one of them
     only."""
 
-    forwards: tuple[Forwarded, ...] = Field(min_length=1, max_length=1000)
+    forwards: tuple[ForwardingRule, ...] = Field(min_length=1, max_length=1000)
     """Rules of forwarding, 1 to 1000 tables [[bridge.remotes.forwards]]; the first that matches a
     topic counts."""
 

@@ -64,7 +64,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class Comparison:
     """The outcome of a comparison.
 
     Attributes:
@@ -76,7 +76,7 @@ class Compared:
     changes: tuple[Change, ...]
 
 
-def compared(running: Settings, read: Settings) -> Compared:
+def compared(running: Settings, read: Settings) -> Comparison:
     """Compare the settings of a running broker with those that were read again.
 
     Raises:
@@ -100,7 +100,7 @@ def compared(running: Settings, read: Settings) -> Compared:
             f"the settings can only be used by a restart, because {waiting} cannot change before:"
             f" until then {told}."
         ) from None
-    return Compared(used, tuple(changes))
+    return Comparison(used, tuple(changes))
 
 
 def _merged(

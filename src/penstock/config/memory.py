@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.config.available_memory import Available
+from penstock.config.available_memory import AvailableMemory
 from penstock.config.limits import Limits
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.settings import Settings
@@ -204,13 +204,13 @@ def _or_unbounded(bound_bytes: int) -> int:
     return bound_bytes or UNBOUNDED
 
 
-def budget_bytes(settings: Settings, system_memory: Available) -> int:
+def budget_bytes(settings: Settings, system_memory: AvailableMemory) -> int:
     """Return the memory that clients may make the broker hold: as set, or a part of what there
     is."""
     return settings.memory.budget_bytes or int(system_memory.size_bytes * _BUDGET)
 
 
-def fitted(settings: Settings, system_memory: Available) -> Settings:
+def fitted(settings: Settings, system_memory: AvailableMemory) -> Settings:
     """Return ``settings`` with the limits lowered that they do not set.
 
     So the worst case fits into the budget on a small machine, too; defaults that fit stay.
@@ -276,7 +276,7 @@ class Statement:
     warning: str
 
 
-def statement(settings: Settings, system_memory: Available) -> Statement:
+def statement(settings: Settings, system_memory: AvailableMemory) -> Statement:
     """Compare the worst case with the budget."""
     budget = budget_bytes(settings, system_memory)
     why = "memory.budget_bytes"

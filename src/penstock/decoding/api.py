@@ -6,7 +6,7 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro import avro_decoder
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.csv_lines import CsvDecoder
-from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.decoded import DecodedBatch, Decoder
 from penstock.decoding.documents import document_decoder
 from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
@@ -17,7 +17,7 @@ from penstock.decoding.raw import RawDecoder
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.text import TextDecoder
 
-__all__ = ["Decoded", "Decoder", "make_decoder", "pinned"]
+__all__ = ["DecodedBatch", "Decoder", "make_decoder", "pinned"]
 
 
 def make_decoder(definition: DecoderDefinition) -> Decoder:

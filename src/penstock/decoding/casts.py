@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from penstock.config.decoder import Column
 from penstock.decoding.nested import Field
-from penstock.decoding.scalars import Absent, Check, Values
+from penstock.decoding.scalars import Check, NullMarkers, Values
 
 
 def _unchecked(count: int) -> None:
@@ -23,9 +23,9 @@ class Cast:
         ConfigError: the settings of the column contradict each other.
     """
 
-    def __init__(self, name: str, column: Column, absent: Absent | None = None) -> None:
+    def __init__(self, name: str, column: Column, absent: NullMarkers | None = None) -> None:
         self.name = name
-        self._convert = Field(name, column, absent or Absent())
+        self._convert = Field(name, column, absent or NullMarkers())
         self.field = self._convert.field
         self.width = self._convert.width
 

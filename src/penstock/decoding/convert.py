@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from penstock.decoding.units import Linear
+from penstock.decoding.units import LinearConversion
 from penstock.errors import ConfigError
 
 MICROSECONDS_MIN: Final = -62_135_596_800_000_000  # 0001-01-01
@@ -96,7 +96,7 @@ def to_bool(value: Any) -> bool:
     raise Unfit("no bool")
 
 
-def to_int(bits: int, linear: Linear) -> Callable[[Any], int]:
+def to_int(bits: int, linear: LinearConversion) -> Callable[[Any], int]:
     """Return a converter to whole numbers, from text too; a scaled number is rounded."""
     high = 2 ** (bits - 1)
 
@@ -113,7 +113,7 @@ def to_int(bits: int, linear: Linear) -> Callable[[Any], int]:
     return convert
 
 
-def to_float(bits: int, linear: Linear) -> Callable[[Any], float]:
+def to_float(bits: int, linear: LinearConversion) -> Callable[[Any], float]:
     """Return a converter to floats, from text too."""
     factor, offset = float(linear.factor), float(linear.offset)
 
@@ -129,7 +129,7 @@ def to_float(bits: int, linear: Linear) -> Callable[[Any], float]:
     return convert
 
 
-def to_decimal(precision: int, scale: int, linear: Linear) -> Callable[[Any], Decimal]:
+def to_decimal(precision: int, scale: int, linear: LinearConversion) -> Callable[[Any], Decimal]:
     """Return a converter to decimals, from text too; surplus digits are rounded half to even."""
     unit = Decimal(1).scaleb(-scale)
     factor, offset = _decimal(linear.factor), _decimal(linear.offset)

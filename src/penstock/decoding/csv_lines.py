@@ -13,9 +13,9 @@ import pyarrow as pa
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoded import Decoded
+from penstock.decoding.decoded import DecodedBatch
 from penstock.decoding.rows import Rows, decode_in_portions
-from penstock.decoding.scalars import Absent
+from penstock.decoding.scalars import NullMarkers
 from penstock.decoding.text import Texts
 from penstock.errors import ConfigError
 
@@ -33,7 +33,7 @@ class CsvDecoder:
     def __init__(self, definition: DecoderDefinition) -> None:
         self._definition = definition
         self._texts = Texts(definition.encoding)
-        absent = Absent(frozenset(definition.null_values) | {""})
+        absent = NullMarkers(frozenset(definition.null_values) | {""})
         self._casts = [Cast(name, column, absent) for name, column in definition.columns.items()]
         self._names = [column.path or name for name, column in definition.columns.items()]
         for name, column in definition.columns.items():
@@ -47,7 +47,7 @@ class CsvDecoder:
         self.schema = pa.schema([cast.field for cast in self._casts])
         csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS_MAX))
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each line is a row."""
         return decode_in_portions(self.schema, payloads, self._portion, self._definition.values_max)
 

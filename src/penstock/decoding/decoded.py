@@ -15,7 +15,7 @@ class DecodingPostponed(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedBatch:
     """The result of decoding a batch of messages.
 
     Each message is in `sources` (once for each row) or in `broken`, unless its payload has no rows,
@@ -39,7 +39,7 @@ class Decoder(Protocol):
 
     schema: pa.Schema
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
         """Decode a batch. It never raises for the contents of a payload.
 
         Raises:

@@ -17,10 +17,10 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
-from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.decoded import DecodedBatch, Decoder
 from penstock.decoding.paths import Path, follow, reader
 from penstock.decoding.rows import Rows, decode_in_portions
-from penstock.decoding.scalars import Absent
+from penstock.decoding.scalars import NullMarkers
 from penstock.decoding.shapes import Read, Shape
 from penstock.decoding.shown import shown
 
@@ -101,7 +101,7 @@ class DocumentDecoder:
     def __init__(self, definition: DecoderDefinition, notation: Notation) -> None:
         self._notation = notation
         self._definition = definition
-        absent = Absent(frozenset(definition.null_values), definition.lenient)
+        absent = NullMarkers(frozenset(definition.null_values), definition.lenient)
         self._casts = [Cast(name, column, absent) for name, column in definition.columns.items()]
         self._width = sum(cast.width for cast in self._casts)
         self._rows_path = Path.parse(definition.rows_path).keys if definition.rows_path else ()
@@ -135,7 +135,7 @@ class DocumentDecoder:
             fields.append(pa.field(definition.extra, pa.string()))
         self.schema = pa.schema(fields)
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch of documents to rows."""
         values_max = self._definition.values_max
         return decode_in_portions(self.schema, payloads, self._portion, values_max)
@@ -263,7 +263,7 @@ class TextOfDocuments:
         self._values_max = values_max
         self.schema = pa.schema([("value", pa.string())])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each payload is a row."""
         return decode_in_portions(self.schema, payloads, self._portion, self._values_max)
 

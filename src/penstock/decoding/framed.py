@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.decoded import DecodedBatch, Decoder
 
 
 class FramedDecoder:
@@ -24,7 +24,7 @@ class FramedDecoder:
         self._length = length
         self.schema = decoder.schema
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
         """Decode a batch; payloads without a frame are broken."""
         inner: list[bytes] = []
         kept: list[int] = []
@@ -40,7 +40,7 @@ class FramedDecoder:
         reasons = found.reasons.to_pylist()
         broken |= zip(places.take(found.broken).to_pylist(), reasons, strict=True)
         ordered = sorted(broken)
-        return Decoded(
+        return DecodedBatch(
             found.rows,
             pc.take(places, found.sources),
             pa.array(ordered, pa.int64()),

@@ -14,7 +14,7 @@ import pyarrow as pa
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.convert import NUMBER_CHARACTERS_MAX, to_json
-from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.decoded import DecodedBatch, Decoder
 from penstock.decoding.documents import DocumentDecoder
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.json_registered import KnownJsonSchema, registered_columns
@@ -103,7 +103,7 @@ class ValidJson:
         self._values_max = definition.values_max
         self._check = msgspec.json.Decoder(msgspec.Raw).decode
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each payload is a row."""
         return decode_in_portions(self.schema, payloads, self._portion)
 

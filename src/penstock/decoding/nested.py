@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.config.column_type import ColumnType, ListOf, MapOf, Scalar, StructOf, parse_type
 from penstock.config.decoder import Column
 from penstock.decoding.paths import Path, reader
-from penstock.decoding.scalars import Absent, Check, Misfits, Scalars, Values
+from penstock.decoding.scalars import Check, Misfits, NullMarkers, Scalars, Values
 from penstock.decoding.shown import shown
 
 
@@ -42,7 +42,7 @@ class Field:
     ``field`` has its name and type in Arrow.
     """
 
-    def __init__(self, name: str, column: Column, absent: Absent) -> None:
+    def __init__(self, name: str, column: Column, absent: NullMarkers) -> None:
         self._convert = _conversion(name, parse_type(column.type), column, absent)
         self._default = self._convert.default
         self._is_required = column.required
@@ -139,7 +139,7 @@ class Maps:
 class Structs:
     """Converts objects to structs of known fields; other keys are left out."""
 
-    def __init__(self, columns: dict[str, Column], absent: Absent) -> None:
+    def __init__(self, columns: dict[str, Column], absent: NullMarkers) -> None:
         self._fields = [
             (
                 reader(Path.parse(column.path).keys if column.path else (key,)),
@@ -177,7 +177,7 @@ class Structs:
         return structs, misfits
 
 
-def _conversion(name: str, kind: ColumnType, column: Column, absent: Absent) -> Conversion:
+def _conversion(name: str, kind: ColumnType, column: Column, absent: NullMarkers) -> Conversion:
     """Return the conversion to this type, by the settings of a column that contains it."""
     match kind:
         case ListOf(item):

@@ -19,11 +19,11 @@ from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import not_finite, to_json
-from penstock.decoding.decoded import Decoded, Decoder
+from penstock.decoding.decoded import DecodedBatch, Decoder
 from penstock.decoding.files import read_file
 from penstock.decoding.paths import Path
 from penstock.decoding.rows import Rows, decode_in_portions
-from penstock.decoding.scalars import Absent
+from penstock.decoding.scalars import NullMarkers
 from penstock.errors import ConfigError
 
 _TYPES: Final = {
@@ -130,7 +130,7 @@ class ProtobufDecoder:
         columns = definition.columns or {
             field.name: Column(type=column_type(field)) for field in root.fields
         }
-        absent = Absent(frozenset(definition.null_values))
+        absent = NullMarkers(frozenset(definition.null_values))
         self._casts = [Cast(name, column, absent) for name, column in columns.items()]
         self._width = sum(cast.width for cast in self._casts)
         self._reads: list[tuple[bool, Read]] = []
@@ -141,7 +141,7 @@ class ProtobufDecoder:
             self._reads.append((of_root, reader(root if of_root else row, path.keys, as_json)))
         self.schema = pa.schema([cast.field for cast in self._casts])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each message is a row, or has rows at rows_path."""
         return decode_in_portions(self.schema, payloads, self._portion, self._definition.values_max)
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import Decoded, DecodingPostponed
+from penstock.decoding.decoded import DecodedBatch, DecodingPostponed
 from penstock.decoding.repeated import exceeds_repetition_limit
 
 _PORTION_MESSAGES: Final = 8192
@@ -110,7 +110,7 @@ class Rows:
             column.take(pa.array([places[one] for one in self.sources], pa.int64()))
         )
 
-    def finish(self, schema: pa.Schema, first: int) -> Decoded:
+    def finish(self, schema: pa.Schema, first: int) -> DecodedBatch:
         """Return the result; messages are counted from `first`."""
         table = pa.Table.from_arrays(self.columns, schema=schema)
         sources = pa.array(self.sources, pa.int64())
@@ -119,7 +119,7 @@ class Rows:
         if len(broken) and len(sources):
             is_whole = pc.invert(pc.is_in(sources, value_set=broken))
             table, sources = table.filter(is_whole), sources.filter(is_whole)
-        return Decoded(table, pc.add(sources, first), pc.add(broken, first), reasons)
+        return DecodedBatch(table, pc.add(sources, first), pc.add(broken, first), reasons)
 
 
 Portion = Callable[[list[bytes], Rows], None]
@@ -137,7 +137,7 @@ def _lengths(column: pa.Array) -> list[int]:
 
 def decode_in_portions(
     schema: pa.Schema, payloads: pa.BinaryArray, decode: Portion, values_max: int = _PORTION_VALUES
-) -> Decoded:
+) -> DecodedBatch:
     """Decode a batch by portions; a message that becomes more than values_max values is broken."""
     parts = []
     first = 0
@@ -159,7 +159,7 @@ def decode_in_portions(
 
 def _decoded(
     schema: pa.Schema, messages: list[bytes], first: int, decode: Portion, rows: Rows
-) -> list[Decoded]:
+) -> list[DecodedBatch]:
     """Decode a portion into empty ``rows``; return it in parts if it had to be halved."""
     try:
         decode(messages, rows)
@@ -192,11 +192,11 @@ def _error_text(error: Exception, values_max: int) -> str:
     return f"The payload could not be decoded ({type(error).__name__})."
 
 
-def joined(schema: pa.Schema, parts: list[Decoded]) -> Decoded:
+def joined(schema: pa.Schema, parts: list[DecodedBatch]) -> DecodedBatch:
     """Return the parts of a batch as one."""
     if len(parts) == 1:
         return parts[0]
-    return Decoded(
+    return DecodedBatch(
         pa.concat_tables([part.rows for part in parts] or [schema.empty_table()]),
         pa.concat_arrays([pa.array([], pa.int64()), *(part.sources for part in parts)]),
         pa.concat_arrays([pa.array([], pa.int64()), *(part.broken for part in parts)]),

@@ -39,7 +39,7 @@ from penstock.decoding.convert import (
     to_timestamp,
 )
 from penstock.decoding.shown import shown
-from penstock.decoding.units import Linear, conversion
+from penstock.decoding.units import LinearConversion, conversion
 from penstock.errors import ConfigError
 
 Values = list[Any]
@@ -72,7 +72,7 @@ _PAYLOAD_ERRORS: Final = (ValueError, TypeError, ArithmeticError, RecursionError
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class NullMarkers:
     """The values that mean "no value": texts, and NaN and infinities for types without them."""
 
     texts: frozenset[str] = frozenset()
@@ -106,7 +106,7 @@ class Scalars:
         ConfigError: the settings of the column `name` contradict each other.
     """
 
-    def __init__(self, name: str, column: Column, absent: Absent) -> None:
+    def __init__(self, name: str, column: Column, absent: NullMarkers) -> None:
         self._column = column
         self._absent = replace(absent, texts=absent.texts | frozenset(column.null_values))
         self.type = arrow_type(column.type)
@@ -149,18 +149,18 @@ class Scalars:
         if given is None:
             return None
         try:
-            return pa.scalar(_converter(self._column, Linear())(given), self.type)
+            return pa.scalar(_converter(self._column, LinearConversion())(given), self.type)
         except (Unfit, *_PAYLOAD_ERRORS):
             raise ConfigError(
                 f"The default of the column {name} is {given!r}, which is no {self._column.type}."
             ) from None
 
 
-_NOTHING_ABSENT: Final = Absent()
+_NOTHING_ABSENT: Final = NullMarkers()
 
 
-def _linear(name: str, column: Column) -> Linear:
-    scaled = Linear(Fraction(str(column.scale)), Fraction(str(column.offset)))
+def _linear(name: str, column: Column) -> LinearConversion:
+    scaled = LinearConversion(Fraction(str(column.scale)), Fraction(str(column.offset)))
     if column.type == "timestamp" or not column.unit_from:
         return scaled
     try:
@@ -169,7 +169,7 @@ def _linear(name: str, column: Column) -> Linear:
         raise ConfigError(f"Column {name}: {mistake}") from None
 
 
-def _converter(column: Column, linear: Linear) -> Callable[[Any], Any]:
+def _converter(column: Column, linear: LinearConversion) -> Callable[[Any], Any]:
     """Return the conversion of one value; it raises Unfit, or an error of a payload."""
     kind = column.type
     digits = decimal_digits(kind)
@@ -188,7 +188,7 @@ def _converter(column: Column, linear: Linear) -> Callable[[Any], Any]:
     return {"string": to_string, "bool": to_bool, "json": to_json}[kind]
 
 
-def _quick(column: Column, linear: Linear) -> Quick | None:
+def _quick(column: Column, linear: LinearConversion) -> Quick | None:
     """Return the conversion of a whole column of values of the right type; None if there is none.
 
     The conversion raises if one value has another type.
@@ -232,7 +232,7 @@ def _whole_numbers(array: pa.Array) -> pa.Array:
     return array.cast(pa.int64())
 
 
-def _floats(values: Values, kind: pa.DataType, linear: Linear) -> pa.Array:
+def _floats(values: Values, kind: pa.DataType, linear: LinearConversion) -> pa.Array:
     array = pa.array(values, pa.float64())
     if not linear.is_identity:
         array = pc.multiply(array, float(linear.factor))

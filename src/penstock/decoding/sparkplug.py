@@ -18,7 +18,7 @@ import pyarrow as pa
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.broken import Broken
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoded import Decoded
+from penstock.decoding.decoded import DecodedBatch
 from penstock.decoding.repeated import exceeds_repetition_limit
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.sparkplug_schema import DATATYPES, payload_class
@@ -89,7 +89,7 @@ class SparkplugDecoder:
         self._casts = [Cast(name, column) for name, column in columns.items()]
         self.schema = pa.schema([cast.field for cast in self._casts])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each metric is a row."""
         values_max = self._definition.values_max
         return decode_in_portions(self.schema, payloads, self._portion, values_max)

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoded import Decoded
+from penstock.decoding.decoded import DecodedBatch
 from penstock.decoding.rows import Rows, decode_in_portions
-from penstock.decoding.scalars import Absent
+from penstock.decoding.scalars import NullMarkers
 from penstock.errors import ConfigError
 
 _BOM = "\ufeff"
@@ -23,11 +23,11 @@ class TextDecoder:
     def __init__(self, definition: DecoderDefinition) -> None:
         name, column = next(iter(definition.columns.items()), ("value", Column(type="string")))
         self._texts = Texts(definition.encoding)
-        self._cast = Cast(name, column, Absent(frozenset(definition.null_values)))
+        self._cast = Cast(name, column, NullMarkers(frozenset(definition.null_values)))
         self._is_text = column.type == "string"
         self.schema = pa.schema([self._cast.field])
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:  # noqa: ARG002
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each payload is a row."""
         return decode_in_portions(self.schema, payloads, self._portion)
 

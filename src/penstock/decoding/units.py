@@ -20,7 +20,7 @@ _UNIT: Final = re.compile(rf"(?:1\s*/\s*)?(?:{_NAME}|[%°]\w*)(?:\s*[*/]\s*(?:{_
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearConversion:
     """A linear conversion: value * factor + offset."""
 
     factor: Fraction = Fraction(1)
@@ -31,12 +31,14 @@ class Linear:
         """True if it changes nothing."""
         return self.factor == 1 and self.offset == 0
 
-    def then(self, other: Linear) -> Linear:
+    def then(self, other: LinearConversion) -> LinearConversion:
         """Return the conversion by this one, followed by the other."""
-        return Linear(self.factor * other.factor, self.offset * other.factor + other.offset)
+        return LinearConversion(
+            self.factor * other.factor, self.offset * other.factor + other.offset
+        )
 
 
-def conversion(unit_from: str, unit: str) -> Linear:
+def conversion(unit_from: str, unit: str) -> LinearConversion:
     """Return the conversion of a number in `unit_from` to one in `unit`.
 
     Raises:
@@ -45,7 +47,7 @@ def conversion(unit_from: str, unit: str) -> Linear:
     zero, one, two = (_converted(number, unit_from, unit) for number in (0, 1, 2))
     if two - one != one - zero:
         raise ConfigError(f"{unit_from} does not become {unit} by a factor and offset.")
-    return Linear(one - zero, zero)
+    return LinearConversion(one - zero, zero)
 
 
 def _converted(number: int, unit_from: str, unit: str) -> Fraction:

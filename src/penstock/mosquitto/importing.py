@@ -62,7 +62,7 @@ class ImportRequest:
 
 
 @dataclass(frozen=True)
-class Imported:
+class ImportResult:
     """The result of an import.
 
     Attributes:
@@ -76,7 +76,7 @@ class Imported:
     data_dir: Path | None
 
 
-def import_mosquitto(request: ImportRequest, progress: Progress) -> Imported:
+def import_mosquitto(request: ImportRequest, progress: Progress) -> ImportResult:
     """Import a configuration of Mosquitto's, and its database where there is one.
 
     Raises:
@@ -120,7 +120,7 @@ def import_mosquitto(request: ImportRequest, progress: Progress) -> Imported:
         raise ConfigError(f"{place} cannot be written: {_reason(error)}.") from None
     finally:
         shutil.rmtree(stage, ignore_errors=True)
-    return Imported(translation.findings, files, data_dir if snapshot is not None else None)
+    return ImportResult(translation.findings, files, data_dir if snapshot is not None else None)
 
 
 def _refuse_what_is_there(request: ImportRequest, directory: Path, data_dir: Path) -> None:

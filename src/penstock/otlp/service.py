@@ -75,7 +75,7 @@ MISSED: Final = Family(
 
 
 @final
-class Exporting:
+class Exporter:
     """The threads of the process.
 
     Args:
@@ -250,24 +250,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     os.nice(NICENESS)
     resource = _resource(options)
-    exporting = Exporting(options, Collector(endpoint, resource), resource)
+    exporter = Exporter(options, Collector(endpoint, resource), resource)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: exporting.stop())
-    threading.Thread(target=_wait_for_end_of_input, args=(exporting,), daemon=True).start()
+        signal.signal(number, lambda *_: exporter.stop())
+    threading.Thread(target=_wait_for_end_of_input, args=(exporter,), daemon=True).start()
     try:
         print(f"ready {options.endpoint}", flush=True)
     except BrokenPipeError:  # the broker was killed while we started
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    threading.excepthook = exporting.failed
-    exporting.run()
-    return exporting.exit_code
+    threading.excepthook = exporter.failed
+    exporter.run()
+    return exporter.exit_code
 
 
-def _wait_for_end_of_input(exporting: Exporting) -> None:
+def _wait_for_end_of_input(exporter: Exporter) -> None:
     while os.read(sys.stdin.fileno(), 4096):
         pass
-    exporting.stop()
+    exporter.stop()
 
 
 def _resource(options: argparse.Namespace) -> Resource:

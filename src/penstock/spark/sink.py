@@ -57,7 +57,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 
 @dataclass
-class Staged(WriterCommitMessage):
+class StagedRows(WriterCommitMessage):
     """The rows that one task staged: sink, batch, attempt, partition and files.
 
     Spark makes one writer for the tasks of a streaming batch, and another one that commits it: this
@@ -80,12 +80,12 @@ class _Writer:
         self._options = options
         self._run = uuid.uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedRows:
         """Stage the rows of one task."""
         context = TaskContext.get()
         assert context is not None
         sink, batch = self._identity(context)
-        staged = Staged(sink, batch, self._run, context.partitionId(), [])
+        staged = StagedRows(sink, batch, self._run, context.partitionId(), [])
         attempt = f"{self._run}-{context.taskAttemptId()}"
         first_row = 0
         with self._client() as client:
@@ -119,7 +119,7 @@ class _Writer:
             with self._client() as client:
                 _give_up(client, self._set_of(staged[0], ()))
 
-    def _set_of(self, staged: Staged, files: tuple[tuple[str, int, int], ...]) -> SetRequest:
+    def _set_of(self, staged: StagedRows, files: tuple[tuple[str, int, int], ...]) -> SetRequest:
         client_id = self._options.client_id or f"spark-{staged.sink}"
         return SetRequest(staged.sink, staged.batch, staged.run, client_id, files)
 
@@ -202,9 +202,9 @@ def _give_up(client: StreamClient, request: SetRequest) -> None:
         client.abandon(request)
 
 
-def _task_results(messages: list[WriterCommitMessage | None]) -> list[Staged]:
+def _task_results(messages: list[WriterCommitMessage | None]) -> list[StagedRows]:
     """Return the results of the tasks, by partition; a task that failed has none."""
-    staged = [message for message in messages if isinstance(message, Staged)]
+    staged = [message for message in messages if isinstance(message, StagedRows)]
     return sorted(staged, key=lambda task: task.partition)
 
 

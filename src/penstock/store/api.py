@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
 from penstock.engine.batch.commit import Commit
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.message import Message
 
 NOTHING_LEASED: Final = 2**63 - 1
@@ -44,7 +44,7 @@ class Store(Protocol):
     writes_columns: bool
     """True where the columns of a commit are all that it writes, see ``Commit.columns``."""
 
-    def recover(self, subscriptions: bool = True) -> Recovered:
+    def recover(self, subscriptions: bool = True) -> RecoveredState:
         """Return everything that was committed, except the message bodies in the log.
 
         Args:

@@ -66,7 +66,7 @@ from penstock.store.parts import (
     FAMILIES,
     LARGE_BYTES,
     PARTS_FAMILY,
-    Large,
+    LargeValue,
     Pieces,
     full_value,
     new_run,
@@ -164,7 +164,7 @@ class Database:
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             raise self._not_written(error) from None
 
-    def write_parts(self, large: Large) -> None:
+    def write_parts(self, large: LargeValue) -> None:
         """Write the parts of a large value, to be synced with the batch that has its head.
 
         Other threads run meanwhile: RocksDB gets one part at a time, and this never waits for it
@@ -264,7 +264,7 @@ class Database:
         if size_of(pieces) < LARGE_BYTES or family not in FAMILIES:
             batch.put(key, b"".join(pieces), self.handles[family])
             return
-        large = Large(family, key, pieces, new_run(), note)
+        large = LargeValue(family, key, pieces, new_run(), note)
         self.write_parts(large)
         batch.put(key, large.head, self.handles[family])
 

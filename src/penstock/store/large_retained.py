@@ -16,7 +16,7 @@ from penstock.store.database import Database, check
 from penstock.store.parts import (
     LARGE_BYTES,
     PARTS_FAMILY,
-    Large,
+    LargeValue,
     new_run,
     owner_key,
     part_range,
@@ -69,7 +69,9 @@ class LargeRetained:
         if not batch.is_empty():
             database.write(batch)
 
-    def put(self, batch: Batch, database: Database, topic: bytes, message: Message) -> Large | None:
+    def put(
+        self, batch: Batch, database: Database, topic: bytes, message: Message
+    ) -> LargeValue | None:
         """Add a message to ``batch``; if it is large, return its parts, which must be written
         before the batch."""
         self._delete_parts(batch, database, topic)
@@ -78,7 +80,7 @@ class LargeRetained:
             return None
         run = new_run()
         self._runs.setdefault(topic, []).append(run)
-        large = Large(_FAMILY, topic, records.message_pieces(message), run)
+        large = LargeValue(_FAMILY, topic, records.message_pieces(message), run)
         batch.put(topic, large.head, database.handles[_FAMILY])
         return large
 

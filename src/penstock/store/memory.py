@@ -16,7 +16,7 @@ from penstock.engine.batch.records import (
     InboundPage,
     ProducerRecord,
     Progress,
-    Recovered,
+    RecoveredState,
     SessionRecord,
     SubscriptionRecord,
     WillRecord,
@@ -58,9 +58,9 @@ class MemoryStore:
         self._producers: dict[str, ProducerRecord] = {}
         self._clock: ClockRecord | None = None
 
-    def recover(self, subscriptions: bool = True) -> Recovered:
+    def recover(self, subscriptions: bool = True) -> RecoveredState:
         """Return everything that was committed; see ``Store.recover``."""
-        recovered = Recovered(self._epoch, self._end)
+        recovered = RecoveredState(self._epoch, self._end)
         recovered.sessions = list(self._sessions.values())
         for by_filter in self._subscriptions.values() if subscriptions else ():
             recovered.subscriptions.extend(by_filter.values())

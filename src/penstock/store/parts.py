@@ -76,7 +76,7 @@ class Head(NamedTuple):
 
 
 @final
-class Large:
+class LargeValue:
     """A value that is to be written in parts.
 
     Args:

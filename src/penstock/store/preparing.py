@@ -2,9 +2,9 @@
 
 ::
 
-      a start     database ─▶ read_sessions, read_subscriptions ─▶ Recovered
+      a start     database ─▶ read_sessions, read_subscriptions ─▶ RecoveredState
       a standby   database ──▶ Preparation.load ──╮
-                  operations ▶ Preparation.apply ─┴▶ PreparedSessions ─▶ Recovered has the rest
+                  operations ▶ Preparation.apply ─┴▶ PreparedSessions ─▶ RecoveredState has the rest
 
 Both decode with the same functions. Of a commit's operations only those on sessions and
 subscriptions are looked at; the others, of which there are most, cost a comparison each.

@@ -58,7 +58,7 @@ Report = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Repaired:
+class RepairResult:
     """The outcome of a repair, or of a dry run.
 
     Attributes:
@@ -85,7 +85,7 @@ class Repaired:
         return sum(path.stat().st_size for path in files)
 
 
-def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = None) -> Repaired:
+def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = None) -> RepairResult:
     """Make a new store of the readable parts of the one below ``data_dir``.
 
     Args:
@@ -110,7 +110,7 @@ def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = Non
         return _repair(data_dir, has_database, is_dry_run, report or _report_nothing)
 
 
-def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report) -> Repaired:
+def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report) -> RepairResult:
     claimed = read_watermark(data_dir)
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         if not has_database:
@@ -121,7 +121,7 @@ def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report
                 found = examine_view(view, claimed)
                 report("reading", view.size_bytes, view.size_bytes)
     if not found.problems or is_dry_run:
-        return Repaired(found.epoch, found.end, found.loss, found)
+        return RepairResult(found.epoch, found.end, found.loss, found)
     unfinished = data_dir / _UNFINISHED
     try:
         if unfinished.exists():
@@ -139,7 +139,7 @@ def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report
             f"the repair of the store in {data_dir} failed: {error}; run it again, the damaged"
             " store is still there"
         ) from error
-    return Repaired(epoch, found.end, found.loss, found, kept, epoch != found.epoch)
+    return RepairResult(epoch, found.end, found.loss, found, kept, epoch != found.epoch)
 
 
 def _all_lost(claimed: Committed | None) -> Examination:
@@ -217,14 +217,14 @@ def _put_in_place(data_dir: Path, finished: Path) -> list[Path]:
     return kept
 
 
-def _finish_interrupted(data_dir: Path, finished: Path) -> Repaired:
+def _finish_interrupted(data_dir: Path, finished: Path) -> RepairResult:
     try:
         kept = _put_in_place(data_dir, finished)
     except OSError as error:
         raise StoreFailed(f"the repair of the store in {data_dir} failed: {error}") from error
     claimed = read_watermark(data_dir)
     assert claimed is not None
-    return Repaired(claimed.epoch, claimed.end, None, None, kept, True)
+    return RepairResult(claimed.epoch, claimed.end, None, None, kept, True)
 
 
 def _sync_all(directory: Path) -> None:

@@ -31,7 +31,7 @@ from penstock.config.stream import StreamDefinition
 from penstock.engine.batch.commit import Commit
 from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.batch.packed_run import append_run
-from penstock.engine.batch.records import Progress, Recovered
+from penstock.engine.batch.records import Progress, RecoveredState
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
 from penstock.errors import StoreDamaged, StoreError, StoreFailed, StoreFormatError
@@ -78,7 +78,7 @@ from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
 from penstock.store.opening import Opening, StandaloneOpening
 from penstock.store.pages import add_page, page_values
-from penstock.store.parts import LARGE_BYTES, Large, new_run
+from penstock.store.parts import LARGE_BYTES, LargeValue, new_run
 from penstock.store.preparing import read_sessions, read_subscriptions
 from penstock.store.ranges import in_words, without
 from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
@@ -91,12 +91,12 @@ _NO_OFFSET: Final = 2**64 - 1
 _TRIM_CHUNKS_MAX: Final = 10_000  # looked at in one call of ``trim_log``
 
 
-class _Prepared(NamedTuple):
+class _PreparedCommit(NamedTuple):
     """A commit as it is written."""
 
     commit: Commit
     batch: Batch
-    large: list[Large]  # whose heads are in ``batch``
+    large: list[LargeValue]  # whose heads are in ``batch``
     log_bytes_appended: int  # when it is
 
 
@@ -133,7 +133,7 @@ class RocksStore:
         self._streams = streams
         self._usage = ReadWriteLock()
         self._is_writable = True
-        self._prepared: _Prepared | None = None
+        self._prepared: _PreparedCommit | None = None
         self._run = new_run()  # a commit that is written again has the same parts
         self._large_retained = LargeRetained()
         self._use(self._opening.open(data_dir))
@@ -193,13 +193,13 @@ class RocksStore:
 
     # -- recovery ----------------------------------------------------------------------
 
-    def recover(self, subscriptions: bool = True) -> Recovered:
+    def recover(self, subscriptions: bool = True) -> RecoveredState:
         """Return everything that was committed; see ``Store.recover``."""
         with damage_as_broken(self._data_dir):
             return self._recover(subscriptions)
 
-    def _recover(self, subscriptions: bool) -> Recovered:
-        recovered = Recovered(self._epoch, self._end)
+    def _recover(self, subscriptions: bool) -> RecoveredState:
+        recovered = RecoveredState(self._epoch, self._end)
         recovered.sessions = list(read_sessions(self._database))
         if subscriptions:
             recovered.subscriptions = list(read_subscriptions(self._database))
@@ -254,10 +254,10 @@ class RocksStore:
             self._leads = commit.clock.leads
         self._watermark.move(self._end, self._commits)
 
-    def _encode(self, commit: Commit) -> _Prepared:
+    def _encode(self, commit: Commit) -> _PreparedCommit:
         batch = self._database.new_batch()
         handles = self._handles
-        large: list[Large] = []
+        large: list[LargeValue] = []
         appended = self._log_bytes_appended
         if commit.appended:
             columns = commit.columns or columns_of(commit.messages)
@@ -267,7 +267,7 @@ class RocksStore:
                 appended += len(chunk)
             else:
                 note = chunk_note(columns.count, columns.newest_us())
-                large.append(Large("log", key, pieces, self._run, note))
+                large.append(LargeValue("log", key, pieces, self._run, note))
                 appended += large[-1].size_bytes
                 chunk = large[-1].head
             batch.put(key, chunk, handles["log"])
@@ -296,7 +296,7 @@ class RocksStore:
         if commit.clock is not None:
             batch.put(CLOCK, records.encode_clock(commit.clock), handles["meta"])
         batch.put(COMMITS, encode_key(self._commits + 1), handles["meta"])
-        return _Prepared(commit, batch, large, appended)
+        return _PreparedCommit(commit, batch, large, appended)
 
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""

@@ -105,7 +105,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenDatabase:
     """The open database and its column families; an older store has no archives."""
 
     database: Rdict
@@ -124,7 +124,7 @@ class LogFollower:
         self._watermark = data_dir / WATERMARK_FILE
         self._scratch = data_dir / "secondary"
         self._lock = threading.Lock()
-        self._opened: _Opened | None = None
+        self._opened: _OpenDatabase | None = None
         self._archives: tuple[Archive, ...] = ()
         self._epoch = ""
         self._given_up: tuple[tuple[int, int], ...] = ()
@@ -212,7 +212,7 @@ class LogFollower:
                 with self._lock:
                     self._close()
 
-    def _logged(self, opened: _Opened, start: int, end: int) -> Iterator[Rows]:
+    def _logged(self, opened: _OpenDatabase, start: int, end: int) -> Iterator[Rows]:
         """Yield the rows of the log up to the first gap, and one more; join small chunks."""
         chunks = opened.log.iter()
         chunks.seek_for_prev(encode_key(start))
@@ -254,7 +254,9 @@ class LogFollower:
         if position < end:
             self._refuse_unreadable(chunks)
 
-    def _full_value(self, opened: _Opened, family: str, key: bytes, value: bytes) -> bytes | None:
+    def _full_value(
+        self, opened: _OpenDatabase, family: str, key: bytes, value: bytes
+    ) -> bytes | None:
         """Return the value under `key`, of which `value` was found there; None if it was just
         removed.
 
@@ -273,7 +275,9 @@ class LogFollower:
                 return None
             raise StoreFailed(f"the log cannot be read: {error}") from error
 
-    def _archived(self, opened: _Opened, archive: Archive, start: int, end: int) -> Iterator[Rows]:
+    def _archived(
+        self, opened: _OpenDatabase, archive: Archive, start: int, end: int
+    ) -> Iterator[Rows]:
         """Yield the rows of an archive up to the first gap."""
         position = start
         if opened.archive is not None and position < archive.covered:
@@ -363,7 +367,7 @@ class LogFollower:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
         return Committed.decode(data)
 
-    def _open_log(self) -> _Opened:
+    def _open_log(self) -> _OpenDatabase:
         if self._opened is not None:
             return self._opened
         if not (self._store / "CURRENT").exists():
@@ -384,7 +388,7 @@ class LogFollower:
             )
         except Exception as error:  # rocksdict raises plain Exception
             raise StoreNotReady(f"the log in {self._store} cannot be opened: {error}") from error
-        opened = _Opened(
+        opened = _OpenDatabase(
             database,
             database.get_column_family("meta"),
             database.get_column_family("log"),
@@ -397,7 +401,7 @@ class LogFollower:
         self._catch_up(opened)
         return opened
 
-    def _catch_up(self, opened: _Opened) -> None:
+    def _catch_up(self, opened: _OpenDatabase) -> None:
         try:
             opened.database.try_catch_up_with_primary()
             self._seen_end = _end_offset(opened.log)
@@ -408,7 +412,7 @@ class LogFollower:
         self._caught_up_at = time.monotonic()
 
 
-def _lacks_parts(opened: _Opened) -> bool:
+def _lacks_parts(opened: _OpenDatabase) -> bool:
     """Return whether the first large value was written after the log was opened."""
     return opened.parts is None and opened.meta.get(PARTS_KEY) is not None
 
@@ -426,7 +430,7 @@ def _read_given_up(meta: Rdict) -> tuple[tuple[int, int], ...]:
     return () if kept is None else tuple(decode_given_up(kept))
 
 
-def _read_archives(opened: _Opened) -> tuple[Archive, ...]:
+def _read_archives(opened: _OpenDatabase) -> tuple[Archive, ...]:
     found = []
     entries = opened.meta.iter()
     entries.seek(ARCHIVE)

@@ -109,7 +109,7 @@ class ConnectionSlot:
 
 
 @final
-class _Waiting:
+class _WaitingConnection:
     """A connection that waits for a slot, because too many are open."""
 
     def __init__(self, peer: str, source: str | None, slot: ConnectionSlot | None) -> None:
@@ -143,7 +143,7 @@ class Admission:
         self.per_address_max = per_address_max
         self._descriptors = descriptors
         self._by_source: Counter[str] = Counter()
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_WaitingConnection] = []
         self._limiter = RepeatLimiter()
 
     def admit(self, peer: str, source: str | None = None) -> ConnectionSlot | None:
@@ -173,7 +173,7 @@ class Admission:
         ``slot`` is the one it has in the listener already, where only the connections of its
         address are too many: it stays the caller's.
         """
-        waiting = _Waiting(peer, source, slot)
+        waiting = _WaitingConnection(peer, source, slot)
         found = self._slot_for(waiting)  # one may have left since there was none
         if found is not None:
             return found
@@ -229,13 +229,13 @@ class Admission:
 
     # -- slots -------------------------------------------------------------------------
 
-    def _slot_for(self, waiting: _Waiting) -> ConnectionSlot | None:
+    def _slot_for(self, waiting: _WaitingConnection) -> ConnectionSlot | None:
         slot = waiting.slot
         if slot is None:
             return self.admit(waiting.peer, waiting.source)
         return slot if self.count_address(slot, waiting.source) else None
 
-    def _give_up(self, waiting: _Waiting) -> None:
+    def _give_up(self, waiting: _WaitingConnection) -> None:
         if not waiting.answer.done():
             self._waiting.remove(waiting)
             waiting.answer.set_result(None)

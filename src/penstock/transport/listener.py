@@ -33,7 +33,7 @@ SCHEMES: Final = {"tcp": "mqtt", "tls": "mqtts", "ws": "ws", "wss": "wss", "unix
 
 
 @final
-class Listening:
+class ListeningSockets:
     """The listening sockets of a listener, while none accepts connections on them.
 
     They are open: the system keeps connections that come meanwhile, and their first bytes, until
@@ -93,7 +93,7 @@ class OpenListener:
         self._file: UnixSocket | None = None
         self._changed = asyncio.Event()  # other settings are in use
 
-    async def open(self, inherited: Listening | None = None) -> None:
+    async def open(self, inherited: ListeningSockets | None = None) -> None:
         """Listen, on the sockets of a listener before this one where they are given.
 
         Raises:
@@ -139,7 +139,7 @@ class OpenListener:
         if self._file is not None:
             self._file.remove()
 
-    def detach(self) -> Listening:
+    def detach(self) -> ListeningSockets:
         """Accept nothing more, and return the sockets, which stay open, for another listener.
 
         Connections that stand are untouched; those that are still being opened end.
@@ -147,7 +147,7 @@ class OpenListener:
         sockets = [acceptor.detach() for acceptor in self._acceptors]
         self._acceptors.clear()
         file, self._file = self._file, None
-        return Listening(self._settings.bind, sockets, file)
+        return ListeningSockets(self._settings.bind, sockets, file)
 
     def apply_settings(
         self, settings: Listener, accept: Accept, certificates: Certificates | None
@@ -264,7 +264,7 @@ async def open_listener(
     accept: Accept,
     descriptors: Descriptors,
     relay: Relay | None = None,
-    inherited: Listening | None = None,
+    inherited: ListeningSockets | None = None,
 ) -> OpenListener:
     """Accept connections as a listener's settings say.
 

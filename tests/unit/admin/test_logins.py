@@ -11,7 +11,7 @@ pytest.importorskip("starlette", reason="the extra admin is not installed")
 
 from starlette.requests import Request
 
-from penstock.admin.access import Admitted, Gate
+from penstock.admin.access import Gate, Principal
 from penstock.admin.broker import Broker
 from penstock.admin.logins import HttpRefusal, Logins, address_of
 from penstock.admin.rate_limiter import LOGINS_AT_ONCE, RateLimiter
@@ -97,7 +97,7 @@ async def test_who_asks_too_often_has_the_broker_asked_no_more(word: Word, login
     )
     for headers in shown:
         request = request_from("10.0.0.7", *headers)
-        assert isinstance(await gate.admit(request, acts=True), Admitted)
+        assert isinstance(await gate.admit(request, acts=True), Principal)
         asked = word.confirmed
         answers = [await gate.admit(request, limiter, acts=True) for _ in range(4)]
         refused = [one for one in answers if isinstance(one, HttpRefusal)]

@@ -14,12 +14,12 @@ from penstock.bridge.plan import (
     outgoing,
     remote_subscriptions,
 )
-from penstock.config.bridge import Forwarded, Remote
+from penstock.config.bridge import ForwardingRule, Remote
 from penstock.errors import ConfigError
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Subscription
 
-BOTH = Forwarded(
+BOTH = ForwardingRule(
     topic_filters=("heat/#",), direction="both", local_prefix="7/", remote_prefix="b/", qos_max=1
 )
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.cli.chosen_messages import Chosen, choose, read_chosen, received_in, since
+from penstock.cli.chosen_messages import ChosenMessages, choose, read_chosen, received_in, since
 from penstock.cli.log_options import LogOptions
 from penstock.cli.log_positions import Clock
 from penstock.config.address import Address
@@ -35,7 +35,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamClient]:
         served.shutdown()
 
 
-async def offsets(client: StreamClient, chosen: Chosen) -> list[int]:
+async def offsets(client: StreamClient, chosen: ChosenMessages) -> list[int]:
     found = []
     async for batch in read_chosen(client, chosen):
         for received in received_in(batch):

@@ -14,7 +14,7 @@ from penstock.cli.message_format import (
     as_log_line,
     parse_format,
 )
-from penstock.cli.printing import Printing
+from penstock.cli.printing import PrintOptions
 from penstock.client import Message
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.errors import ConfigError
@@ -140,16 +140,16 @@ def test_a_payload_that_is_no_text_is_base64_in_json() -> None:
 @pytest.mark.parametrize(
     ("printing", "shown", "shown_of_an_empty_one"),
     [
-        (Printing(), b"hello\n", b""),
-        (Printing(no_end_of_line=True), b"hello", b""),
-        (Printing(verbose=True), b"a/b hello\n", b"a/b (null)\n"),
-        (Printing(form="%q"), b"1\n", b"1\n"),
-        (Printing(form="%J"), b"", b""),
+        (PrintOptions(), b"hello\n", b""),
+        (PrintOptions(no_end_of_line=True), b"hello", b""),
+        (PrintOptions(verbose=True), b"a/b hello\n", b"a/b (null)\n"),
+        (PrintOptions(form="%q"), b"1\n", b"1\n"),
+        (PrintOptions(form="%J"), b"", b""),
     ],
     ids=["plain", "-N", "-v", "-F", "no JSON"],
 )
 def test_a_message_is_printed_as_the_options_say(
-    printing: Printing, shown: bytes, shown_of_an_empty_one: bytes
+    printing: PrintOptions, shown: bytes, shown_of_an_empty_one: bytes
 ) -> None:
     printer = printing.printer(on_terminal=False)
     assert printer(message()) == shown

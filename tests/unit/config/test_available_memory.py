@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.available_memory import Available, available
+from penstock.config.available_memory import AvailableMemory, available
 
 GIB = 2**30
-CGROUP = Available(2 * GIB, "the limit of its cgroup")
+CGROUP = AvailableMemory(2 * GIB, "the limit of its cgroup")
 
 
 def write(root: Path, name: str, text: str) -> None:
@@ -31,14 +31,14 @@ def test_the_lowest_limit_of_its_cgroups_counts(tmp_path: Path, own: str, name: 
     write(tmp_path, "proc/self/cgroup", own)
     write(tmp_path, f"sys/fs/cgroup/{name}", f"{2 * GIB}\n")
     assert available(tmp_path, 8 * GIB) == CGROUP
-    assert available(tmp_path, GIB) == Available(GIB, "the machine's memory")
+    assert available(tmp_path, GIB) == AvailableMemory(GIB, "the machine's memory")
 
 
 @pytest.mark.parametrize("text", ["max\n", "9223372036854771712\n", "", "nonsense"])
 def test_a_cgroup_without_a_limit(tmp_path: Path, text: str) -> None:
     write(tmp_path, "proc/self/cgroup", "0::/a\n")
     write(tmp_path, "sys/fs/cgroup/a/memory.max", text)
-    assert available(tmp_path, 8 * GIB) == Available(8 * GIB, "the machine's memory")
+    assert available(tmp_path, 8 * GIB) == AvailableMemory(8 * GIB, "the machine's memory")
 
 
 def test_a_system_without_cgroups(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config.available_memory import Available
+from penstock.config.available_memory import AvailableMemory
 from penstock.config.load import load_settings
 from penstock.config.memory import (
     UNBOUNDED,
@@ -174,8 +174,8 @@ def test_sizes_for_people() -> None:
 # -- fitted to the machine ------------------------------------------------------------------
 
 
-def machine(size_bytes: int) -> Available:
-    return Available(size_bytes, "the machine's memory")
+def machine(size_bytes: int) -> AvailableMemory:
+    return AvailableMemory(size_bytes, "the machine's memory")
 
 
 @pytest.mark.parametrize("gib", [1, 2, 4, 8, 16, 64, 1024])

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.api import Decoded, Decoder, make_decoder
+from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def outcome(decoder: Decoder, payloads: list[bytes] | tuple[bytes, ...]) -> Outc
     )
 
 
-def check_form(decoder: Decoder, decoded: Decoded, count: int) -> None:
+def check_form(decoder: Decoder, decoded: DecodedBatch, count: int) -> None:
     """What holds of any answer: its schema, its order, and that no message is in both parts."""
     assert decoded.rows.schema.equals(decoder.schema)
     decoded.rows.validate(full=True)

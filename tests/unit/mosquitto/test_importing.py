@@ -11,14 +11,14 @@ from typing import Final
 import pytest
 
 from penstock.config.load import load_settings
-from penstock.engine.batch.records import Recovered, SessionRecord
+from penstock.engine.batch.records import RecoveredState, SessionRecord
 from penstock.engine.clock import MICROSECONDS
 from penstock.engine.session.inbound import ids_in
 from penstock.errors import ConfigError, StoreFailed
 from penstock.mosquitto import importing
 from penstock.mosquitto.database import QUEUED, WAIT_FOR_PUBACK, WAIT_FOR_PUBCOMP, WAIT_FOR_PUBREL
 from penstock.mosquitto.findings import MISSING
-from penstock.mosquitto.importing import Imported, ImportRequest, import_mosquitto
+from penstock.mosquitto.importing import ImportRequest, ImportResult, import_mosquitto
 from penstock.store.examination import examine
 from penstock.store.rocks import RocksStore
 from tests.support.mosquitto_database import (
@@ -67,7 +67,7 @@ def wanted(tmp_path: Path) -> ImportRequest:
     return ImportRequest(tmp_path / "mosquitto.conf", tmp_path / "to")
 
 
-def run(wanted: ImportRequest) -> Imported:
+def run(wanted: ImportRequest) -> ImportResult:
     told: list[tuple[str, int, int]] = []
     imported = import_mosquitto(wanted, lambda *progress: told.append(progress))
     assert {what for what, done, total in told if done == total} == {
@@ -77,7 +77,7 @@ def run(wanted: ImportRequest) -> Imported:
     return imported
 
 
-def recovered(imported: Imported) -> tuple[Recovered, dict[int, bytes]]:
+def recovered(imported: ImportResult) -> tuple[RecoveredState, dict[int, bytes]]:
     """What a start finds, and the bodies in the log."""
     assert imported.data_dir is not None
     assert examine(imported.data_dir).problems == []
@@ -91,7 +91,7 @@ def recovered(imported: Imported) -> tuple[Recovered, dict[int, bytes]]:
         store.close()
 
 
-def session(found: Recovered, client_id: str) -> SessionRecord:
+def session(found: RecoveredState, client_id: str) -> SessionRecord:
     (one,) = [record for record in found.sessions if record.client_id == client_id]
     return one
 

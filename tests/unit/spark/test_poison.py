@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from penstock.decoding.api import Decoded, Decoder, make_decoder
+from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
 from penstock.errors import ConfigError
 from penstock.spark.parquet_files import check_writable
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
@@ -29,7 +29,7 @@ class Fragile:
         self._error = error
         self.calls = 0
 
-    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> Decoded:
+    def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
         self.calls += 1
         if b"poison" in payloads.to_pylist():
             raise self._error

@@ -14,7 +14,14 @@ from penstock.store import records
 from penstock.store.archive import ARCHIVE_SCHEMA, encode_piece, make_pieces
 from penstock.store.chunk import chunk_note, decode_chunk, encode_key, summary_of
 from penstock.store.log import chunk_of
-from penstock.store.parts import PART_BYTES, Large, new_run, part_range, part_range_of, read_head
+from penstock.store.parts import (
+    PART_BYTES,
+    LargeValue,
+    new_run,
+    part_range,
+    part_range_of,
+    read_head,
+)
 
 sizes = st.one_of(
     st.integers(0, 9), st.integers(PART_BYTES - 2, PART_BYTES + 2), st.just(3 * PART_BYTES)
@@ -25,7 +32,7 @@ sizes = st.one_of(
 def test_parts_are_the_pieces_cut_anew(lengths: list[int]) -> None:
     pieces = [bytes([65 + n]) * length for n, length in enumerate(lengths)]
     run = new_run()
-    large = Large("log", encode_key(7), pieces, run, b"note")
+    large = LargeValue("log", encode_key(7), pieces, run, b"note")
     parts = list(large.parts())
     assert b"".join(part for _, part in parts) == b"".join(pieces)
     assert {len(part) for _, part in parts[:-1]} <= {PART_BYTES}
@@ -65,7 +72,7 @@ def test_facts_of_a_chunk_are_the_same_from_its_head() -> None:
     pieces = chunk_of(columns)
     chunk = b"".join(pieces)
     note = chunk_note(columns.count, columns.newest_us())
-    for value in (chunk, Large("log", b"", pieces, new_run(), note).head):
+    for value in (chunk, LargeValue("log", b"", pieces, new_run(), note).head):
         facts = summary_of(value)
         assert (facts.rows, facts.newest_us, facts.size_bytes) == (4, 100, len(chunk))
         assert (facts.batch is None) == (value is not chunk)

@@ -27,14 +27,14 @@ _BEFORE: Final = datetime.timedelta(days=1)  # clocks that differ
 
 
 @dataclass(frozen=True, slots=True)
-class Signed:
+class IssuedCertificate:
     """A certificate and its private key, both in PEM."""
 
     certificate: bytes
     key: bytes
 
 
-def make_authority(cluster: str, now: datetime.datetime) -> Signed:
+def make_authority(cluster: str, now: datetime.datetime) -> IssuedCertificate:
     """Return a new authority, for ``AUTHORITY_DAYS``.
 
     Args:
@@ -72,7 +72,9 @@ def make_authority(cluster: str, now: datetime.datetime) -> Signed:
     return _as_pem(certificate, key)
 
 
-def make_certificate(authority: Signed, machine: str, host: str, now: datetime.datetime) -> Signed:
+def make_certificate(
+    authority: IssuedCertificate, machine: str, host: str, now: datetime.datetime
+) -> IssuedCertificate:
     """Return a new certificate of a machine, for ``CERTIFICATE_DAYS``.
 
     Args:
@@ -175,12 +177,12 @@ def _general_name(host: str) -> x509.GeneralName:
         return x509.DNSName(host)
 
 
-def _as_pem(certificate: x509.Certificate, key: object) -> Signed:
+def _as_pem(certificate: x509.Certificate, key: object) -> IssuedCertificate:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     assert isinstance(key, ec.EllipticCurvePrivateKey)
-    return Signed(
+    return IssuedCertificate(
         certificate.public_bytes(serialization.Encoding.PEM),
         key.private_bytes(
             serialization.Encoding.PEM,

@@ -29,7 +29,7 @@ from typing import Final
 from penstock.cluster.setup.certificates import (
     AUTHORITY_DAYS,
     CERTIFICATE_DAYS,
-    Signed,
+    IssuedCertificate,
     host_of,
     make_authority,
     make_certificate,
@@ -168,7 +168,9 @@ def renew_certificates(directory: Path, now: datetime.datetime) -> list[Path]:
     there = directory / AUTHORITY_DIRECTORY
     written: list[Path] = []
     try:
-        authority = Signed((there / AUTHORITY).read_bytes(), (there / AUTHORITY_KEY).read_bytes())
+        authority = IssuedCertificate(
+            (there / AUTHORITY).read_bytes(), (there / AUTHORITY_KEY).read_bytes()
+        )
         for certificate in sorted(directory.glob(f"*/{CERTIFICATE}")):
             machine = certificate.parent
             host = host_of(certificate.read_bytes())
@@ -193,7 +195,7 @@ def _write_private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
-def _authority_files(authority: Signed) -> Files:
+def _authority_files(authority: IssuedCertificate) -> Files:
     return {
         f"{AUTHORITY_DIRECTORY}/{AUTHORITY}": authority.certificate,
         f"{AUTHORITY_DIRECTORY}/{AUTHORITY_KEY}": authority.key,

@@ -41,7 +41,7 @@ from penstock.decoding.inference.timestamps import (
     without_offset,
 )
 from penstock.decoding.inference.unit_names import unit_of
-from penstock.decoding.scalars import Absent
+from penstock.decoding.scalars import NullMarkers
 
 Settings = dict[str, Any]
 
@@ -102,7 +102,7 @@ def guess(
         return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
     for trial in _trials(name, values, all_is_text=all_is_text):
         column = Column.model_validate(trial.settings)
-        array, reasons = Cast(name, column, Absent(not_numbers=lenient))(list(values))
+        array, reasons = Cast(name, column, NullMarkers(not_numbers=lenient))(list(values))
         if not reasons:
             break
     return Guess(trial.settings, _evidence(trial, values, array.drop_null(), rows))

@@ -226,7 +226,7 @@ class ProducerRecord:
 
 
 @final
-class Recovered:
+class RecoveredState:
     """Everything a store holds of a broker's state; bodies of queued messages stay in the log."""
 
     def __init__(self, epoch: str, next_offset: int) -> None:

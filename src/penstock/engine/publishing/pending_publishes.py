@@ -34,7 +34,7 @@ def _size_bytes(packet: Publish) -> int:
 
 
 @final
-class _Waiting:
+class _PendingPublish:
     """One pending message; ``packet`` is None after another with its identifier replaced it."""
 
     def __init__(self, packet: Publish) -> None:
@@ -54,8 +54,8 @@ class PendingPublishes:
         self.size_bytes = 0
         self.looked_at = 0  # entries of the queue that ``first`` has looked at, ever
         self._account: Account | None = None
-        self._queue: Fifo[_Waiting] | None = None
-        self._by_id: dict[int, _Waiting] | None = None  # the latest with each identifier
+        self._queue: Fifo[_PendingPublish] | None = None
+        self._by_id: dict[int, _PendingPublish] | None = None  # the latest with each identifier
         self._soft_limit_count = limits.receive_maximum
         self._soft_limit_bytes = limits.write_buffer_bytes_max
         in_flight = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
@@ -85,7 +85,7 @@ class PendingPublishes:
     def put(self, packet: Publish, account: Account | None = None) -> None:
         """Append ``packet``; its topic alias is resolved, and it counts in ``account``."""
         self._account = account
-        waiting = _Waiting(packet)
+        waiting = _PendingPublish(packet)
         if packet.qos > 0:
             if self._by_id is None:
                 self._by_id = {}
@@ -136,7 +136,7 @@ class PendingPublishes:
         if waiting.packet is not None:
             self._remove(waiting, waiting.packet)
 
-    def _remove(self, waiting: _Waiting, packet: Publish) -> None:
+    def _remove(self, waiting: _PendingPublish, packet: Publish) -> None:
         waiting.packet = None
         self.count -= 1
         size_bytes = _size_bytes(packet)

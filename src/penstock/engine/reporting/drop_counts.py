@@ -84,7 +84,7 @@ class DropHandler:
 
 
 @final
-class Dropped:
+class DropCount:
     """The number of messages dropped for one reason and client, with the topic of the last one."""
 
     def __init__(self, reason: int, client_id: str, topic: str, messages: int) -> None:
@@ -169,7 +169,7 @@ class Drops:
         self.drop_handler: DropHandler | None = None
         self.events: Events | None = None
         self.recorder: FlightRecorder | None = None
-        self._recent: dict[tuple[int, str], Dropped] = {}
+        self._recent: dict[tuple[int, str], DropCount] = {}
 
     def drop(self, reason: int, name: str, delivery: Delivery, in_group: bool = False) -> None:
         """Count a dropped delivery, and hand it to ``drop_handler``."""
@@ -232,7 +232,7 @@ class Drops:
             recent.messages += messages
             recent.topic = topic
         elif len(self._recent) < _RECENT_MAX:
-            self._recent[reason, name] = Dropped(reason, name, topic, messages)
+            self._recent[reason, name] = DropCount(reason, name, topic, messages)
 
     def _remember(self, reason: int, name: str, topic: str, offset: int, in_group: bool) -> None:
         if in_group:
@@ -261,7 +261,7 @@ class Drops:
         self.clients.pop(client_id, None)
         self.of_clients.forget(client_id)
 
-    def take_recent(self) -> list[Dropped]:
+    def take_recent(self) -> list[DropCount]:
         """Return the drops since the last call, for at most 100 pairs of reason and client.
 
         The list is cleared; drops that it had no room for are in ``counts`` only.

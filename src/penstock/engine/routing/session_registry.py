@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final, final
 
 from penstock.engine.batch.engine_context import EngineContext
-from penstock.engine.batch.records import Progress, Recovered, SessionRecord
+from penstock.engine.batch.records import Progress, RecoveredState, SessionRecord
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import NEVER_EXPIRES_S, OUT_OF_DATE_MAX, EngineLimits
 from penstock.engine.memory.accounts import Account
@@ -223,7 +223,7 @@ class Registry:
         return LowestOffsetSearch(asked, end, self._context)
 
     def recover(
-        self, recovered: Recovered, now: Now, prepared: PreparedSessions | None = None
+        self, recovered: RecoveredState, now: Now, prepared: PreparedSessions | None = None
     ) -> None:
         """Restore the sessions of the store. Clients that were connected are offline now.
 

@@ -15,7 +15,7 @@ from typing import Final, final
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, GroupSource
-from penstock.engine.batch.records import Recovered, SessionRecord
+from penstock.engine.batch.records import RecoveredState, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import Delivery, Message, SharedOrigin, label_of
@@ -284,7 +284,7 @@ class SharedGroup(GroupSource):
         self.queue.adopt(delivery, priority)
         self._context.groups_with_backlog[self.topic_filter] = self
 
-    def restore(self, record: SessionRecord, recovered: Recovered) -> None:
+    def restore(self, record: SessionRecord, recovered: RecoveredState) -> None:
         """Restore the queue from the store."""
         number = record.number
         self.queue.restore(

@@ -20,7 +20,7 @@ from zlib import crc32
 
 from penstock.engine.batch.commit import StoredState
 from penstock.engine.batch.engine_context import EngineContext, MemberConnections
-from penstock.engine.batch.records import GROUP_KEY_PREFIX, Recovered, SessionRecord
+from penstock.engine.batch.records import GROUP_KEY_PREFIX, RecoveredState, SessionRecord
 from penstock.engine.clock import Now
 from penstock.engine.message import Delivery
 from penstock.engine.options import SharingOptions
@@ -48,7 +48,7 @@ class SharedSubscriptions(MemberConnections):
         self.options = options
         self.groups: dict[str, SharedGroup] = {}  # by $share/{group}/{filter}
         self.shutting_down = False  # all members disconnect: no message is moved to another
-        self._recovered: Recovered | None = None  # while queues are restored from the store
+        self._recovered: RecoveredState | None = None  # while queues are restored from the store
         self._records: dict[str, SessionRecord] = {}  # of groups that are not restored yet
         self._context = context
         context.member_connections = self
@@ -159,7 +159,7 @@ class SharedSubscriptions(MemberConnections):
 
     # -- after a start -----------------------------------------------------------------
 
-    def begin_to_recover(self, recovered: Recovered, records: list[SessionRecord]) -> None:
+    def begin_to_recover(self, recovered: RecoveredState, records: list[SessionRecord]) -> None:
         """Prepare to restore the queue of each group when its first member joins."""
         self._recovered = recovered
         self._records = {record.client_id[len(GROUP_KEY_PREFIX) :]: record for record in records}
@@ -209,7 +209,7 @@ class SharedSubscriptions(MemberConnections):
                 heappush(heads, (run.offset, place))
 
 
-def _waiting(number: int, recovered: Recovered) -> int:
+def _waiting(number: int, recovered: RecoveredState) -> int:
     """Return how many messages the store holds of the queue with this number."""
     heads: dict[int, int] = {}
     progress = recovered.progress.get(number)

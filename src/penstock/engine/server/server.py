@@ -14,7 +14,7 @@ from typing import final
 from penstock.engine.access.access import Authenticate, Authorize
 from penstock.engine.access.bans import Bans
 from penstock.engine.access.refused_filters import RefusedFilters
-from penstock.engine.batch.records import Recovered
+from penstock.engine.batch.records import RecoveredState
 from penstock.engine.client_groups import ClientGroups
 from penstock.engine.clock import Now
 from penstock.engine.connection.connection import Connection
@@ -64,7 +64,7 @@ class Server:
     def __init__(
         self,
         limits: EngineLimits,
-        recovered: Recovered,
+        recovered: RecoveredState,
         stream_filters: tuple[str, ...],
         acknowledged_when: str,
         now: Now,
@@ -286,7 +286,7 @@ class Server:
             self.context.events.apply_settings(events)
             self.event_log.flow_interval_s = events.flow_interval_s
 
-    def _start_events(self, options: EventOptions, recovered: Recovered, now: Now) -> EventLog:
+    def _start_events(self, options: EventOptions, recovered: RecoveredState, now: Now) -> EventLog:
         """Create the events of this broker, with ``STARTED`` as the first; return their writer."""
         events = Events(options)
         events.now_us = now.wall_us
@@ -304,7 +304,7 @@ class Server:
         sessions = self.registry.sessions
         return EventLog(events, self.router, self.context, sessions, options.flow_interval_s)
 
-    def _recover(self, recovered: Recovered, now: Now, prepared: PreparedSessions) -> None:
+    def _recover(self, recovered: RecoveredState, now: Now, prepared: PreparedSessions) -> None:
         self.registry.recover(recovered, now, prepared)
         for message in recovered.retained:
             if message.expired(now.steady_us):

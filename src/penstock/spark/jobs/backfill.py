@@ -36,7 +36,7 @@ from penstock.spark.options import service_options
 from penstock.spark.ranges import Ranges
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS, Selection, Span
 from penstock.spark.tables.declared import DeclaredTable
-from penstock.spark.tables.erased import Erased, summarize
+from penstock.spark.tables.erased import ErasedMessages, summarize
 from penstock.spark.tables.evolving import with_present_types
 from penstock.spark.tables.landing_target import of_table
 from penstock.spark.topics import topics_text
@@ -63,7 +63,7 @@ class BackfilledRange:
     span: Span
     rows: int
     dead_letters: int
-    erased: Erased | None = None
+    erased: ErasedMessages | None = None
 
 
 def backfill(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
-from penstock.decoding.api import Decoded, Decoder, make_decoder
+from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
 from penstock.decoding.repeated import exceeds_repetition_limit
 from penstock.decoding.shown import shown
 from penstock.decoding.topic_pattern import TopicPattern
@@ -138,7 +138,7 @@ class DecodingSplit:
             found.setdefault(source, value)
         return [found.get(index) for index in range(messages.num_rows)]
 
-    def _decode(self, messages: pa.Table) -> Decoded:
+    def _decode(self, messages: pa.Table) -> DecodedBatch:
         return self._decoder.decode(_array(messages, "payload"), _array(messages, "topic"))
 
     def _rows(

@@ -28,7 +28,7 @@ TOPICS_NAMED_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Erased:
+class ErasedMessages:
     """Messages of a range that were deleted from the tables.
 
     Attributes:
@@ -66,7 +66,7 @@ def erased_messages(
     return landed.join(present, "offset", "left_anti")
 
 
-def summarize(erased: DataFrame) -> Erased | None:
+def summarize(erased: DataFrame) -> ErasedMessages | None:
     """Return the number of erased messages and their topics; None if there are none."""
     by_topic = erased.groupBy("topic").agg(
         count(lit(1)).alias("messages"),
@@ -76,7 +76,7 @@ def summarize(erased: DataFrame) -> Erased | None:
     found = sorted(by_topic.collect(), key=lambda row: (-row["messages"], row["topic"]))
     if not found:
         return None
-    return Erased(
+    return ErasedMessages(
         messages=sum(row["messages"] for row in found),
         first=min(row["first"] for row in found),
         last=max(row["last"] for row in found),
