@@ -162,12 +162,12 @@ class Follower:
 
     def _read(self) -> bool:
         view = self._view
-        claim = view.claim
         if not read_on(view, self._log, self._is_there):
             return False
         self._is_there = False
-        new_claim = None if view.claim is claim else view.claim
-        self._standby.read(self._now_s(), view.end.term, new_claim)
+        ends_with_claim = view.end.number == 0
+        claim = view.claim if ends_with_claim else None
+        self._standby.read(self._now_s(), view.end.term, claim)
         return True
 
     def _try_claim(self) -> Progress:

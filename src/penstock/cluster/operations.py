@@ -83,7 +83,14 @@ class NotedBatch:
         self.operations.append((DELETE, self._number(column_family), key, b""))
 
     def delete_range(self, begin: bytes, end: bytes, column_family: ColumnFamily) -> None:
-        """Add the deletion of the keys from ``begin`` up to, not including, ``end``."""
+        """Add the deletion of the keys from ``begin`` up to, not including, ``end``.
+
+        Raises:
+            ValueError: ``end`` is before ``begin``. RocksDB says so only when it writes, and then
+                the record would be in the log, which no view could apply any more.
+        """
+        if begin > end:
+            raise ValueError(f"a range of keys ends at {end!r}, before it begins at {begin!r}")
         self.rocks.delete_range(begin, end, column_family)
         self.operations.append((DELETE_RANGE, self._number(column_family), begin, end))
 

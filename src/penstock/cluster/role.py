@@ -11,9 +11,9 @@
                  ╰──────────────────── opened anew ──────────────────────────────── fenced
 
 A sign is a heartbeat of a primary, or a record. A member that was just started waits for a lease as
-any other, and a new primary has ``CLAIM_LEASES`` leases to send its first heartbeat, because it
-first makes its engine. A log that nobody has written to has no primary that could be waited for: a
-member that brings a store claims it at once, one with an empty view a little later.
+any other, and a new primary has ``CLAIM_LEASES`` leases for its first record or heartbeat, because
+it first makes its engine. A log that nobody has written to has no primary that could be waited for:
+a member that brings a store claims it at once, one with an empty view a little later.
 
 Silence counts only as far as this member can hear: its own heartbeats come back to it and carry the
 time at which they were sent, up to which it has heard all there was. Where they stay away for
@@ -39,7 +39,7 @@ STAGGER: Final = 0.15
 RANKS_MAX: Final = 5
 
 CLAIM_LEASES: Final = 4
-"""Leases that a new primary has until its first heartbeat."""
+"""Leases that a new primary has until its first record or heartbeat."""
 
 DEAF_LEASES: Final = 0.5
 """Leases without a heartbeat of its own after which a member takes itself for deaf."""
@@ -92,12 +92,12 @@ class Standby:
         Args:
             now_s: the time.
             term: the term of the last one.
-            claim: the last claim that was among them; None if there was none.
+            claim: the last one, if it is a claim; else None.
         """
         self._term = term
         self._wait_leases = 1.0
         if claim is None:
-            self._sign_s = max(self._sign_s, now_s)
+            self._sign_s = now_s
         elif claim.node != self._node:  # its own got no answer, or is of an earlier start
             self._sign_s = max(self._sign_s, now_s + (CLAIM_LEASES - 1) * self._lease_s)
 

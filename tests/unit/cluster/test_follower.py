@@ -1,53 +1,382 @@
-"""A standby believes that its view is ahead of the log only when it has heard so for a while."""
+"""A standby step by step: reading, damage, other logs, claims; and reading a log to its end."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final, final
 
 import pytest
 
-from penstock.cluster.database import open_cluster_database
-from penstock.cluster.follower import AHEAD_S, Follower, Progress
-from penstock.cluster.memory_log import MemoryCluster, MemoryLog
-from penstock.cluster.reading import ViewAhead
-from penstock.cluster.record import Claim, Position, encode_claim
+from penstock.cluster.beats import Beat
+from penstock.cluster.follower import AHEAD_S, DAMAGED_S, Follower, Progress
+from penstock.cluster.log import EntriesTrimmed, Entry, LogUnavailable
+from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
+from penstock.cluster.operations import PUT
+from penstock.cluster.reading import ViewAhead, catch_up
+from penstock.cluster.record import CLAIM, Claim, Position, decode_claim, decode_record
 from penstock.cluster.role import Standby
-from penstock.cluster.view import View
+from penstock.cluster.view import LogDamaged, View
 from penstock.cluster.writer import LogWriter
+from tests.model.memory_rocks import MemoryDatabase, ViewDisk
+from tests.unit.cluster.records import META, Records
 
-CLAIM = Claim("a")
+LEASE_S: Final = 1.0
+APPEND_S_MAX: Final = 0.1
 
 
-class Clock:
-    def __init__(self) -> None:
+@final
+class DamagedLog:
+    """A way to the log on which some entries come changed, from replicas and from the leader."""
+
+    def __init__(self, log: MemoryLog) -> None:
+        self._log = log
+        self.entry_bytes_max = log.entry_bytes_max
+        self.damaged: set[int] = set()
+        self.holes: set[int] = set()
+        self.leader_damaged = False
+        self.leader_lacks = False
+        self.moved_to: list[str] = []
+        self.asked = 0  # the leader, for an entry
+        self.open = log.open
+        self.append = log.append
+        self.bounds = log.bounds
+        self.trim = log.trim
+        self.state = log.state
+        self.close = log.close
+
+    def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        found = self._log.read(first, count_max, timeout_s)
+        return [self._given(entry) for entry in found if entry.sequence not in self.holes]
+
+    def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
+        self.asked += 1
+        if self.leader_lacks:
+            return None
+        found = self._log.entry_at(sequence, timeout_s)
+        return self._given(found) if found is not None and self.leader_damaged else found
+
+    def move_leader(self, preferred: Sequence[str], timeout_s: float) -> None:
+        self.moved_to += preferred
+        self._log.move_leader(preferred, timeout_s)
+
+    def _given(self, entry: Entry) -> Entry:
+        if entry.sequence not in self.damaged:
+            return entry
+        return Entry(entry.sequence, entry.data[:-1] + bytes([entry.data[-1] ^ 1]))
+
+
+@final
+class Bench:
+    """A log that a primary "a" wrote, and a standby "b" that follows it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.cluster = MemoryCluster()
         self.now_s = 1000.0
+        self.records = Records()
+        self.records.claim()
+        self.records.begin_epoch()
+        self.records.commit([(PUT, META, b"k", b"v")])
+        self.disk = ViewDisk()
+        self.directory = directory
+        self.written = 0
+        self.claim_faults: list[AppendFault] = []
+        self.start()
 
-    def __call__(self) -> float:
-        return self.now_s
+    def start(self) -> None:
+        """Start the standby."""
+        self.log = DamagedLog(MemoryLog(self.cluster, "b"))
+        self.view = View(MemoryDatabase(self.disk, self.directory))
+        self.standby = Standby("b", LEASE_S, self.now_s)
+        self.follower = Follower(
+            self.log,
+            self.view,
+            self.standby,
+            Claim("b", "", "h:1", "h:2", "1", "p"),
+            self._new_writer,
+            lambda: self.now_s,
+        )
+
+    def _new_writer(self) -> LogWriter:
+        log = MemoryLog(self.cluster, "b")
+        log.faults.extend(self.claim_faults)
+        return LogWriter(log, APPEND_S_MAX, lambda: self.now_s, self._pause)
+
+    def _pause(self, seconds: float) -> None:
+        self.now_s += seconds
+
+    def append(self, count: int | None = None) -> None:
+        """Let the log have the records that were made, or the next ``count`` of them."""
+        entries = self.records.entries[self.written :][:count]
+        for entry in entries:
+            self.cluster.put(entry.data, entry.sequence - 1)
+        self.written += len(entries)
+
+    def silence(self) -> None:
+        """Let more than a lease pass in which only its own heartbeats come."""
+        for _ in range(12):
+            self.now_s += 0.1
+            beat = Beat(node="b", role="standby", term=0, applied=0, synced=0, sent_s=self.now_s)
+            self.standby.heard(beat, self.now_s)
+
+    def step(self) -> Progress:
+        return self.follower.step(0)
+
+    def follow(self) -> None:
+        """Step until there is nothing to read."""
+        while self.step() is Progress.READ:
+            pass
+
+    def is_level(self) -> bool:
+        return self.disk.content == self.records.contents[self.cluster.bounds.last]
 
 
-def follower(cluster: MemoryCluster, view: View, clock: Clock) -> Follower:
-    standby = Standby("a", 1.5, clock())
-    return Follower(
-        MemoryLog(cluster), view, standby, CLAIM, lambda: LogWriter(MemoryLog(cluster), 5), clock
-    )
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    made = Bench(tmp_path)
+    made.append()
+    return made
 
 
-def test_a_view_is_ahead_of_the_log_only_after_a_while(tmp_path: Path) -> None:
-    clock = Clock()
-    cluster = MemoryCluster()
-    LogWriter(MemoryLog(cluster), 5).claim(Position(), encode_claim(CLAIM))
-    database = open_cluster_database(tmp_path)
-    try:
-        view = View(database)
-        assert follower(cluster, view, clock).step(0) is Progress.READ
-        deposed = follower(MemoryCluster(), view, clock)
-        assert deposed.step(0) is Progress.UNREACHABLE
-        assert "ends at 0" in deposed.note
-        clock.now_s += AHEAD_S - 1
-        assert deposed.step(0) is Progress.UNREACHABLE
-        clock.now_s += 1
-        with pytest.raises(ViewAhead):
-            deposed.step(0)
-    finally:
-        database.close()
+def test_it_reads_to_the_end_and_on(bench: Bench) -> None:
+    assert bench.step() is Progress.READ
+    assert bench.follower.is_following
+    assert bench.step() is Progress.NOTHING
+    assert bench.is_level()
+    bench.records.commit([(PUT, META, b"k", b"w")])
+    bench.append()
+    assert bench.step() is Progress.READ
+    assert bench.is_level()
+
+
+def test_it_waits_for_a_log_that_cannot_be_reached(bench: Bench) -> None:
+    bench.cluster.has_majority = False
+    assert bench.step() is Progress.UNREACHABLE
+    assert "cannot be reached" in bench.follower.note
+    assert not bench.follower.is_following
+    bench.cluster.has_majority = True
+    assert bench.step() is Progress.READ
+    assert bench.follower.note == ""
+
+
+def test_after_a_lease_it_claims_behind_all_that_it_read(bench: Bench) -> None:
+    bench.follow()
+    bench.silence()
+    assert bench.step() is Progress.CLAIMED
+    writer = bench.follower.writer
+    assert writer is not None
+    assert writer.term == 2
+    found = bench.cluster.entry(bench.cluster.bounds.last)
+    assert found is not None
+    record = decode_record(found.data)
+    assert record.kind == CLAIM
+    claim = decode_claim(record.body)
+    assert (claim.node, claim.address, claim.stream_address) == ("b", "h:1", "h:2")
+    assert claim.epoch == bench.view.committed().epoch != ""
+
+
+def test_it_claims_behind_pieces_whose_writer_was_lost(bench: Bench) -> None:
+    bench.records.parts([(PUT, META, b"lost", b"x" * 100)], 3, with_last=False)
+    bench.append()
+    bench.follow()
+    bench.silence()
+    assert bench.step() is Progress.CLAIMED
+
+
+def test_it_does_not_claim_while_there_is_something_to_read(bench: Bench) -> None:
+    bench.follow()
+    bench.silence()
+    bench.records.commit([(PUT, META, b"k", b"w")])
+    bench.append()
+    assert bench.step() is Progress.READ
+    assert bench.step() is Progress.NOTHING
+
+
+def test_a_claim_on_a_replica_that_lags_is_refused_and_the_leader_asked(bench: Bench) -> None:
+    bench.follow()
+    bench.records.commit([(PUT, META, b"k", b"w")])
+    bench.append()
+    bench.log.holes = {4}
+    bench.silence()
+    assert bench.step() is Progress.NOTHING
+    assert bench.follower.writer is None
+    assert bench.step() is Progress.READ
+    assert bench.is_level()
+
+
+def test_its_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(
+    bench: Bench,
+) -> None:
+    bench.follow()
+    bench.silence()
+    bench.claim_faults = [AppendFault.DELAYED] * 10
+    assert bench.step() is Progress.NOTHING
+    bench.claim_faults = []
+    assert bench.cluster.land(bench.cluster.delayed[0])
+    assert bench.step() is Progress.READ
+    bench.silence()
+    assert bench.step() is Progress.CLAIMED
+    assert bench.follower.writer is not None
+    assert bench.follower.writer.term == 3
+
+
+def test_a_new_log_is_claimed_without_a_lease(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    assert bench.step() is Progress.NOTHING
+    for _ in range(4):
+        bench.now_s += 0.1
+        beat = Beat(node="b", role="standby", term=0, applied=0, synced=0, sent_s=bench.now_s)
+        bench.standby.heard(beat, bench.now_s)
+    assert bench.step() is Progress.CLAIMED
+
+
+# -- damage ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["damaged", "holes"])
+def test_where_a_replica_is_wrong_the_leader_is_asked(bench: Bench, kind: str) -> None:
+    setattr(bench.log, kind, {2})
+    bench.follow()
+    assert bench.is_level()
+    assert bench.log.asked == 1
+    assert bench.log.moved_to == []
+
+
+def test_where_the_leader_is_wrong_another_one_shall_lead(bench: Bench) -> None:
+    bench.log.damaged, bench.log.leader_damaged = {2}, True
+    assert bench.step() is Progress.NOTHING
+    assert bench.log.moved_to == ["m2", "m3"]
+    assert bench.cluster.leader == "m2"
+    assert "wrong entry at sequence 2" in bench.follower.note
+    assert bench.view.end.sequence == 1
+    for _ in range(10):
+        assert bench.step() is Progress.NOTHING
+    assert len(bench.log.moved_to) == 2, "the election has its time"
+    bench.log.damaged = set()
+    bench.now_s += DAMAGED_S
+    bench.follow()
+    assert bench.is_level()
+    assert bench.follower.note == ""
+
+
+def test_while_it_cannot_read_on_it_claims_nothing(bench: Bench) -> None:
+    bench.log.damaged, bench.log.leader_damaged = {2}, True
+    bench.silence()
+    bench.step()
+    bench.silence()
+    for _ in range(5):
+        assert bench.step() is Progress.NOTHING
+        bench.silence()
+    assert bench.cluster.bounds.last == 3
+
+
+def test_damage_without_a_leader_is_no_end(bench: Bench) -> None:
+    bench.step()
+    bench.records.commit([(PUT, META, b"k", b"w")])
+    bench.append()
+    bench.log.damaged = {4}
+    bench.cluster.has_majority = False
+    assert bench.step() is Progress.UNREACHABLE
+    bench.cluster.has_majority = True
+    assert bench.step() is Progress.READ
+    assert bench.is_level()
+
+
+# -- other logs -----------------------------------------------------------------------------
+
+
+def test_a_view_ahead_of_the_log_is_refused_when_that_was_said_for_a_while(bench: Bench) -> None:
+    bench.follow()
+    bench.cluster = MemoryCluster()
+    bench.written = 0
+    bench.append(2)
+    bench.start()
+    began_s = bench.now_s
+    while bench.now_s < began_s + AHEAD_S:
+        assert bench.step() is Progress.UNREACHABLE
+        assert "which ends at 2" in bench.follower.note
+        bench.now_s += 0.2
+    with pytest.raises(ViewAhead, match="has come to sequence 3 of the replicated log, which ends"):
+        bench.step()
+
+
+def test_a_log_that_a_deposed_leader_called_shorter_is_followed(bench: Bench) -> None:
+    bench.follow()
+    whole = bench.cluster
+    bench.cluster = MemoryCluster()
+    bench.written = 0
+    bench.append(2)
+    bench.start()
+    for _ in range(3):
+        assert bench.step() is Progress.UNREACHABLE
+        bench.now_s += AHEAD_S / 4
+    entry = whole.entry(3)
+    assert entry is not None
+    bench.cluster.put(entry.data, 2)
+    assert bench.step() is Progress.NOTHING
+    assert bench.follower.is_following
+    assert bench.follower.note == ""
+
+
+def test_a_view_of_another_log_that_is_longer_is_refused(bench: Bench) -> None:
+    bench.follow()
+    bench.cluster = MemoryCluster()
+    other = Records()
+    other.claim(node="other")
+    other.begin_epoch()
+    other.grow_by(20)
+    for entry in other.entries:
+        bench.cluster.put(entry.data, entry.sequence - 1)
+    bench.start()
+    with pytest.raises(ViewAhead, match="the entry 3 of the replicated log is not the one"):
+        bench.step()
+
+
+def test_a_leader_that_gives_a_wrong_entry_does_not_make_it_another_log(bench: Bench) -> None:
+    bench.follow()
+    bench.start()
+    bench.log.damaged, bench.log.leader_damaged = {3}, True
+    assert bench.step() is Progress.NOTHING
+    assert bench.follower.is_following
+
+
+def test_a_view_whose_place_is_trimmed_goes_on(bench: Bench) -> None:
+    bench.follow()
+    bench.records.commit([(PUT, META, b"k", b"w")])
+    bench.append()
+    bench.cluster.remove_before(4)
+    bench.start()
+    bench.follow()
+    assert bench.is_level()
+
+
+def test_a_view_that_lacks_trimmed_entries_must_be_seeded(bench: Bench) -> None:
+    bench.cluster.remove_before(3)
+    with pytest.raises(EntriesTrimmed):
+        bench.step()
+
+
+# -- to the end -----------------------------------------------------------------------------
+
+
+def test_catching_up_asks_the_leader_where_a_replica_lags(bench: Bench) -> None:
+    bench.log.holes = {2, 3}
+    catch_up(bench.view, bench.log)
+    assert bench.is_level()
+
+
+def test_catching_up_ends_where_nobody_gives_an_entry(bench: Bench) -> None:
+    bench.log.holes = {2, 3}
+    bench.log.leader_lacks = True
+    with pytest.raises(LogUnavailable, match="entry 2"):
+        catch_up(bench.view, bench.log)
+    assert bench.view.position.sequence == 1
+
+
+def test_catching_up_refuses_damage_and_shorter_logs(bench: Bench) -> None:
+    bench.log.damaged, bench.log.leader_damaged = {2}, True
+    with pytest.raises(LogDamaged):
+        catch_up(bench.view, bench.log)
+    bench.view.take(Position(9, 1))
+    with pytest.raises(LogUnavailable, match="ends at 3"):
+        catch_up(bench.view, bench.log)
