@@ -72,6 +72,7 @@ torture: setup-tests ## what takes long; power cuts, cut links and kills under l
 	@$(PY) -m tests.crash.torture --seconds $$(($(SECONDS) / 2))
 	@$(PY) -m tests.crash.bridge_torture --seconds $$(($(SECONDS) / 4))
 	@$(PY) -m tests.crash.pipeline_torture --seconds $$(($(SECONDS) / 4))
+	@$(PY) -m tests.crash.cluster_torture --seconds $$(($(SECONDS)))
 
 bench: setup ## measure; see benchmarks/
 	@$(PY) -m benchmarks.side_by_side --write

@@ -15,10 +15,11 @@ import contextlib
 import random
 import threading
 import time
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from penstock.protocol.kinds import V5
 from penstock.protocol.packets import (
+    Connack,
     Packet,
     Puback,
     Pubcomp,
@@ -28,9 +29,11 @@ from penstock.protocol.packets import (
     Subscribe,
     Subscription,
 )
-from tests.support.broker import Broker
+from tests.support.broker import Address, Broker
 from tests.support.deadline import DEADLINE_S
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
+
+QUOTA_EXCEEDED: Final = 0x97
 
 _WINDOW: Final = 16
 _IDENTIFIERS_A_PLACE: Final = 6  # of the window: few, so that they are used again and again
@@ -40,24 +43,61 @@ _LISTEN_S: Final = 0.05
 _ERRORS: Final = (ConnectionEndedError, OSError)
 
 
+class Entrance(Protocol):
+    """The way of one device to its broker.
+
+    Attributes:
+        losses: exceptions by which a connection is lost.
+    """
+
+    losses: tuple[type[BaseException], ...]
+
+    def dial(self, version: int) -> RawClient:
+        """Return a connection; raise OSError where there is none."""
+
+    def serves(self, answer: Connack) -> bool:
+        """Return whether this is the broker that serves it; if not, it is to dial again."""
+
+
+@final
+class OneAddress:
+    """The entrance to one broker, which is always the right one."""
+
+    losses: tuple[type[BaseException], ...] = _ERRORS
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def dial(self, version: int) -> RawClient:
+        """See ``Entrance``."""
+        return RawClient(self._address, version)
+
+    def serves(self, answer: Connack) -> bool:
+        """See ``Entrance``."""
+        assert answer.reason_code == 0, answer
+        return True
+
+
 class Device:
     """What both have in common: a thread, a session, and reconnecting until told to end.
 
     Args:
-        broker: to connect to, wherever it is just now in its life.
+        broker: to connect to, wherever it is just now in its life; or the way to several.
         client_id: of its session.
         version: protocol level.
         seed: of its own faults: now and then it drops its connection.
     """
 
-    def __init__(self, broker: Broker, client_id: str, version: int, seed: int) -> None:
+    def __init__(self, broker: Broker | Entrance, client_id: str, version: int, seed: int) -> None:
         self.client_id = client_id
         self.connections = 0
         self.failure: BaseException | None = None
         self.ending = threading.Event()
         self.ready = threading.Event()
         self.drops = _DROPS  # of all turns, as a share: those in which it drops its connection
-        self._address = broker.address
+        self.entrance: Entrance = (
+            OneAddress(broker.address) if isinstance(broker, Broker) else broker
+        )
         self._version = version
         self._random = random.Random(seed)
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
@@ -83,21 +123,23 @@ class Device:
     def _run(self) -> None:
         try:
             while not (self.ending.is_set() and self.finished()):
-                with contextlib.suppress(*_ERRORS):
+                with contextlib.suppress(*self.entrance.losses):
                     self._connect()
         except BaseException as error:  # shown by the test that joins
             self.failure = error
 
     def _connect(self) -> None:
         try:
-            client = RawClient(self._address, self._version)
+            client = self.entrance.dial(self._version)
         except OSError:
             time.sleep(_RECONNECT_S)  # the broker is down: the pause of any reconnecting client
             return
         with client:
             expiry_s = 3600 if self._version == V5 else None
             answer = client.connect(self.client_id, clean_start=False, expiry_s=expiry_s)
-            assert answer.reason_code == 0, answer
+            if not self.entrance.serves(answer):
+                time.sleep(_RECONNECT_S)
+                return
             if self.connections > 0:
                 assert answer.session_present, f"{self.client_id}: its session is gone"
             self.connections += 1
@@ -113,7 +155,7 @@ class Publisher(Device):
 
     def __init__(
         self,
-        broker: Broker,
+        broker: Broker | Entrance,
         client_id: str,
         version: int,
         qos: int,
@@ -123,6 +165,7 @@ class Publisher(Device):
         super().__init__(broker, client_id, version, seed)
         self.topic = f"ledger/{qos}/{client_id}"
         self.acknowledged: set[int] = set()
+        self.refused = 0  # a broker that cannot commit says so to MQTT 5; they are not sent again
         self.sent = 0
         self.pause_s = 0.0  # after each answer; a load that should be small is given one
         self.until: int | None = None  # how many messages there are to send so far; None: no end
@@ -178,8 +221,12 @@ class Publisher(Device):
 
     def _take(self, client: RawClient, packet: Packet) -> None:
         if isinstance(packet, (Puback, Pubrec)) and packet.packet_id in self._unacknowledged:
-            assert packet.reason_code == 0, packet
-            self.acknowledged.add(self._unacknowledged.pop(packet.packet_id))
+            number = self._unacknowledged.pop(packet.packet_id)
+            if packet.reason_code != 0:
+                assert packet.reason_code == QUOTA_EXCEEDED, packet
+                self.refused += 1
+                return
+            self.acknowledged.add(number)
         if isinstance(packet, Pubrec):
             self._unreleased[packet.packet_id] = None
             client.send(Pubrel(packet.packet_id))
@@ -191,15 +238,25 @@ class Publisher(Device):
 class Subscriber(Device):
     """Receives everything, and writes it down before it acknowledges."""
 
-    def __init__(self, broker: Broker, client_id: str, version: int, seed: int) -> None:
+    def __init__(
+        self,
+        broker: Broker | Entrance,
+        client_id: str,
+        version: int,
+        seed: int,
+        topic_filter: str = "ledger/#",
+        qos: int = 2,
+    ) -> None:
         super().__init__(broker, client_id, version, seed)
+        self.qos = qos
+        self._filter = topic_filter
         self.received: dict[str, list[int]] = {}  # numbers by topic, in the order they came
         self._unreleased: set[int] = set()
 
     def session(self, client: RawClient) -> None:
         """Receive until told to end."""
         if not self.ready.is_set():
-            client.send(Subscribe(1, [Subscription("ledger/#", 2)]))
+            client.send(Subscribe(1, [Subscription(self._filter, self.qos)]))
         while not self.ending.is_set():
             if self._fails():
                 return

@@ -27,6 +27,7 @@ from penstock.transport.reserved_port import ReservedPort
 from tests.support import left_behind
 from tests.support.broker import SERVE, Address, address_of, environment, processes_of
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.networks import LOOPBACK, Place
 
 NAMES: Final = ("a", "b", "c")
 _READY: Final = "penstock ready "
@@ -42,7 +43,7 @@ class MemberBroker:
         directory: an empty directory for its data and its output.
         settings: "group.name" to value, beside those that make it a member.
         command: what is started, before its options.
-        host: the address on which it listens.
+        place: where it runs.
     """
 
     def __init__(
@@ -51,18 +52,22 @@ class MemberBroker:
         directory: Path,
         settings: Mapping[str, object],
         command: Sequence[str] = SERVE,
-        host: str = "127.0.0.1",
+        place: Place = LOOPBACK,
     ) -> None:
         self.name = name
         self.data_dir = directory / "data"
         self._output = directory / "output.log"
-        self._command = tuple(command)
-        self._held = [ReservedPort(host), ReservedPort(host)]
-        self.address: Address = (host, self._held[0].port)
-        self.stream_address: Address = (host, self._held[1].port)
+        self._command = (*place.command, *command)
+        self._held = [ReservedPort("127.0.0.1"), ReservedPort("127.0.0.1")]
+        self.address: Address = (place.host, self._held[0].port)
+        self.stream_address: Address = (place.host, self._held[1].port)
         self._environment = environment({"cluster.node": name, **settings})
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
+
+    def set_environment(self, name: str, value: str) -> None:
+        """Set one more variable for the starts to come."""
+        self._environment[name] = value
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -169,6 +174,7 @@ class Members:
         urls: the servers of the log.
         settings: "group.name" to value for all of them.
         names: their names.
+        places: where each runs; on loopback without.
     """
 
     def __init__(
@@ -177,6 +183,7 @@ class Members:
         urls: Sequence[str],
         settings: Mapping[str, object] | None = None,
         names: Sequence[str] = NAMES,
+        places: Mapping[str, Place] | None = None,
     ) -> None:
         chosen: dict[str, object] = {
             "cluster.log": json.dumps(list(urls)),
@@ -188,7 +195,8 @@ class Members:
         for name in names:
             home = directory / name
             home.mkdir(parents=True)
-            self.all[name] = MemberBroker(name, home, chosen)
+            place = places[name] if places else LOOPBACK
+            self.all[name] = MemberBroker(name, home, chosen, place=place)
 
     def __getitem__(self, name: str) -> MemberBroker:
         """The member of this name."""

@@ -19,7 +19,7 @@ from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Puback, Publish, Suback, Subscribe, Subscription, Unsubscribe
 from tests.support.broker import Broker
 from tests.support.deadline import DEADLINE_S
-from tests.support.ledger import Device, Publisher, Subscriber
+from tests.support.ledger import QUOTA_EXCEEDED, Device, Entrance, Publisher, Subscriber
 from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
 
 RETAINED_TOPICS: Final = 4
@@ -33,7 +33,7 @@ _ERRORS: Final = (ConnectionEndedError, OSError)
 class Receiver(Device):
     """Acknowledges what it gets, and writes nothing down: the recording knows."""
 
-    def __init__(self, broker: Broker, client_id: str, version: int, seed: int) -> None:
+    def __init__(self, broker: Broker | Entrance, client_id: str, version: int, seed: int) -> None:
         super().__init__(broker, client_id, version, seed)
         self._last_id = 0
 
@@ -91,8 +91,9 @@ class Fickle(Receiver):
 class Keeper(Receiver):
     """Keeps a few topics' retained messages changing, one message at a time."""
 
-    def __init__(self, broker: Broker, client_id: str, version: int, seed: int) -> None:
+    def __init__(self, broker: Broker | Entrance, client_id: str, version: int, seed: int) -> None:
         super().__init__(broker, client_id, version, seed)
+        self.kept: dict[str, bytes] = {}  # what was acknowledged last, by topic
         self._number = 0
         self._open: Publish | None = None
 
@@ -117,8 +118,14 @@ class Keeper(Receiver):
     def _send(self, client: RawClient, message: Publish) -> None:
         self._open = message
         client.send(message)
-        while not isinstance(client.receive(), Puback):
-            pass  # a DISCONNECT: the end comes next
+        while True:
+            answer = client.receive()  # a DISCONNECT: the end comes next
+            if isinstance(answer, Puback) and answer.reason_code == QUOTA_EXCEEDED:
+                time.sleep(_PAUSE_S)
+                client.send(message)
+            elif isinstance(answer, Puback):
+                break
+        self.kept[message.topic] = message.payload
         self._open = None
 
 
@@ -128,9 +135,11 @@ class Brief(Device):
 
     def _connect(self) -> None:
         time.sleep(_BRIEF_S)  # a client every so often
-        with RawClient(self._address, V5) as client:
+        with self.entrance.dial(V5) as client:
             self.connections += 1
-            client.connect(f"{self.client_id}-{self.connections}", True, expiry_s=1)
+            answer = client.connect(f"{self.client_id}-{self.connections}", True, expiry_s=1)
+            if not self.entrance.serves(answer):
+                return
             client.send(Subscribe(1, [Subscription("ledger/1/#", 1)]))
             self.ready.set()
             time.sleep(_BRIEF_S)

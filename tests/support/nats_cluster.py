@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
@@ -17,6 +17,7 @@ import pytest
 
 from tests.support.deadline import wait_for
 from tests.support.log_servers import SERVERS, LogServer, LogServers, answer_at
+from tests.support.networks import LOOPBACK, Place
 
 MAX_PAYLOAD_BYTES: Final = 8 << 20
 
@@ -36,41 +37,51 @@ class NatsServer(LogServer):
         name: its name.
         directory: an empty directory for its data, its configuration and its log.
         uses_tls: whether its URL begins with ``tls``.
+        place: where it runs.
+
+    Attributes:
+        store_dir: its data.
     """
 
-    def __init__(self, name: str, directory: Path, uses_tls: bool = False) -> None:
+    def __init__(
+        self, name: str, directory: Path, uses_tls: bool = False, place: Place = LOOPBACK
+    ) -> None:
         super().__init__(name, directory, ports=3)
         self._configuration = directory / "server.conf"
-        self._store_dir = directory / "jetstream"
+        self._place = place
+        self.store_dir = directory / "jetstream"
         self.port, self.route_port, self.monitoring_port = self.ports
-        self.url = f"{'tls' if uses_tls else 'nats'}://127.0.0.1:{self.port}"
+        self.url = f"{'tls' if uses_tls else 'nats'}://{place.host}:{self.port}"
+        self.route = f"nats://{place.host}:{self.route_port}"
         self.monitoring_url = f"http://127.0.0.1:{self.monitoring_port}"
-        self.command = [str(_PROGRAM), "-c", str(self._configuration)]
+        self.command = [*place.command, str(_PROGRAM), "-c", str(self._configuration)]
 
-    def configure(self, route_ports: Sequence[int], jetstream: str, lines: str) -> None:
+    def configure(self, routes: Sequence[str], jetstream: str, lines: str) -> None:
         """Write its configuration.
 
         Args:
-            route_ports: ports at which the servers of the cluster reach each other.
+            routes: URLs at which the servers of the cluster reach each other.
             jetstream: settings of JetStream beside its directory.
             lines: more settings.
         """
-        routes = ", ".join(f"nats://127.0.0.1:{port}" for port in route_ports)
+        host = self._place.host
         cluster = (
-            f"cluster {{ name: test, listen: 127.0.0.1:{self.route_port}, routes: [{routes}] }}\n"
-            if len(route_ports) > 1
+            f"cluster {{ name: test, listen: {host}:{self.route_port},"
+            f" routes: [{', '.join(routes)}] }}\n"
+            if len(routes) > 1
             else ""
         )
         self._configuration.write_text(
-            f"server_name: {self.name}\nlisten: 127.0.0.1:{self.port}\n"
+            f"server_name: {self.name}\nlisten: {host}:{self.port}\n"
             f"http: 127.0.0.1:{self.monitoring_port}\nmax_payload: {MAX_PAYLOAD_BYTES}\n"
-            f'jetstream {{ store_dir: "{self._store_dir}", max_file_store: 4GB, max_mem: 64MB\n'
+            f'jetstream {{ store_dir: "{self.store_dir}", max_file_store: 4GB, max_mem: 64MB\n'
             f"{jetstream} }}\n{cluster}{lines}"
         )
 
     def ask(self, path: str) -> dict[str, Any]:
         """Return what its monitoring port says at ``path``; empty where it does not answer."""
-        return answer_at(self.monitoring_port, path)
+        with self._place.inside():
+            return answer_at(self.monitoring_port, path)
 
 
 @final
@@ -83,6 +94,7 @@ class NatsCluster(LogServers[NatsServer]):
         jetstream: settings of JetStream beside its directory.
         lines: more settings of each server.
         uses_tls: whether URLs begin with ``tls``.
+        places: the servers' names, and where they run; on loopback without.
     """
 
     def __init__(
@@ -92,15 +104,17 @@ class NatsCluster(LogServers[NatsServer]):
         jetstream: str = "sync_interval: always",
         lines: str = "",
         uses_tls: bool = False,
+        places: Mapping[str, Place] | None = None,
     ) -> None:
         super().__init__()
-        for number in range(1, servers + 1):
-            home = directory / f"n{number}"
+        places = places or {f"n{number}": LOOPBACK for number in range(1, servers + 1)}
+        for name, place in places.items():
+            home = directory / name
             home.mkdir(parents=True)
-            self.servers.append(NatsServer(f"n{number}", home, uses_tls))
-        route_ports = [server.route_port for server in self.servers]
+            self.servers.append(NatsServer(name, home, uses_tls, place))
+        routes = [server.route for server in self.servers]
         for server in self.servers:
-            server.configure(route_ports, jetstream, lines)
+            server.configure(routes, jetstream, lines)
 
     def wait_until_whole(self) -> None:
         """Wait until all servers run and have all that JetStream knows of its streams."""

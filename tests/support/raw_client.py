@@ -75,11 +75,17 @@ class RawClient:
         address: of the broker.
         version: protocol level, 3, 4 or 5.
         connection: made already, in the place of a TCP connection to the address.
+        answer_s: how long it waits for a packet where nothing else is said.
     """
 
     def __init__(
-        self, address: Address, version: int = V5, connection: ByteStream | None = None
+        self,
+        address: Address,
+        version: int = V5,
+        connection: ByteStream | None = None,
+        answer_s: float = DEADLINE_S,
     ) -> None:
+        self._answer_s = answer_s
         self.version = version
         self.client_id = ""
         self._socket: ByteStream = connection or connect(address)
@@ -146,11 +152,12 @@ class RawClient:
         """Send bytes as they are."""
         self._socket.sendall(data)
 
-    def receive(self, within_s: float = DEADLINE_S) -> Packet:
+    def receive(self, within_s: float | None = None) -> Packet:
         """The next packet."""
         return self._aside.pop(0) if self._aside else self._read(within_s)
 
-    def _read(self, within_s: float = DEADLINE_S) -> Packet:
+    def _read(self, within_s: float | None = None) -> Packet:
+        within_s = self._answer_s if within_s is None else within_s
         ends_s = time.monotonic() + within_s
         while True:
             try:
@@ -175,7 +182,7 @@ class RawClient:
                 raise ConnectionEndedError(f"{self.client_id}: the broker closed the connection")
             self._decoder.feed(data)
 
-    def expect(self, kind: type[Kind], within_s: float = DEADLINE_S) -> Kind:
+    def expect(self, kind: type[Kind], within_s: float | None = None) -> Kind:
         """The next packet, which must be of this kind."""
         packet = self.receive(within_s)
         assert isinstance(packet, kind), f"{self.client_id}: {packet!r} is not a {kind.__name__}"

@@ -1,0 +1,69 @@
+"""Three machines of a cluster that are lost, cut off, stopped and damaged in turn, under load.
+
+``CRASH_SEED=... pytest tests/crash/test_cluster_storm.py`` draws the same faults again (what
+happens in them is up to the machine). The long run is ``python -m tests.crash.cluster_torture``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.support import nats_cluster
+from tests.support.cluster_storm import kinds_of, play
+from tests.support.members import NAMES
+from tests.support.networks import Network, obstacle
+
+SHORT: Final = ("machine", "cable", "hand over")
+
+
+def play_one(directory: Path, kinds: tuple[str, ...] = ()) -> None:
+    """Play one storm, in which each of these kinds has its turn; of all that are possible here
+    without."""
+    seed = int(os.environ.get("CRASH_SEED") or random.randrange(2**32))
+    print(f"CRASH_SEED={seed}")
+    with contextlib.ExitStack() as stack:
+        network = None if obstacle() else stack.enter_context(Network(NAMES))
+        faults = kinds_of(network is not None, has_clock=False)
+        faults = [fault for fault in faults if not kinds or fault.name in kinds]
+        print(play(directory, network, seed, len(faults), faults))
+
+
+@nats_cluster.needed
+@pytest.mark.timeout(600)
+@pytest.mark.torture("the faults that other tests have, under all kinds of load")
+def test_a_lost_machine_a_pulled_cable_and_a_handover_under_load(tmp_path: Path) -> None:
+    play_one(tmp_path, SHORT)
+
+
+@nats_cluster.needed
+@pytest.mark.timeout(1800)
+@pytest.mark.torture("every kind of fault once: some minutes")
+def test_every_kind_of_fault(tmp_path: Path) -> None:
+    play_one(tmp_path)
+
+
+def test_nothing_of_a_network_is_left_whatever_happens() -> None:
+    if why := obstacle():
+        pytest.skip(why)
+    holders: list[str] = []
+
+    def fail_within() -> None:
+        with Network(["one", "two"]) as network:
+            place = network.place("one")
+            seen = subprocess.run(
+                [*place.command, "ip", "-brief", "link"], capture_output=True, text=True, check=True
+            )
+            assert "cable" in seen.stdout
+            holders.append(str(place.root.parent))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_within()
+    assert not Path(holders[0]).exists()
