@@ -50,9 +50,15 @@ def penstock(persistence: str) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def penstock_in(
-    directory: Path, persistence: str, settings: Mapping[str, object] | None = None
+    directory: Path,
+    persistence: str,
+    settings: Mapping[str, object] | None = None,
+    until_primary: bool = True,
 ) -> Iterator[Broker]:
-    """Penstock on the data in ``directory``, with these settings ("group.name")."""
+    """Penstock on the data in ``directory``, with these settings ("group.name").
+
+    A member of a cluster is a standby first: with ``until_primary`` it is waited for.
+    """
     command = [
         *(sys.executable, "-m", "penstock", "serve", "--bind", "127.0.0.1:0"),
         *("--data-dir", str(directory), "--persistence", persistence),
@@ -68,7 +74,9 @@ def penstock_in(
     with _running(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
-        if "ready" not in line:
+        while until_primary and line.startswith("penstock standby"):
+            line = process.stdout.readline()
+        if not line.startswith(("penstock ready", "penstock standby")):
             raise RuntimeError(f"the broker did not start: {line!r}")
         address = next(word for word in line.split() if word.startswith("mqtt://"))
         words = line.split()
