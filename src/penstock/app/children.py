@@ -118,7 +118,7 @@ class Children:
             await self.otlp.stop()
 
     async def stop(self) -> None:
-        """End all of them."""
+        """End all child processes."""
         await asyncio.gather(*(child.stop() for child in self.all()))
 
     def _start(self, child: ChildProcess | None) -> None:

@@ -1,4 +1,5 @@
-"""Make the engine from the settings (its limits and options) and from what the store recovered.
+"""Make the engine from the settings (its limits and options) and the state that the store
+recovered.
 
 A setting that the engine has to know is handed over here, once, by name.
 """

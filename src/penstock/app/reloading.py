@@ -155,7 +155,7 @@ class Reloading:
         )
 
     def reload(self, why: str, by: str = "") -> Reloaded:
-        """Read all settings again and use those that may change; return what became of each.
+        """Read all settings again and use the changeable ones; return the outcome for each.
 
         Args:
             why: the name of the signal or command that asked for it, for the log.
@@ -257,7 +257,7 @@ class Reloading:
             parts.tables.tables_max = settings.stream.tables_max
 
     def _report(self, why: str, by: str, reloaded: Reloaded) -> None:
-        """Log what became of each setting, and note an event."""
+        """Log the outcome for each setting, and note an event."""
         for change in reloaded.changed[:LINES_MAX]:
             logger.info(
                 "%s: %s: %s → %s", why, change.setting, Sentence(change.old), Sentence(change.new)

@@ -165,7 +165,7 @@ class RunningBroker:
         self._staged_rows: StagedRowsPublisher | None = None
 
     async def run(self) -> int:
-        """Run it until a signal, or until its store fails for good; return the exit code.
+        """Run the broker until a signal, or until its store fails for good; return the exit code.
 
         Raises:
             ConfigError: a port is taken, or a file cannot be read.

@@ -181,7 +181,7 @@ class ListedPermissions(Permissions):
         return self._all
 
     def _answer(self, answers: TopicCache, granted: bool, topic: str) -> int:
-        """Return 1 if it is ``granted`` and no deny matches ``topic``, else 0; the answer is
+        """Return 1 if access is ``granted`` and no deny matches ``topic``, else 0; the answer is
         cached."""
         denied = granted and any(rules.denied.matches(topic) for rules in self._compiled())
         answer = 1 if granted and not denied else 0

@@ -71,7 +71,7 @@ class FirstOf:
         self._methods = methods
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether one of them answers for these credentials."""
+        """Return whether one of the methods answers for these credentials."""
         return any(method.concerns(credentials) for method in self._methods)
 
     def check(self, credentials: Credentials) -> Answer:

@@ -75,7 +75,7 @@ class HttpMethod:
         self._limiter = RepeatLimiter()
 
     def concerns(self, credentials: Credentials) -> bool:
-        """Return whether the service is asked: it is for every client with a user name."""
+        """Return whether there is a user name: the service is asked about every such client."""
         return credentials.username is not None
 
     def check(self, credentials: Credentials) -> Answer:

@@ -1,4 +1,4 @@
-"""JSON Web Tokens (RFC 7519) as passwords: a signature proves who a client is.
+"""JSON Web Tokens (RFC 7519) as passwords: a signature proves the identity of a client.
 
 ::
 

@@ -122,7 +122,7 @@ class Tokens:
             self._grants[_digest(grant.token)] = known
 
     def has(self, token: str) -> bool:
-        """Return whether `token` is one of them."""
+        """Return whether `token` is accepted."""
         return self.grant(token) is not None
 
     def grant(self, token: str) -> Grant | None:

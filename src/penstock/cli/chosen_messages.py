@@ -127,7 +127,7 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> ChosenMes
 
 
 def since(chosen: ChosenMessages, latest: int) -> ChosenMessages:
-    """Return the messages that came after those of ``chosen``, up to the offset ``latest``."""
+    """Return the messages that came after the ``chosen`` ones, up to the offset ``latest``."""
     offsets = IntRange(chosen.log.latest, latest)
     log = replace(chosen.log, latest=latest)
     spans = [(offsets.low, offsets.high)] if offsets.low < offsets.high else []

@@ -1,4 +1,4 @@
-"""The work of `penstock sub`: print messages, and acknowledge those that are printed.
+"""The work of `penstock sub`: print messages, and acknowledge them once printed.
 
 ::
 

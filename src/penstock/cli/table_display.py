@@ -117,7 +117,7 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
 
 
 def _grid(landings: Sequence[tuple[str, Progress]]) -> Group:
-    """Return a line for each table, and below them the errors of those that fail."""
+    """Return a line for each table, and below the errors of failing tables."""
     grid = Table(box=None, pad_edge=False)
     grid.add_column("table")
     grid.add_column("state")

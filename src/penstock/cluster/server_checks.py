@@ -80,7 +80,7 @@ class ServerState(NamedTuple):
 
 
 def check_servers(settings: Cluster, timeout_s: float = ASK_S_MAX) -> list[ServerFinding]:
-    """Ask the NATS servers of a cluster for their state; return what was found, at least one.
+    """Ask the NATS servers of a cluster for their states; return the findings, at least one.
 
     Of etcd servers, and without a cluster, it finds nothing. It blocks for ``timeout_s`` at most,
     and for a second where some servers are down.

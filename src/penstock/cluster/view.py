@@ -136,7 +136,7 @@ class View:
         return self.end.sequence + 1
 
     def apply(self, entries: Sequence[Entry]) -> None:
-        """Apply entries, the first of which has ``next_sequence``; those before a wrong one are
+        """Apply entries, the first of which has ``next_sequence``; entries before a wrong one are
         applied.
 
         Raises:

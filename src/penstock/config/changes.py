@@ -77,7 +77,7 @@ class Comparison:
 
 
 def compared(running: Settings, read: Settings) -> Comparison:
-    """Compare the settings of a running broker with those that were read again.
+    """Compare the settings of a running broker with newly read ones; return the changes.
 
     Raises:
         ConfigError: the changes that count at once do not fit the settings that need a restart.
@@ -106,7 +106,7 @@ def compared(running: Settings, read: Settings) -> Comparison:
 def _merged(
     running: Model, read: Model, path: str, changes: list[Change], given_only: bool = False
 ) -> Model:
-    """Return a group with the values that count from now on; add what differs to `changes`.
+    """Return a group with the values that count from now on; add the differences to `changes`.
 
     With `given_only`, a value that is not given is none, even if it is that of the default: the
     limits of a listener, which else are those of the broker.

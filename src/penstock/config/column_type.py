@@ -91,7 +91,7 @@ class StructField:
 
 @dataclass(frozen=True, slots=True)
 class StructOf:
-    """An object with these fields; with none, those that the column's `fields` says."""
+    """An object with these fields; with none, the column's `fields` names them."""
 
     fields: tuple[StructField, ...] = ()
 

@@ -198,7 +198,7 @@ class Listener(ConnectionLimits, Endpoint):
 
     @property
     def is_open(self) -> bool:
-        """Return whether other machines can reach it without proving who they are."""
+        """Return whether other machines can use the listener without proving an identity."""
         return not (self.bind.is_loopback or self.require_client_certificate)
 
 

@@ -1,4 +1,5 @@
-"""One sentence for each mistake in the settings: which setting, its value, where, what is allowed.
+"""One sentence for each mistake in the settings: the setting, its value and place, and the allowed
+values.
 
 The allowed values are read from the field itself, so a sentence cannot disagree with the check.
 """

@@ -54,8 +54,8 @@ class Origins:
 
 
 def line_of(text: str, path: SettingPath) -> int:
-    """Return the first line, from 1, of the statement that gives what is at `path`, or as much of
-    the path as there is.
+    """Return the first line, from 1, of the statement that gives the setting at `path`, or the
+    longest present part of the path.
 
     Args:
         text: valid TOML.

@@ -167,7 +167,7 @@ class Settings(Group):
 
     @property
     def streams(self) -> tuple[StreamDefinition, ...]:
-        """All streams that are offered: those of the settings, and that of the events."""
+        """All streams that are offered: the settings' own, and the stream of events."""
         offered = self.stream.streams
         if not self.events.enabled or any(stream.name == STREAM_NAME for stream in offered):
             return offered

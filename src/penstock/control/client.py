@@ -63,7 +63,8 @@ class Publish(
 class Abandon(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="abandon", tag_field="do"
 ):
-    """Remove what one attempt staged, unless it is decided; ``done`` is ``Published``."""
+    """Remove the files that one attempt staged, unless the batch is decided; ``done`` is
+    ``Published``."""
 
     sink: str
     batch: int

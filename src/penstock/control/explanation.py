@@ -89,7 +89,7 @@ class MatchingSubscription(msgspec.Struct, frozen=True):
 
 
 class Group(msgspec.Struct, frozen=True):
-    """A shared subscription of the client that matches the topic, and who takes part in it."""
+    """A shared subscription of the client that matches the topic, and its members."""
 
     filter: str
     members: int

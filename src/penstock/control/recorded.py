@@ -8,7 +8,7 @@ import msgspec
 class ShowRecorded(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="recorded", tag_field="do"
 ):
-    """Show what is recorded of one client; ``done`` is ``Recorded``, or null where nothing is."""
+    """Show the record of one client; ``done`` is ``Recorded``, or null where there is none."""
 
     client_id: str
 

@@ -79,7 +79,7 @@ class Landing:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: ``source`` and ``target`` are the same for what happens at one place.
+    """One step: ``source`` and ``target`` are the same for a step within one participant.
 
     Attributes:
         source: the participant that acts.

@@ -73,7 +73,7 @@ class RegisteredAvro(NoQuickReader):
 
 
 def parsed(registry: Registry, schema: RegisteredSchema, where: str) -> AvroSchema:
-    """Parse a registered schema, with those that it refers to.
+    """Parse a registered schema, with the schemas that it refers to.
 
     Raises:
         ConfigError: it is not an Avro schema.

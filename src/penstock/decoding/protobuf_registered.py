@@ -150,7 +150,7 @@ def _file_of(schema: RegisteredSchema, where: str) -> Any:
 def _with_imports(
     registry: Registry, schema: RegisteredSchema, name: str, where: str
 ) -> Iterator[Any]:
-    """Yield the file of a schema, after those that it imports."""
+    """Yield the file of a schema, after the files that it imports."""
     file = _file_of(schema, where)
     file.name = name
     references = {reference.name: reference for reference in schema.references}

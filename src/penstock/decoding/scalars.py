@@ -79,7 +79,7 @@ class NullMarkers:
     not_numbers: bool = False
 
     def without(self, values: Values, kind: str) -> Values:
-        """Return the values, with None for those that mean "no value"."""
+        """Return the values, with None for each that means "no value"."""
         nulls = self.texts
         if nulls:
             values = [None if isinstance(one, str) and one in nulls else one for one in values]

@@ -142,8 +142,8 @@ class Forwarding:
         return changed
 
     def properties_for(self, encoded: bytes) -> bytes:
-        """Return the encoded properties of a forwarded message: one hop more, and those of the
-        bridge."""
+        """Return the encoded properties of a forwarded message: one hop more, and the bridge's
+        own."""
         if len(encoded) == 0:
             return self._first_hop
         properties = parse_properties(encoded)

@@ -161,8 +161,8 @@ class Counters:
         return self.messages_sent.total
 
     def sent_by_type(self) -> list[int]:
-        """Return the packets that were written to links, by type; those of a connection that ended
-        before they left are among them."""
+        """Return the number of packets that were written to links, by type. Packets of a connection
+        that ended before they left are counted."""
         sent = self.written.by_type()
         sent[PUBLISH] += self.publish_sent
         return sent

@@ -310,7 +310,7 @@ class Bridge:
     # -- notifications -----------------------------------------------------------------------
 
     def _status(self, line: Line) -> None:
-        """Note a line about notifications; ``_add_status`` sets what they say together."""
+        """Note a line about notifications; ``_add_status`` translates all of them together."""
         if line.option == "notification_topic":
             self._findings.add(TAKEN, line, "status_topic, at the remote broker.")
             return

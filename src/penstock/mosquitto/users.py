@@ -1,4 +1,4 @@
-"""Users and permissions: password files and access lists of Mosquitto, and who needs no name.
+"""Users and permissions: password files, access lists and anonymous access of Mosquitto.
 
 The hashes come over as they are (``$7$``, ``$6$``, ``$argon2id$``), so users keep their passwords.
 Where Mosquitto has several files, one for each listener, Penstock has one of each:

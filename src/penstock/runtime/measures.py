@@ -118,7 +118,7 @@ class LoopMeasures:
             self._worst.lag_cpu_s = cpu_s
 
     def read_was_slow(self, client: str, took_s: float) -> None:
-        """Note that handling what ``client`` had sent took longer than ``SLOW_TURN_S``."""
+        """Note that handling the bytes of ``client`` took longer than ``SLOW_TURN_S``."""
         if took_s > self._worst.read_s:
             self._worst.read_s = took_s
             self._worst.read_client = client

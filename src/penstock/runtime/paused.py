@@ -1,4 +1,4 @@
-"""Connections whose reading is paused; it finds those whose client has hung up meanwhile.
+"""Connections whose reading is paused; finds the ones whose client has hung up meanwhile.
 
 The end of a stream is read like everything else, so a paused socket does not report it::
 
@@ -42,7 +42,7 @@ class PausedPeers:
         self._since_s.pop(peer, None)
 
     def take_hung_up(self, now_s: float) -> list[Peer]:
-        """Check the next few peers; remove those that hung up, and return them."""
+        """Check the next few peers; remove the ones that hung up, and return them."""
         if not self._round:
             if now_s - self._round_began_s < _CHECK_INTERVAL_S:
                 return []

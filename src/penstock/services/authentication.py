@@ -178,7 +178,7 @@ class Authentication(Authenticate):
         return GuardedExchange(inner, self._guard, credentials.address)
 
     def reload(self, access: UserFiles) -> set[str]:
-        """Use files that were read again; forget what was verified with the old ones.
+        """Use files that were read again; forget logins that were verified with the old ones.
 
         Return the users that are gone or have another password line now.
         """

@@ -26,7 +26,7 @@ _NEVER: Final = 2**31 - 1
 
 
 def collect_and_freeze() -> None:
-    """Collect now, and exempt what is alive from later collections.
+    """Collect now, and exempt live objects from later collections.
 
     While another thread collects, ``gc.collect`` does nothing at all, and garbage would be
     frozen uncollected, for ever. Then it is left to the next call.

@@ -1,4 +1,4 @@
-"""An exchange of enhanced authentication whose failures count like those of passwords.
+"""An exchange of enhanced authentication whose failures count like wrong passwords.
 
 A step of SCRAM is cheap for the broker, and as good for guessing as a password. So the same counts
 hold: the source before anything is answered, the name as soon as it is known, and both once more

@@ -231,7 +231,7 @@ class LandedTables:
         return found
 
     def metrics(self) -> Iterable[MetricSample]:
-        """Yield the values of tables for a scrape; lags are those of the last ``tick``."""
+        """Yield the values of tables for a scrape; lags are as of the last ``tick``."""
         for table in self._known.values():
             state = self._state(table)
             labels = (table.table,)

@@ -66,7 +66,7 @@ class LimitWarnings:
         self._interval_ends_s = 0.0
 
     def tick(self, now: Now) -> None:
-        """Warn of clients that stay at a limit, and log those that are below it again."""
+        """Warn of clients that stay at a limit, and log clients that are below it again."""
         reached = self._context.reached
         if reached:
             self._context.reached = []

@@ -83,7 +83,7 @@ class Rankings:
         return {"entries": entries, "selected": walk.selected, "took_s": round(took_s, 4)}
 
     async def _highest(self, walk: RankingWalk) -> list[JsonObject]:
-        """Walk over all sessions; return the descriptions of the highest, without those that ended
+        """Walk over all sessions; return the descriptions of the highest that have not ended
         meanwhile."""
         described: list[JsonObject] = []
         best: list[Session] | None = None

@@ -183,7 +183,7 @@ class ReaderLeases:
         return found
 
     def metrics(self) -> Iterable[MetricSample]:
-        """Yield the values of readers for a scrape; lags are those of the last ``tick``."""
+        """Yield the values of readers for a scrape; lags are as of the last ``tick``."""
         now_s = time.monotonic()
         for reader in self._readers.records():
             state = self._state(reader, now_s)

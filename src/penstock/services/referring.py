@@ -62,7 +62,7 @@ class ReferralService:
         return referred
 
     def close(self) -> None:
-        """Close all connections, and those that are being opened: their clients may come again."""
+        """Close all connections, also ones that are being opened: their clients may come again."""
         self._closed = True
         for referred in list(self._open):
             referred.wire.close()

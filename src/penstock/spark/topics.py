@@ -37,7 +37,7 @@ def topics_text(topics: Sequence[str]) -> str:
 
 
 def selection_text(stream: str, topics: Sequence[str]) -> str:
-    """Describe in words the selected messages: those of a stream, or of some topics of it.
+    """Describe the selected messages in words: all messages of a stream, or of some of its topics.
 
     Args:
         stream: its name.

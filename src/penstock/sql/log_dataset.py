@@ -61,7 +61,7 @@ class Scan:
 
     @property
     def given_up(self) -> Ranges:
-        """The offsets among those wanted that a repair has given up."""
+        """The wanted offsets that a repair has given up."""
         span = self.pushed.offsets
         return [lost for lost in self.log.given_up if lost[0] < span.high and span.low < lost[1]]
 

@@ -97,7 +97,7 @@ class _Proof:
 def _bounds(
     proof: _Proof, name: str, candidates: Iterable[int], known: IntRange
 ) -> tuple[int, int]:
-    """Return the bounds of a column that are proved, within those that are known."""
+    """Return the bounds of a column that are proved, within the known bounds."""
     numbers = {number + more for number in candidates for more in (0, 1)}
     within = sorted(number for number in numbers if known.low <= number <= known.high)
     if len(within) > CANDIDATES_MAX:
@@ -155,7 +155,8 @@ def _times_us(text: str) -> Iterable[int]:
 
 
 def _texts(text: str) -> Iterable[str]:
-    """Yield the text constants in the text of an expression; Arrow escapes what is no ASCII."""
+    """Yield the text constants in the text of an expression; Arrow escapes other characters than
+    ASCII."""
     for found in _TEXT.findall(text):
         raw = _ESCAPED.sub(_unescaped, found)
         try:

@@ -78,7 +78,7 @@ class Store(Protocol):
         """
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """Return the messages at ``offsets``; those that the log no longer has are missing."""
+        """Return the messages at ``offsets``, without messages that the log no longer has."""
 
     def trim_log(
         self,

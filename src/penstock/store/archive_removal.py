@@ -12,7 +12,7 @@ from penstock.store.offline import open_offline
 
 
 def forget(data_dir: Path, stream: str) -> list[Archive]:
-    """Remove the closed archives of `stream`; return those removed.
+    """Remove the closed archives of `stream`; return the removed ones.
 
     Raises:
         StoreLocked: a broker has the store open.

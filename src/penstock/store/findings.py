@@ -1,4 +1,4 @@
-"""Findings: what an examination of a store counts and complains of."""
+"""Findings: the counts and problems that an examination of a store reports."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ class Examination:
 
     @property
     def same_until(self) -> int:
-        """The offset before which the log lost nothing but what earlier repairs gave up."""
+        """The offset before which the log lost nothing that earlier repairs had not given up."""
         return min(self.end, self.lost[0][0]) if self.lost else self.end

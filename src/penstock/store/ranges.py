@@ -1,4 +1,4 @@
-"""Ranges of offsets: those in a log, and those missing from it."""
+"""Ranges of offsets: present in a log, and missing from it."""
 
 from __future__ import annotations
 

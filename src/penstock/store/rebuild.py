@@ -120,8 +120,7 @@ def number_of(path: Path) -> int:
 
 
 def _empty_tables(store: Path, skeleton: Path) -> list[Path]:
-    """Make an empty table for each column family, numbered as those of ``store``; return their
-    paths."""
+    """Make an empty table for each column family, numbered as in ``store``; return their paths."""
     options_file = max(store.glob("OPTIONS-*"), default=None, key=number_of)
     if options_file is None:
         return []

@@ -1,4 +1,4 @@
-"""Selecting the messages of a stream: those whose topic matches one of its filters.
+"""Selects the messages of a stream: the ones whose topic matches one of its filters.
 
 A block of rows has far fewer topics than rows, so the filters are tried once per topic, and the
 verdict is remembered for the blocks that follow.

@@ -63,7 +63,7 @@ class Committed:
 
     @staticmethod
     def decode(data: bytes) -> Committed:
-        """Inverse of `encode`; what is missing at the end of `data` counts as zero."""
+        """Inverse of `encode`; missing bytes at the end of `data` count as zero."""
         return Committed(
             int.from_bytes(data[_END], "little"),
             int.from_bytes(data[_BEGIN], "little"),

@@ -1,4 +1,5 @@
-"""The stream service's actions for tables: it finds who asked for a receipt, the broker sends it.
+"""The stream service's actions for tables: it finds the requests for receipts, the broker sends
+them.
 
     landed, end = E
       ask the broker where the table is ─▶ T

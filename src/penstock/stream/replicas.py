@@ -102,7 +102,7 @@ def parse_addresses(text: str) -> tuple[str, ...]:
 
 @final
 class ReplicaHealth:
-    """The addresses that answered last, and those that failed lately.
+    """The addresses that answered last, and the ones that failed lately.
 
     Readers and changes are told apart: any replica can be read, and only the primary changes
     something.

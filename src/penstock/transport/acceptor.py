@@ -121,7 +121,7 @@ class Acceptor:
         self._loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
-        """Stop listening. Open connections stay; those that are still being opened end."""
+        """Stop listening. Open connections stay; connections that are still being opened end."""
         if not self._closed:
             self.detach().close()
 

@@ -105,7 +105,7 @@ class _Side(asyncio.BufferedProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Read no more of the other side: this one does not take what it sends."""
+        """Read no more of the other side: this side does not take its bytes."""
         self._other.pause_reading()
 
     def resume_writing(self) -> None:
@@ -303,8 +303,8 @@ class Relaying:
             raise
 
     async def watch(self, leads_to: Callable[[RelayedConnection], bool]) -> None:
-        """Close connections that broke while they were not read, and those that lead to a machine
-        that is no longer the primary, until cancelled.
+        """Close connections that broke while they were not read, and connections to a machine that
+        is no longer the primary, until cancelled.
 
         Args:
             leads_to: returns whether a connection still leads to where it should.

@@ -109,7 +109,7 @@ class SocketWire(StreamWire):
 
 @final
 class DialledSocketWire(SocketWire, asyncio.BufferedProtocol):
-    """One connection that was dialled, without TLS; the arguments are those of ``SocketWire``."""
+    """One connection that was dialled, without TLS; the arguments are as for ``SocketWire``."""
 
     def __init__(
         self, peer: str, listener: str, accept: Accept, write_buffer_bytes_max: int

@@ -133,7 +133,7 @@ class Board:
         self._before: BrokerSample | None = None  # the next rates count from it
 
     def add_sample(self, sample: BrokerSample) -> None:
-        """Store a sample; compute the rates if ``RATE_S_MIN`` has passed since those before."""
+        """Store a sample; compute the rates if ``RATE_S_MIN`` has passed since the last ones."""
         self.why = ""
         self.sample = sample
         before = self._before

@@ -252,7 +252,7 @@ class LoginQueue(Generic[T]):
         self._turn = 0
 
     def apply_settings(self, options: LoginQueueOptions, waiting_max: int) -> None:
-        """Count failures, and bound what waits, by other settings from now on."""
+        """Count failures, and bound waiting attempts, by other settings from now on."""
         self._options = options
         self._waiting_max = waiting_max
         self._sources.apply_settings(options)

@@ -34,7 +34,7 @@ class StoredState(Blocker):
         return len(offsets) == 0
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take requested bodies from the log, by offset; retention removed those that are
+        """Take requested bodies from the log, by offset; retention has removed any that are
         missing."""
 
 

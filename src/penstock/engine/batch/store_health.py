@@ -1,4 +1,5 @@
-"""The health of the store: whether it works, what is durable, and how much may wait for it.
+"""The health of the store: whether it works, its latest durable commit, and how much may wait for
+it.
 
 A commit should not take long, because packets that come meanwhile wait for it. So the shell sets
 how large a batch may get (``batch_bytes_max``). Packets are handled of::

@@ -100,7 +100,7 @@ class ReceiverWalk:
 
 @final
 class MatchWalk:
-    """A walk over the subscriptions of one client, for those that match a topic.
+    """A walk over the subscriptions of one client that finds the ones that match a topic.
 
     Args:
         session: the session of the client; None = it has none.

@@ -1,5 +1,4 @@
-"""The flow of one client, as a value: what is in flight, what waits, and which limit it has
-reached.
+"""The flow of one client, as a value: messages in flight, queued messages, and the limits reached.
 
 It is read from a session, and from its connection if it has one, when it is asked for; neither
 keeps a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and

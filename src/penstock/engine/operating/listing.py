@@ -44,7 +44,7 @@ class SessionWalk:
         self._selection = selection
 
     def step(self, visits: int, now: Now) -> list[Session]:
-        """Look at the next sessions, ``visits`` at most; return those that are selected."""
+        """Look at the next sessions, ``visits`` at most; return the selected ones."""
         found: list[Session] = []
         seen = self._server.registry.order.after(self.cursor, visits)
         characters = 0

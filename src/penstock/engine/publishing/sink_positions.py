@@ -93,7 +93,7 @@ class SinkPositions:
     def publish(
         self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now
     ) -> int:
-        """Publish ``rows`` from ``first`` on, which follow those already published.
+        """Publish ``rows`` from ``first`` on, which follow the already published ones.
 
         It publishes at most the share of a turn, and stops where there is no room for a row now.
 

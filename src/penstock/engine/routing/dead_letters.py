@@ -167,7 +167,7 @@ class DeadLetters(StoredState):
         return offsets is self._asked
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Publish the letters whose bodies the log returned; count those whose body is gone."""
+        """Publish the letters whose bodies the log returned; count letters whose body is gone."""
         if not self.needs_bodies(offsets):
             return
         letters = self._asking

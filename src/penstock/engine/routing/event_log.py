@@ -1,4 +1,4 @@
-"""Events become messages of the log: each tick writes those that wait, by kind.
+"""Events become messages of the log: each tick writes the waiting ones, by kind.
 
 ::
 

@@ -1,4 +1,4 @@
-"""The answer of a server to a CONNECT: what it grants, and the reason it refuses one.
+"""The answer of a server to a CONNECT: its grants, or the reason for a refusal.
 
 These are pure functions of the packet and the limits. The differences between the versions of the
 protocol when a session is opened are all in this file.
@@ -111,7 +111,7 @@ def _refusal_of_will(will: Will, limits: EngineLimits, options: ServerOptions) -
 
 
 def _user_properties(connect: Connect) -> int:
-    """Return how many user properties CONNECT has, those of its will included."""
+    """Return the number of user properties of CONNECT, with its will's."""
     count = 0
     if connect.properties is not None:
         count = len(connect.properties.user_properties or ())
@@ -158,8 +158,7 @@ def accepted_properties(
     options: ServerOptions,
     latest: int | None,
 ) -> Properties:
-    """Return the properties of a successful MQTT 5 CONNACK: only those that differ from the
-    defaults.
+    """Return the properties of a successful MQTT 5 CONNACK that differ from the defaults.
 
     ``latest`` is the number that a producer asked for, see ``producers``.
     """

@@ -265,7 +265,7 @@ class Server:
         events: EventOptions | None,
         groups: ClientGroups,
     ) -> None:
-        """Take other limits and options from now on, of those that may change while it runs.
+        """Take new values of the limits and options that may change while it runs.
 
         Limits of all clients together and MQTT 5 options take effect. Connections keep the limits
         they were accepted with, because CONNACK told their clients, and count in the client group

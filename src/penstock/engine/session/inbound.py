@@ -82,7 +82,7 @@ class Inbound:
         return len(self._on_this_connection)
 
     def reconnected(self, now: Now) -> None:
-        """Begin a new connection: renew all timeouts but those of messages of MQTT 3.1 clients.
+        """Begin a new connection: renew all timeouts, except of messages of MQTT 3.1 clients.
 
         Those that wait came on an earlier connection, so ``count_on_this_connection`` begins at 0.
         """

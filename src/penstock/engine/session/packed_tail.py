@@ -116,7 +116,8 @@ class PackedTail:
         self._between = deque([pair for pair in self._between if not pair[1].gone])
 
     def append_waiting(self, found: list[Delivery], limit: int) -> None:
-        """Append the next deliveries to ``found`` until it has ``limit``; those of no run first."""
+        """Append the next deliveries to ``found`` until it has ``limit``; deliveries outside of
+        runs first."""
         for _, delivery in self._between:
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)

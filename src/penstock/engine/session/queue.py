@@ -90,7 +90,8 @@ class MessageQueue:
                 self.max_len = HEAD_LEN_MAX  # messages that are not in the log need a limit
 
     def become_stored(self) -> None:
-        """Rely on the log for later messages; keep the bodies of those queued so far in memory."""
+        """Rely on the log for later messages; keep the bodies of messages queued so far in
+        memory."""
         self._stored = True
         for lane in self._lanes.values():
             lane.keep_bodies()

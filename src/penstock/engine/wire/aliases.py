@@ -1,4 +1,4 @@
-"""Topic aliases of one connection (v5 §3.3.2.3.4): those that this side defines, and the peer's.
+"""Topic aliases of one connection (v5 §3.3.2.3.4): this side's own, and the peer's.
 
 ::
 

@@ -69,7 +69,7 @@ class ReplacedTable:
         return self._table.landed_end(selection)
 
     def land(self, rows: DataFrame, batch: Batch) -> LandingResult:
-        """Replace older rows by those of one batch, unless that was done.
+        """Replace older rows by the rows of one batch, unless that was done.
 
         Raises:
             TableError: the table cannot be written.

@@ -131,7 +131,7 @@ class TurningPoints:
         self._limit_us = limit_us
 
     def __call__(self, rows: pa.Table) -> pa.Table:
-        """Return the first and last row of each key, and those before and after a silence."""
+        """Return the first and last row of each key, and the rows before and after a silence."""
         if rows.num_rows < 3:
             return rows
         by = [*self._keys, RECEIVED_AT, "offset"]

@@ -208,7 +208,7 @@ class LandedTable(Protocol):
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Remove the rows of `span` and add those of `files`, in one step.
+        """Replace the rows of `span` by the rows of `files`, in one step.
 
         Args:
             span: may be empty: then no rows are removed.

@@ -211,7 +211,7 @@ class DeltaMessageTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Remove the rows of `span` and add those of `files`, in one step."""
+        """Replace the rows of `span` by the rows of `files`, in one step."""
         rewritten_paths: list[str] | None = None
         rest: list[NewFile] = []
         removed: list[RemoveAction] = []

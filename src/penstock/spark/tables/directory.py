@@ -174,7 +174,7 @@ class ParquetDirectory:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Remove the rows of `span` and add those of `files`, in one step."""
+        """Replace the rows of `span` by the rows of `files`, in one step."""
         rewritten: list[str] | None = None
         rest: list[NewFile] = []
         for _ in range(COMMIT_ATTEMPTS_MAX):

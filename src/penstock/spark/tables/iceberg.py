@@ -192,7 +192,7 @@ class IcebergTable:
     def replace(
         self, span: Span, files: Sequence[NewFile], selection: Selection | None = None
     ) -> None:
-        """Remove the rows of `span` and add those of `files`, in one step."""
+        """Replace the rows of `span` by the rows of `files`, in one step."""
         inside = f"epoch == '{span.epoch}' and offset >= {span.start} and offset < {span.end}"
         error: Exception | None = None
         for _ in range(COMMIT_ATTEMPTS_MAX):

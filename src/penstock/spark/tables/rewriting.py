@@ -23,8 +23,8 @@ _NOTHING: Final = Span("", 0, 0)
 
 
 def with_columns_of(present: pa.Schema, layout: Layout) -> Layout:
-    """Return the layout with all columns of the table, also those no longer declared, with their
-    types in the table.
+    """Return the layout with all columns of the table, also undeclared ones, with their types in
+    the table.
 
     Rows that are only rewritten keep their values in them.
     """
