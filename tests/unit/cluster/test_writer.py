@@ -292,7 +292,7 @@ def test_a_log_that_is_said_to_be_shorter_takes_no_records(bench: Bench) -> None
     writer.append(b"x")
     bench.cluster = MemoryCluster()
     writer.log = bench.log()
-    with pytest.raises(CommitUnknown, match="does not end|ends at 0"):
+    with pytest.raises(CommitUnknown, match=r"does not end|ends at 0"):
         writer.append(b"y")
     assert not writer.fenced_by
 
