@@ -160,6 +160,7 @@ class Member:
         self.down_until_s = 0.0
         self.is_cut = False
         self.replica_end: int | None = None
+        self.leader_end: int | None = None
         self.faults: list[AppendFault] = []
         self.hands_over_to = ""
         self._referee = referee
@@ -224,6 +225,7 @@ class Member:
         for log in self._logs:
             log.is_cut = self.is_cut
             log.replica_end = self.replica_end
+            log.leader_end = self.leader_end
         self._heartbeats.is_cut = self.is_cut
 
     def add_faults(self, faults: list[AppendFault]) -> None:
@@ -235,8 +237,15 @@ class Member:
         else:
             self.faults += faults
 
+    def mend(self) -> None:
+        """Let it reach the present leader, and a replica that has all."""
+        self.is_cut = False
+        self.replica_end = self.leader_end = None
+        self.set_ways()
+
     def clear_faults(self) -> None:
         """Let its appends be answered."""
+        self.faults.clear()
         for log in self._logs:
             log.faults.clear()
 

@@ -330,6 +330,7 @@ class ClusterWorld(World):
             (self._cut_off, 0.4 * calm),
             (self._mend, 1),
             (self._lag, 0.4),
+            (self._ask_the_deposed, 0.3 * calm),
             (self._no_majority, 0.2 * calm),
             (self._majority, 1),
             (self._hinder_beats, 0.3),
@@ -381,13 +382,16 @@ class ClusterWorld(World):
         member.set_ways()
         self._note(f"{member.name} reads from a replica that ends at {member.replica_end}")
 
+    def _ask_the_deposed(self) -> None:
+        member = self._some()
+        member.leader_end = max(0, self.cluster.bounds.last - self.faults.choice((0, 1, 5)))
+        member.set_ways()
+        self._note(f"{member.name} asks a deposed leader, which knows of {member.leader_end}")
+
     def _mend(self) -> None:
         member = self.faults.choice(self.members)
-        if member.is_cut or member.replica_end is not None:
-            self._note(f"{member.name} is mended")
-        member.is_cut = False
-        member.replica_end = None
-        member.set_ways()
+        self._note(f"{member.name} is mended")
+        member.mend()
 
     def _no_majority(self) -> None:
         self.cluster.has_majority = False
@@ -432,13 +436,10 @@ class ClusterWorld(World):
             cluster.land(append)
             self.referee.poll()
         for member in self.members:
-            member.faults.clear()
             member.clear_faults()
-            member.is_cut = False
-            member.replica_end = None
             member.paused_until_s = 0.0
             member.down_until_s = min(member.down_until_s, self._now_s)
-            member.set_ways()
+            member.mend()
         self._elapse(2 * LEASE_S)
         self._shell = self._elect()
         super().come_to_rest()

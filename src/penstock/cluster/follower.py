@@ -40,7 +40,7 @@ DAMAGED_S: Final = 2.0
 """Pause in seconds after the leader gave a wrong entry: another one is elected meanwhile."""
 
 AHEAD_S: Final = 30.0
-"""Time in seconds for which the log must be said to end before the view until that is believed. A
+"""Time in seconds for which the log must be said to lack what the view has until it is believed. A
 server of the log that was stopped or cut off while it led goes on as the leader when it is back,
 for ten seconds and more, and says where the log ended when it left."""
 
@@ -96,7 +96,7 @@ class Follower:
         self._phase = _Phase.OPENING
         self._is_there = False  # whether the log is known to have the next entry
         self._not_before_s = 0.0
-        self._ahead_since_s = 0.0  # since when the log is said to end before the view; 0: it is not
+        self._ahead_since_s = 0.0  # since when the log is said to lack what the view has; 0: not
 
     @property
     def is_following(self) -> bool:
@@ -145,6 +145,8 @@ class Follower:
         bounds = log.bounds(READ_S)
         try:
             refuse_view_ahead(view, bounds.last)
+            if view.position.sequence > 0:
+                refuse_another_log(view, log.entry_at(view.position.sequence, READ_S))
         except ViewAhead as error:
             since_s = self._ahead_since_s = self._ahead_since_s or self._now_s()
             if self._now_s() - since_s < AHEAD_S:
@@ -153,8 +155,6 @@ class Follower:
                 ) from error
             raise
         self._ahead_since_s = 0.0
-        if view.position.sequence > 0:
-            refuse_another_log(view, log.entry_at(view.position.sequence, READ_S))
         leases = 1.0
         if bounds.last == 0:
             leases = 0.0 if view.committed().epoch else NEW_LOG_LEASES

@@ -187,6 +187,8 @@ class MemoryLog:
         faults: the fates of the next appends, one for each; they are answered when it is empty.
         replica_end: the last sequence that the replica has from which this member reads; None for
             one that has all.
+        leader_end: the last sequence that the leader knows whom this member asks, for one that is
+            deposed and has not noticed; None for the present one.
     """
 
     def __init__(self, cluster: MemoryCluster, member: str = "a") -> None:
@@ -197,6 +199,7 @@ class MemoryLog:
         self.is_cut = False
         self.faults: deque[AppendFault] = deque()
         self.replica_end: int | None = None
+        self.leader_end: int | None = None
 
     def open(self, timeout_s: float) -> None:
         """Reach the leader; there is nothing to create."""
@@ -208,6 +211,10 @@ class MemoryLog:
             raise ValueError(f"an entry of {len(data)} bytes; at most {self.entry_bytes_max}")
         fault = self.faults.popleft() if self.faults else AppendFault.NONE
         self._reach(timeout_s)
+        if self.leader_end is not None and fault is AppendFault.NONE:
+            if after != self.leader_end:
+                raise AppendRefused(f"the log ends at {self.leader_end}, says a deposed leader")
+            raise AppendUnknown("no answer of the log")  # it has no majority
         if fault is AppendFault.NOT_SENT:
             raise LogUnavailable("no connection to the log")
         if fault is AppendFault.LOST or not self._cluster.has_majority:
@@ -247,12 +254,17 @@ class MemoryLog:
     def entry_at(self, sequence: int, timeout_s: float) -> Entry | None:
         """Return the entry as the leader has it."""
         self._reach_leader(timeout_s)
+        if self.leader_end is not None and sequence > self.leader_end:
+            return None
         return self._cluster.entry(sequence)
 
     def bounds(self, timeout_s: float) -> Bounds:
         """Return the bounds as the leader has them."""
         self._reach_leader(timeout_s)
-        return self._cluster.bounds
+        first, last = self._cluster.bounds
+        if self.leader_end is not None:
+            last = min(last, max(self.leader_end, first - 1))
+        return Bounds(first, last)
 
     def trim(self, before: int, timeout_s: float) -> None:
         """Remove the entries before ``before``."""

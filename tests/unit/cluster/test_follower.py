@@ -328,6 +328,8 @@ def test_a_view_of_another_log_that_is_longer_is_refused(bench: Bench) -> None:
     for entry in other.entries:
         bench.cluster.put(entry.data, entry.sequence - 1)
     bench.start()
+    assert bench.step() is Progress.UNREACHABLE
+    bench.now_s += AHEAD_S
     with pytest.raises(ViewAhead, match="the entry 3 of the replicated log is not the one"):
         bench.step()
 
