@@ -1,0 +1,217 @@
+"""The store of a primary on a real RocksDB: the log first, then the view, and back to the log when
+something fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, final
+
+import pytest
+from rocksdict import WriteBatch
+
+from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
+from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
+from penstock.cluster.reading import catch_up
+from penstock.cluster.record import Claim, Position, decode_record, encode_claim
+from penstock.cluster.view import View
+from penstock.cluster.writer import Fenced, LogWriter
+from penstock.errors import CommitUnknown, StoreFailed
+from penstock.store.rocks import RocksStore
+from tests.model.memory_rocks import Content
+
+APPEND_S_MAX: Final = 0.05
+TRIES: Final = 20  # more than fit into that time
+
+
+@final
+class FullDatabase(ClusterDatabase):
+    """A database whose disk is full for a while."""
+
+    is_full = False
+
+    def write_here(self, batch: WriteBatch, sync: bool) -> None:
+        if FullDatabase.is_full:
+            raise CommitUnknown("No space left on device")
+        super().write_here(batch, sync)
+
+
+@final
+class Primary:
+    """A store on a view of a log in memory."""
+
+    def __init__(self, cluster: MemoryCluster, data_dir: Path) -> None:
+        self.cluster = cluster
+        self.data_dir = data_dir
+        self.log = MemoryLog(cluster)
+        self._now_s = 0.0
+        self._is_closed = False
+        self.writer = LogWriter(self.log, APPEND_S_MAX, lambda: self._now_s, self._pause)
+        database = open_cluster_database(data_dir)
+        view = View(database)
+        catch_up(view, MemoryLog(cluster))
+        self.writer.claim(view.end, encode_claim(Claim("a", view.committed().epoch)))
+        self.views = [view]
+        self.opening = ViewOpening(
+            self.writer, lambda _, view: self.views.append(view), database, view, self._open
+        )
+        self.store = RocksStore(data_dir, (), self.opening)
+
+    def _open(self, data_dir: Path) -> ClusterDatabase:
+        opened = open_cluster_database(data_dir)
+        return FullDatabase(opened.rocks, data_dir, opened.families)
+
+    def _pause(self, seconds: float) -> None:
+        self._now_s += seconds
+
+    def claim_elsewhere(self) -> None:
+        """Let another member be the primary."""
+        last = self.cluster.bounds.last
+        entry = self.cluster.entry(last)
+        assert entry is not None
+        record = decode_record(entry.data)
+        at = Position(last, record.term, record.number, record.checksum)
+        epoch = self.views[-1].committed().epoch
+        LogWriter(MemoryLog(self.cluster, "b"), 1.0).claim(at, encode_claim(Claim("b", epoch)))
+
+    def fail(self, fault: AppendFault) -> None:
+        self.log.faults.extend([fault] * TRIES)
+
+    def close(self) -> None:
+        """Close it; that may be asked for twice."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.store.close()
+            self.opening.close()
+
+
+@pytest.fixture
+def primary(tmp_path: Path) -> Iterator[Primary]:
+    FullDatabase.is_full = False
+    made = Primary(MemoryCluster(), tmp_path / "a")
+    yield made
+    made.close()
+
+
+def content_of(data_dir: Path, cluster: MemoryCluster) -> Content:
+    """All that the view in ``data_dir`` has, with all of the log."""
+    database = open_cluster_database(data_dir)
+    try:
+        catch_up(View(database), MemoryLog(cluster))
+        return {family: dict(database.items(family)) for family in database.families}
+    finally:
+        database.close()
+
+
+def test_what_it_writes_is_in_the_log_first(primary: Primary, tmp_path: Path) -> None:
+    before = primary.cluster.bounds.last
+    primary.store.write_state("s", b"1")
+    assert primary.cluster.bounds.last == before + 1
+    assert primary.views[-1].position.sequence == before + 1
+    assert primary.store.read_state("s") == b"1"
+    primary.close()
+    assert content_of(primary.data_dir, primary.cluster) == content_of(
+        tmp_path / "b", primary.cluster
+    )
+
+
+@pytest.mark.parametrize("fault", [AppendFault.LOST, AppendFault.DELAYED, AppendFault.NOT_SENT])
+@pytest.mark.parametrize("lands", [False, True])
+def test_after_doubt_it_goes_on_with_what_the_log_has(
+    primary: Primary, tmp_path: Path, fault: AppendFault, lands: bool
+) -> None:
+    primary.store.write_state("s", b"1")
+    primary.fail(fault)
+    with pytest.raises(CommitUnknown):
+        primary.store.write_state("s", b"2")
+    with pytest.raises(CommitUnknown, match="in doubt"):
+        primary.store.write_state("t", b"3")
+    assert primary.store.read_state("s") == b"1"
+    primary.log.faults.clear()
+    if lands:
+        for append in list(primary.cluster.delayed):
+            primary.cluster.land(append)
+    primary.store.reopen()
+    has_landed = lands and fault is AppendFault.DELAYED
+    assert primary.store.read_state("s") == (b"2" if has_landed else b"1")
+    primary.store.write_state("s", b"2")
+    assert primary.store.read_state("s") == b"2"
+    primary.close()
+    assert content_of(primary.data_dir, primary.cluster) == content_of(
+        tmp_path / "b", primary.cluster
+    )
+
+
+def test_a_view_that_could_not_be_written_takes_it_from_the_log(primary: Primary) -> None:
+    primary.store.write_state("s", b"1")
+    primary.store.reopen()
+    FullDatabase.is_full = True
+    with pytest.raises(CommitUnknown, match="No space"):
+        primary.store.write_state("s", b"2")
+    appended = primary.cluster.bounds.last
+    with pytest.raises(CommitUnknown, match="behind the replicated log"):
+        primary.store.write_state("s", b"3")
+    assert primary.cluster.bounds.last == appended
+    with pytest.raises(StoreFailed):
+        primary.store.reopen()
+    FullDatabase.is_full = False
+    primary.store.reopen()
+    assert primary.store.read_state("s") == b"2"
+    primary.store.write_state("s", b"3")
+    assert primary.store.read_state("s") == b"3"
+
+
+def test_without_a_majority_it_is_not_opened_anew(primary: Primary) -> None:
+    """The store stays readable, and its files are left alone."""
+    primary.store.write_state("s", b"1")
+    primary.cluster.has_majority = False
+    with pytest.raises(CommitUnknown):
+        primary.store.write_state("s", b"2")
+    with pytest.raises(StoreFailed):
+        primary.store.reopen()
+    assert len(primary.views) == 1
+    assert primary.store.read_state("s") == b"1"
+    primary.cluster.has_majority = True
+    primary.store.reopen()
+    primary.store.write_state("s", b"2")
+    assert primary.store.read_state("s") == b"2"
+
+
+def test_another_primary_ends_it(primary: Primary) -> None:
+    primary.store.write_state("s", b"1")
+    primary.claim_elsewhere()
+    with pytest.raises(Fenced):
+        primary.store.write_state("s", b"2")
+    with pytest.raises(Fenced):
+        primary.store.reopen()
+    assert primary.store.read_state("s") == b"1"
+
+
+def test_another_primary_ends_it_when_it_is_opened_anew(primary: Primary) -> None:
+    primary.store.write_state("s", b"1")
+    primary.fail(AppendFault.LOST)
+    with pytest.raises(CommitUnknown):
+        primary.store.write_state("s", b"2")
+    primary.log.faults.clear()
+    primary.claim_elsewhere()
+    with pytest.raises(StoreFailed, match="another member of the cluster is the primary"):
+        primary.store.reopen()
+    with pytest.raises(Fenced):
+        primary.store.reopen()
+
+
+def test_the_next_primary_has_all_of_it(primary: Primary, tmp_path: Path) -> None:
+    primary.store.write_state("s", b"1")
+    other = Primary(primary.cluster, tmp_path / "b")
+    try:
+        assert other.writer.term == 2
+        assert other.store.read_state("s") == b"1"
+        other.store.write_state("s", b"2")
+        with pytest.raises(Fenced):
+            primary.store.write_state("s", b"3")
+    finally:
+        other.close()
+    primary.close()
+    assert content_of(primary.data_dir, primary.cluster) == content_of(
+        tmp_path / "b", primary.cluster
+    )
