@@ -102,6 +102,13 @@ class MemberBroker:
         self._groups.append(self._process.pid)
         left_behind.watch(self._process.pid)
 
+    def use_build(self, package: Path | None) -> None:
+        """Run another Penstock from the next start on: the one in the directory ``package``; None
+        for that of the tests."""
+        paths = [] if package is None else [str(package)]
+        own = environment().get("PYTHONPATH", "")
+        self._environment["PYTHONPATH"] = os.pathsep.join([*paths, own]) if own else "".join(paths)
+
     def log(self) -> str:
         """What it wrote, over all starts."""
         return self._output.read_text(errors="replace") if self._output.exists() else ""
@@ -219,8 +226,9 @@ class Members:
         """Wait until a member serves as the primary; it is returned."""
 
         def found() -> MemberBroker | None:
-            primary = self.primary()
-            return None if primary is other_than else primary
+            others = (member for member in self.all.values() if member is not other_than)
+            running = (member for member in others if member.is_running)
+            return next((member for member in running if member.role() == "primary"), None)
 
         return wait_for("a primary", found)
 

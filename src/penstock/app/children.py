@@ -110,6 +110,18 @@ class Children:
         """Start the OpenTelemetry process, if it does not run; it asks the control socket, too."""
         self._start(self.otlp)
 
+    def apply_settings(self, settings: Settings) -> None:
+        """Use other settings; a process whose arguments or files may have changed starts again, if
+        it runs."""
+        arguments = (self.stream_arguments, self.admin_arguments, self.otlp_arguments)
+        before = [asked() for asked in arguments]
+        self.settings = settings
+        children = (self.stream, self.admin, self.otlp)
+        files = (settings.stream.files, settings.admin.files, settings.opentelemetry.files)
+        for child, asked, former, read in zip(children, arguments, before, files, strict=True):
+            if child is not None and (asked() != former or read):
+                child.restart(asked())
+
     async def stop_otlp(self) -> None:
         """End the OpenTelemetry process: in a cluster that of the primary alone sends, for all
         machines have the same messages and events."""

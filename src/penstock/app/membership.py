@@ -15,10 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from dataclasses import replace
 from typing import Final, final
 
 from penstock.app.children import Children
 from penstock.app.preparing import WarmSessions
+from penstock.app.reloading import check_files, outcome, read_again, report, use_log
 from penstock.app.running import (
     EXIT_OK,
     EXIT_STORE_FAILED,
@@ -33,7 +35,8 @@ from penstock.cluster.database import ViewOpening
 from penstock.cluster.member import Member
 from penstock.cluster.writer import Fenced
 from penstock.config.settings import Settings
-from penstock.errors import StoreFailed
+from penstock.control.admin_requests import Reloaded
+from penstock.errors import ConfigError, StoreFailed
 from penstock.services.standby import ClusterAnswers, StandbyControl
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
@@ -68,7 +71,8 @@ class RunningMember:
             self._warm,
         )
         self._sockets: dict[str, ListeningSockets] = {}  # that nobody accepts on now
-        self._stopped = False
+        self._listeners: StandbyListeners | None = None  # while this member is a standby
+        self._stop_signal = ""
 
     async def run(self) -> int:
         """Run it until a signal, or until its store fails for good; return the exit code.
@@ -85,6 +89,10 @@ class RunningMember:
                 opening = await self._stand_by()
                 if opening is None:
                     return EXIT_STORE_FAILED if self._member.failure else EXIT_OK
+                if self._stop_signal:  # it came with the claim
+                    opening.close()
+                    self._member.resign()
+                    return EXIT_OK
                 code = await self._lead(opening)
                 if code is not None:
                     return code
@@ -99,15 +107,18 @@ class RunningMember:
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop, number)
-        loop.add_signal_handler(signal.SIGHUP, _ignore_hangup)
+        loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         listeners = StandbyListeners(self._settings, self._primary_address)
-        control = StandbyControl(self._settings.durability.data_dir, self._member)
-        following = loop.run_in_executor(None, self._member.follow)
+        data_dir = self._settings.durability.data_dir
+        control = StandbyControl(data_dir, self._member, self._read_again)
+        following: asyncio.Future[ViewOpening | None] | None = None
         opening: ViewOpening | None = None
         try:
             sockets, self._sockets = self._sockets, {}
-            await listeners.open(sockets)
+            await listeners.open(sockets)  # before it can claim: a primary must be reached
+            self._listeners = listeners
             await control.open()
+            following = loop.run_in_executor(None, self._member.follow)
             self._children.start_admin()
             urls = " ".join(listeners.urls)
             self._parts.manager.ready(f"standby on {urls}")
@@ -115,10 +126,11 @@ class RunningMember:
             opening = await following
             return opening
         finally:
-            if not following.done():
+            if following is not None and not following.done():
                 self._member.stop_following()
                 with contextlib.suppress(Exception):
                     await following
+            self._listeners = None
             self._sockets = listeners.detach()
             await control.close(waits=opening is None)
 
@@ -157,7 +169,8 @@ class RunningMember:
         try:
             code = await broker.run()
         finally:
-            self._settings = broker.settings
+            self._settings = self._warm.settings = broker.settings
+            self._parts = broker.parts
             self._sockets.update(broker.sockets)
             await self._children.stop_otlp()
             store.close()
@@ -179,9 +192,48 @@ class RunningMember:
 
     def _stop(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)
-        self._stopped = True
+        self._stop_signal = number.name
         self._member.stop_following()
 
+    def _hang_up(self) -> None:
+        with contextlib.suppress(ConfigError):  # it is in the log
+            self._read_again(signal.SIGHUP.name)
 
-def _ignore_hangup() -> None:
-    logger.info("SIGHUP: a standby reads its settings when it becomes the primary")
+    def _read_again(self, why: str) -> Reloaded:
+        """Read all settings again, those of the standby and of the broker that it may become.
+
+        Raises:
+            ConfigError: there is a mistake in them, or in a file that they name; nothing changed.
+        """
+        manager = self._parts.manager
+        manager.reloading()
+        status = "a reload failed: the log says why"
+        try:
+            reloaded = self._use_again()
+            report(why, reloaded)
+            status = "a standby, reloaded"
+            return reloaded
+        except ConfigError as error:
+            mistakes = "; ".join(str(error).splitlines())
+            status = f"a reload was refused, nothing was changed: {mistakes}"
+            logger.error("%s: nothing was changed: %s", why, Sentence(mistakes))
+            raise
+        finally:
+            manager.ready(status)
+
+    def _use_again(self) -> Reloaded:
+        source = self._parts.source
+        read = read_again(source)
+        settings = read.settings
+        check_files(settings, self._children)
+        if settings.log != source.settings.log:
+            use_log(settings)
+        if self._listeners is not None:
+            self._listeners.apply_settings(settings)
+        # From here on nothing can fail.
+        source = replace(source, settings=read.compared.used)
+        self._parts = self._parts._replace(access=read.access, source=source)
+        self._settings = self._warm.settings = settings
+        self._children.apply_settings(settings)
+        self._member.prepare_anew()
+        return outcome(read, self._children)

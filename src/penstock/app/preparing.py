@@ -22,17 +22,21 @@ class WarmSessions:
     """Prepares sessions and subscriptions; see ``ViewFollower``.
 
     Args:
-        settings: the settings of the broker that it may become.
+        settings: the settings of the broker that it may become; others count for the next view
+            that is opened.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self.settings = settings
+        self._prepared_for = settings
         self._preparation: Preparation | None = None
 
     def opened(self, database: Database) -> None:
         """Prepare all that the view has, and Arrow, for which a takeover would wait too."""
         warm_up_arrow()
-        preparation = Preparation(prepared_sessions(self._settings))
+        self._preparation = None
+        self._prepared_for = self.settings
+        preparation = Preparation(prepared_sessions(self._prepared_for))
         with freezing():
             preparation.load(database)
         self._preparation = preparation
@@ -52,6 +56,6 @@ class WarmSessions:
         """Hand over the prepared sessions, once; return None if there are none or they are for
         other settings."""
         preparation, self._preparation = self._preparation, None
-        is_for_these = settings == self._settings
-        self._settings = settings
+        is_for_these = settings == self._prepared_for
+        self.settings = settings
         return preparation.prepared if preparation is not None and is_for_these else None

@@ -16,8 +16,8 @@ declared beside it (``engine.change_effects``).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, final
 
 from penstock.app.composing import (
     check_admin,
@@ -28,9 +28,9 @@ from penstock.app.composing import (
     event_options,
     server_options,
 )
-from penstock.auth.files import load_user_files
+from penstock.auth.files import UserFiles, load_user_files
 from penstock.config.available_memory import AvailableMemory
-from penstock.config.changes import Change, compared
+from penstock.config.changes import Change, Compared, compared
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.memory import excess, fitted
 from penstock.config.settings import Settings
@@ -79,6 +79,84 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadAgain:
+    """Settings that were read again, and are without a mistake.
+
+    Attributes:
+        compared: the changes, and the settings in use with those that count now.
+        settings: the settings to be used, fitted to the memory.
+        access: users and access list.
+    """
+
+    compared: Compared
+    settings: Settings
+    access: UserFiles
+
+
+def read_again(source: Source) -> ReadAgain:
+    """Read all settings again, and the files of users that they name.
+
+    Args:
+        source: the source, with the settings that are in use.
+
+    Raises:
+        ConfigError: there is a mistake in them, or in a file that they name.
+    """
+    read = source.read_again()
+    found = compared(source.settings, read)
+    settings = fitted(found.used, source.memory)
+    for either in (settings, fitted(read, source.memory)):  # now, and at the next start
+        refused = excess(either)
+        if refused:
+            raise ConfigError(refused)
+    files = settings.access
+    access = load_user_files(
+        files.password_file, files.acl_file, bool(files.identity_from_certificate)
+    )
+    return ReadAgain(found, settings, access)
+
+
+class Processes(Protocol):
+    """The processes beside a broker; None for those that it has not."""
+
+    @property
+    def stream(self) -> ChildProcess | None:
+        """Return the stream service's process."""
+
+    @property
+    def admin(self) -> ChildProcess | None:
+        """Return the admin process."""
+
+    @property
+    def otlp(self) -> ChildProcess | None:
+        """Return the OpenTelemetry process."""
+
+
+def check_files(settings: Settings, processes: Processes) -> None:
+    """Look for the files that the processes read.
+
+    Raises:
+        ConfigError: one is missing, or cannot be used.
+    """
+    if processes.stream is not None:
+        check_stream_files(settings.stream)
+    if processes.admin is not None:
+        check_admin(settings.admin)
+    if processes.otlp is not None:
+        check_opentelemetry(settings.opentelemetry)
+
+
+def outcome(read: ReadAgain, processes: Processes) -> Reloaded:
+    """Return what became of each setting that was read again."""
+    changes = read.compared.changes
+    return Reloaded(
+        [_told(change) for change in changes if change.counts_now],
+        [_told(change) for change in changes if change.effect is RESTART],
+        _files_of(read.settings, processes),
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of a running broker that take other settings.
 
@@ -124,6 +202,10 @@ class Reloading:
         stream_arguments: returns the arguments of the stream service.
         admin_arguments: returns those of the admin process.
         otlp_arguments: returns those of the OpenTelemetry process.
+
+    Attributes:
+        source: the source of the settings, with those that were reloaded.
+        access: users and access list of the last reload; None before.
     """
 
     def __init__(
@@ -137,8 +219,8 @@ class Reloading:
         admin_arguments: Callable[[], Arguments],
         otlp_arguments: Callable[[], Arguments],
     ) -> None:
-        self._as_read = source.settings  # with what was reloaded since
-        self._source = source
+        self.source = source
+        self.access: UserFiles | None = None
         self._parts = parts
         self._manager = manager
         self._use = use
@@ -180,41 +262,28 @@ class Reloading:
 
     def _reload(self, why: str, by: str) -> Reloaded:
         parts = self._parts
-        read = self._source.read_again()
-        found = compared(self._as_read, read)
-        settings = fitted(found.used, self._source.memory)
-        for either in (settings, fitted(read, self._source.memory)):  # now, and at the next start
-            refused = excess(either)
-            if refused:
-                raise ConfigError(refused)
-        files = settings.access
-        access = load_user_files(
-            files.password_file, files.acl_file, bool(files.identity_from_certificate)
-        )
+        read = read_again(self.source)
+        settings = read.settings
         listeners = [
             (opened, listener, certificates_of(listener.name, listener))
             for opened, listener in zip(parts.listeners, settings.listener.open_ones(), strict=True)
         ]
-        if parts.stream is not None:
-            check_stream_files(settings.stream)
-        if parts.admin is not None:
-            check_admin(settings.admin)
-        if parts.otlp is not None:
-            check_opentelemetry(settings.opentelemetry)
-        if settings.log != self._as_read.log:
+        check_files(settings, parts)
+        if settings.log != self.source.settings.log:
             use_log(settings)
         # From here on nothing can fail.
         before = self._stream_arguments()
         admin_before = self._admin_arguments()
         otlp_before = self._otlp_arguments()
-        self._as_read = found.used
+        self.source = replace(self.source, settings=read.compared.used)
+        self.access = read.access
         self._use(settings)
         for opened, listener, certificates in listeners:
             opened.apply_settings(listener, self._accept(listener), certificates)
         self._use_in_engine(settings)
-        parts.authentication.apply_settings(files)
-        revoked = parts.authentication.reload(access)
-        parts.server.set_authorize(access, revoked, parts.driver.now())
+        parts.authentication.apply_settings(settings.access)
+        revoked = parts.authentication.reload(read.access)
+        parts.server.set_authorize(read.access, revoked, parts.driver.now())
         self._use_in_services(settings)
         arguments = self._stream_arguments()
         if parts.stream is not None and (arguments != before or settings.stream.files):
@@ -227,12 +296,17 @@ class Reloading:
         arguments = self._otlp_arguments()
         if parts.otlp is not None and (arguments != otlp_before or settings.opentelemetry.files):
             parts.otlp.restart(arguments)
-        reloaded = Reloaded(
-            [_told(change) for change in found.changes if change.counts_now],
-            [_told(change) for change in found.changes if change.effect is RESTART],
-            _files_of(settings, parts),
+        reloaded = outcome(read, parts)
+        report(why, reloaded)
+        note_action(
+            parts.server,
+            "reload",
+            {
+                "changed": [change.setting for change in reloaded.changed],
+                "waiting": [change.setting for change in reloaded.waiting],
+            },
+            by,
         )
-        self._report(why, by, reloaded)
         parts.driver.end_turn_soon()
         return reloaded
 
@@ -256,36 +330,28 @@ class Reloading:
         if parts.tables is not None:
             parts.tables.tables_max = settings.stream.tables_max
 
-    def _report(self, why: str, by: str, reloaded: Reloaded) -> None:
-        """Log the outcome for each setting, and note an event."""
-        for change in reloaded.changed[:LINES_MAX]:
-            logger.info(
-                "%s: %s: %s → %s", why, change.setting, Sentence(change.old), Sentence(change.new)
-            )
-        for change in reloaded.waiting[:LINES_MAX]:
-            logger.warning(
-                "%s: %s needs a restart: %s → %s",
-                why,
-                change.setting,
-                Sentence(change.old),
-                Sentence(change.new),
-            )
+
+def report(why: str, reloaded: Reloaded) -> None:
+    """Log what became of each setting; ``why`` names the signal or command that asked for it."""
+    for change in reloaded.changed[:LINES_MAX]:
         logger.info(
-            "%s: %d settings changed, %d wait for a restart; read again: %s",
+            "%s: %s: %s → %s", why, change.setting, Sentence(change.old), Sentence(change.new)
+        )
+    for change in reloaded.waiting[:LINES_MAX]:
+        logger.warning(
+            "%s: %s needs a restart: %s → %s",
             why,
-            len(reloaded.changed),
-            len(reloaded.waiting),
-            Sentence(", ".join(reloaded.read) or "no files"),
+            change.setting,
+            Sentence(change.old),
+            Sentence(change.new),
         )
-        note_action(
-            self._parts.server,
-            "reload",
-            {
-                "changed": [change.setting for change in reloaded.changed],
-                "waiting": [change.setting for change in reloaded.waiting],
-            },
-            by,
-        )
+    logger.info(
+        "%s: %d settings changed, %d wait for a restart; read again: %s",
+        why,
+        len(reloaded.changed),
+        len(reloaded.waiting),
+        Sentence(", ".join(reloaded.read) or "no files"),
+    )
 
 
 def use_log(settings: Settings) -> None:
@@ -303,7 +369,7 @@ def use_log(settings: Settings) -> None:
         ) from error
 
 
-def _files_of(settings: Settings, parts: Parts) -> list[str]:
+def _files_of(settings: Settings, processes: Processes) -> list[str]:
     """Return the names of the files that were read again, in words."""
     found = []
     if settings.access.password_file:
@@ -315,11 +381,11 @@ def _files_of(settings: Settings, parts: Parts) -> list[str]:
         for listener in settings.listener.open_ones()
         if listener.is_encrypted
     ]
-    if parts.stream is not None and settings.stream.files:
+    if processes.stream is not None and settings.stream.files:
         found.append("the files of the stream service")
-    if parts.admin is not None and settings.admin.files:
+    if processes.admin is not None and settings.admin.files:
         found.append("the files of the admin process")
-    if parts.otlp is not None and settings.opentelemetry.files:
+    if processes.otlp is not None and settings.opentelemetry.files:
         found.append("the files of the OpenTelemetry process")
     return found
 

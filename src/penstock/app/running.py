@@ -145,7 +145,9 @@ class RunningBroker:
         self.sockets: dict[str, ListeningSockets] = {}
         self.settings = settings
         self.stop_signal = ""
+        self._parts = parts
         self._source = parts.source
+        self._hung_up = False
         self._manager = parts.manager
         self._reloading: Reloading | None = None
         self._contexts = parts.contexts
@@ -163,6 +165,14 @@ class RunningBroker:
         self._leases: ReaderLeases | None = None
         self._tables: LandedTables | None = None
         self._staged_rows: StagedRowsPublisher | None = None
+
+    @property
+    def parts(self) -> BrokerParts:
+        """Return the parts as the last reload left them, for the broker that comes after it."""
+        reloading = self._reloading
+        if reloading is None or reloading.access is None:
+            return self._parts
+        return self._parts._replace(access=reloading.access, source=reloading.source)
 
     async def run(self) -> int:
         """Run the broker until a signal, or until its store fails for good; return the exit code.
@@ -420,6 +430,8 @@ class RunningBroker:
         urls = " ".join(url for listener in self._listeners for url in listener.urls)
         self._manager.ready(f"serving {urls}")
         print(f"penstock ready {urls}{self._children.urls}", flush=True)
+        if self._hung_up:
+            self._on_hangup()
 
     def _metric_sources(self) -> list[MetricSource]:
         """Return the parts of the broker that have metrics, beside engine, driver and store."""
@@ -472,7 +484,8 @@ class RunningBroker:
 
     def _on_hangup(self) -> None:
         if self._reloading is None:
-            logger.info("SIGHUP: the settings were read a moment ago; this broker is starting")
+            logger.info("SIGHUP: the settings are read again once this broker has started")
+            self._hung_up = True
             return
         with contextlib.suppress(ConfigError):  # it is in the log
             self._reloading.reload(signal.SIGHUP.name)

@@ -30,9 +30,11 @@ from penstock.engine.addresses import ip_of
 from penstock.services.referring import ReferralService
 from penstock.transport.acceptor import Relay
 from penstock.transport.admission import ConnectionSlot, Descriptors
+from penstock.transport.api import Accept
 from penstock.transport.descriptors import prepared
 from penstock.transport.listener import ListeningSockets, OpenListener, open_listener
 from penstock.transport.relaying import RelayedConnection, Relaying
+from penstock.transport.tls import certificates_of
 
 WAIT_S: Final = 5.0
 """Longest time in seconds that a client waits here for a primary; a takeover takes less."""
@@ -87,11 +89,7 @@ class StandbyListeners:
                     await open_listener(
                         listener.name,
                         listener,
-                        partial(
-                            self._referring.accept,
-                            limits=engine_limits(settings, listener),
-                            primary=partial(self._reference, listener),
-                        ),
+                        self._accept(listener, self._referring),
                         descriptors,
                         self._relay_of(listener, self._relaying),
                         sockets.pop(listener.name, None),
@@ -105,6 +103,30 @@ class StandbyListeners:
                 listening.close()
         self._tasks = [asyncio.create_task(one.watch()) for one in self._listeners]
         self._tasks.append(asyncio.create_task(self._relaying.watch(self._leads_on)))
+
+    def _accept(self, listener: MainListener | OtherListener, referring: ReferralService) -> Accept:
+        return partial(
+            referring.accept,
+            limits=engine_limits(self._settings, listener),
+            primary=partial(self._reference, listener),
+        )
+
+    def apply_settings(self, settings: Settings) -> None:
+        """Use other limits and certificates for connections to come.
+
+        Raises:
+            ConfigError: certificates cannot be used; nothing has changed.
+        """
+        listeners = [
+            (opened, listener, certificates_of(listener.name, listener))
+            for opened, listener in zip(
+                self._listeners, settings.listener.open_ones(), strict=False
+            )
+        ]
+        self._settings = settings
+        assert self._referring is not None
+        for opened, listener, certificates in listeners:
+            opened.apply_settings(listener, self._accept(listener, self._referring), certificates)
 
     @property
     def urls(self) -> list[str]:

@@ -13,19 +13,19 @@ at a time. Parts of large values are records of their own, before the commit tha
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import final
 
+from penstock.cluster.log import LogUnavailable
 from penstock.cluster.operations import NotedBatch, encode_operations
 from penstock.cluster.reading import READ_S, catch_up
 from penstock.cluster.record import encode_position
 from penstock.cluster.tally import Tally
 from penstock.cluster.view import POSITION_KEY, View
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import CommitUnknown
+from penstock.errors import CommitUnknown, StoreFailed
 from penstock.store.batch import Batch
 from penstock.store.database import STORE_DIRECTORY, Database, open_database_as
 from penstock.store.faults import probe
@@ -42,7 +42,6 @@ class ClusterDatabase(Database):
         """Append to the log by ``writer`` from now on; ``view`` is that of this database."""
         self._writer = writer
         self._view = view
-        self._one_at_a_time = threading.RLock()
         self._is_behind = False
 
     def new_batch(self) -> Batch:
@@ -61,15 +60,32 @@ class ClusterDatabase(Database):
         assert isinstance(batch, NotedBatch), "this database made it"
         if batch.is_empty():
             return
-        with self._one_at_a_time:
+        with self._writer.one_at_a_time:
             if self._is_behind:
                 raise CommitUnknown("the view is behind the replicated log")
+            if self._writer.is_in_doubt and not self._writer.fenced_by:
+                self._settle()
             position = self._writer.append(encode_operations(batch.operations))
             batch.rocks.put(POSITION_KEY, encode_position(position), self.handles["meta"])
             self._is_behind = True
             self.write_here(batch.rocks, sync=False)
             self._is_behind = False
             self._view.take(position)
+
+    def _settle(self) -> None:
+        """Take in what the log has of records that got no answer.
+
+        The committer has the store opened anew for that. But where clients do nothing it has
+        nothing to write, and the leases of readers and the sets of sinks would wait for it.
+        """
+        self._is_behind = True
+        try:
+            catch_up(self._view, self._writer.log)
+        except LogUnavailable as error:
+            self._is_behind = False
+            raise CommitUnknown(f"an earlier record is in doubt: {error}") from error
+        self._writer.resume(self._view.end)
+        self._is_behind = False
 
     def write_parts(self, large: LargeValue) -> None:
         """Append and write the parts of a large value; see ``Database.write_parts``."""
@@ -95,6 +111,7 @@ class ViewOpening:
         view: its view, which has all that is before the claim.
         open_database: opens the view anew.
         tally: counts what its views come upon; None: nothing does.
+        disk_fails: called with the reason when this machine's disk, and not the log, takes nothing.
     """
 
     acknowledged_when = "quorum"
@@ -109,7 +126,9 @@ class ViewOpening:
         view: View,
         open_database: Callable[[Path], ClusterDatabase] = open_cluster_database,
         tally: Tally | None = None,
+        disk_fails: Callable[[str], None] | None = None,
     ) -> None:
+        self._disk_fails = disk_fails
         self._writer = writer
         self._opened = opened
         self._open_database = open_database
@@ -127,10 +146,19 @@ class ViewOpening:
             StoreFailed: one of them does not.
             Fenced: another member is the primary.
         """
-        if self._writer.fenced_by:
-            raise Fenced(self._writer.fenced_by)
-        probe(data_dir, data_dir / STORE_DIRECTORY)
-        self._writer.log.bounds(READ_S)
+        writer = self._writer
+        if not writer.fenced_by:
+            try:
+                probe(data_dir, data_dir / STORE_DIRECTORY)
+            except StoreFailed as error:
+                if self._disk_fails is not None:
+                    self._disk_fails(str(error))
+                if not writer.fenced_by:
+                    raise
+        if writer.fenced_by:
+            raise Fenced(writer.fenced_by)
+        with writer.one_at_a_time:
+            writer.log.bounds(READ_S)
 
     def open(self, data_dir: Path) -> Database:
         """Return the database of the standby, the first time; later open the view anew and apply

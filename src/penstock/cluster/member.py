@@ -144,6 +144,7 @@ class Member:
         self._stopping = threading.Event()
         self._unfollowing = threading.Event()
         self._leading = threading.Event()
+        self._unprepared = threading.Event()
         self._threads: list[threading.Thread] = []
         self._limiter = RepeatLimiter()
         self._fenced: Callable[[str], None] | None = None
@@ -268,6 +269,9 @@ class Member:
         follower = Follower(log, view, self._standby, claim, self._new_writer, self._now_s)
         try:
             while not self._unfollowing.is_set():
+                if preparation is not None and self._unprepared.is_set():
+                    self._unprepared.clear()
+                    preparation.opened(database)
                 progress = follower.step(self._rank())
                 self._tell(follower.note)
                 if progress is Progress.CLAIMED:
@@ -294,6 +298,10 @@ class Member:
         """Let ``follow`` return."""
         self._unfollowing.set()
 
+    def prepare_anew(self) -> None:
+        """Let the following thread tell ``preparation`` all that the view has, once more."""
+        self._unprepared.set()
+
     def lead(self, fenced: Callable[[str], None]) -> None:
         """Watch over the primary until ``resign``.
 
@@ -313,7 +321,10 @@ class Member:
             self.role = "waiting"
 
     def hand_over_to(self, node: str) -> None:
-        """Let ``node`` claim next, without waiting for the lease; to be called after ``resign``."""
+        """Let ``node`` claim next, without waiting for the lease.
+
+        Nothing may be written here any more: it was fenced, or it resigned.
+        """
         self._hands_over_to = node
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
@@ -369,7 +380,18 @@ class Member:
         self.role = "primary"
         self._hands_over_to = ""
         view.close_watermark()
-        return ViewOpening(writer, self._use_view, database, view, tally=self.tally)
+        return ViewOpening(
+            writer, self._use_view, database, view, tally=self.tally, disk_fails=self._disk_fails
+        )
+
+    def _disk_fails(self, why: str) -> None:
+        """Let a standby go on where this machine's disk takes nothing; without one, wait for it."""
+        try:
+            successor = self.successor("")
+        except StoreError:
+            return
+        self._fence(f"{why}; {successor.node} takes over")
+        self.hand_over_to(successor.node)
 
     def _use_view(self, database: ClusterDatabase, view: View) -> None:
         self._database, self._view = database, view

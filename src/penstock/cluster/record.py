@@ -52,6 +52,17 @@ class RecordDamaged(StoreFormatError):
     """The bytes of an entry are no record, or not the ones that were written."""
 
 
+class RecordNewer(StoreFormatError):
+    """A later Penstock wrote an entry. Its head is as it always was; ``term`` is in it."""
+
+    def __init__(self, version: int, kind: int, term: int, number: int) -> None:
+        super().__init__(
+            f"record {number} of term {term} of the replicated log has format {version} and kind"
+            f" {kind}, which this Penstock does not know: use the version that wrote it"
+        )
+        self.term = term
+
+
 class Record(NamedTuple):
     """A record of the log.
 
@@ -111,7 +122,7 @@ def decode_record(data: bytes) -> Record:
 
     Raises:
         RecordDamaged: the bytes are not those of a record, or have changed.
-        StoreFormatError: a later Penstock wrote it.
+        RecordNewer: a later Penstock wrote it.
     """
     if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
         raise RecordDamaged("an entry of the replicated log is no record of Penstock")
@@ -121,10 +132,7 @@ def decode_record(data: bytes) -> Record:
     if zlib.crc32(body, zlib.crc32(data[: _HEAD.size])) != checksum:
         raise RecordDamaged(f"record {number} of term {term} is damaged: its checksum is wrong")
     if version != FORMAT or kind not in KINDS:
-        raise StoreFormatError(
-            f"record {number} of term {term} of the replicated log has format {version} and kind"
-            f" {kind}, which this Penstock does not know: use the version that wrote it"
-        )
+        raise RecordNewer(version, kind, term, number)
     return Record(kind, term, number, before, checksum, body)
 
 

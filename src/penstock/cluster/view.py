@@ -45,8 +45,8 @@ from penstock.cluster.record import (
 from penstock.cluster.tally import Tally
 from penstock.errors import StoreDamaged, StoreError
 from penstock.store.chunk import decode_key, summary_of
-from penstock.store.database import Database
-from penstock.store.identity import COMMITS, EPOCH, counter, find_begin, find_end
+from penstock.store.database import FORMAT_KEY, Database
+from penstock.store.identity import COMMITS, EPOCH, counter, find_begin, find_end, refuse_format
 from penstock.store.parts import PARTS_FAMILY
 from penstock.store.watermark import Committed, Watermark
 from penstock.telemetry.logs import get_logger
@@ -248,7 +248,11 @@ class View:
             raise ViewForeign(own, claim)
 
     def _write(self, operations: Sequence[Operation]) -> None:
-        """Write operations with the position, and let readers see it."""
+        """Write operations with the position, and let readers see it.
+
+        Raises:
+            StoreFormatError: a later Penstock, the primary now, has changed the store's format.
+        """
         database = self._database
         if self._complete == self.position and not operations:
             return
@@ -259,6 +263,8 @@ class View:
                 database.make_parts_family()
             handle = handles[FAMILIES[family]]
             if kind == PUT:
+                if family == _META and key == FORMAT_KEY:
+                    refuse_format(value)
                 batch.put(key, value, handle)
             elif kind == DELETE:
                 batch.delete(key, handle)

@@ -12,7 +12,7 @@ from typing import Final, final
 from penstock.cluster.beats import trim_before
 from penstock.cluster.log import ReplicatedLog
 from penstock.cluster.reading import READ_S
-from penstock.cluster.record import RecordDamaged, decode_record
+from penstock.cluster.record import RecordDamaged, RecordNewer, decode_record
 from penstock.cluster.writer import LogWriter
 from penstock.telemetry.logs import get_logger
 
@@ -88,6 +88,8 @@ class Watcher:
         except RecordDamaged as damage:
             logger.warning("the leader of the replicated log gave a wrong entry: %s", damage)
             return ""
+        except RecordNewer as newer:
+            term = newer.term
         if term <= self._writer.term:
             return ""
         return f"another member of the cluster is the primary, in term {term}"

@@ -13,9 +13,10 @@ nothing is appended before the view has taken in all that the log has and says s
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NoReturn
 
 from penstock.cluster.log import AppendRefused, AppendUnknown, LogUnavailable, ReplicatedLog
 from penstock.cluster.record import (
@@ -27,6 +28,7 @@ from penstock.cluster.record import (
     MIDDLE_PART,
     Position,
     RecordDamaged,
+    RecordNewer,
     checksum_of,
     decode_record,
     encode_record,
@@ -57,6 +59,7 @@ class LogWriter:
     Attributes:
         position: place and checksum of the last record that is in the log, of whoever.
         term: the term in which it writes; 0 before ``claim``.
+        one_at_a_time: is held by the thread that appends, or asks the writer's log anything.
         is_in_doubt: whether ``resume`` must come before the next record.
         fenced_by: the reason why nothing may be written any more; empty while it may.
     """
@@ -70,6 +73,7 @@ class LogWriter:
         appended: Callable[[float], None] | None = None,
     ) -> None:
         self.log = log
+        self.one_at_a_time = threading.RLock()
         self.position = Position()
         self.term = 0
         self.is_in_doubt = True
@@ -190,12 +194,14 @@ class LogWriter:
             there = decode_record(found.data)
         except (LogUnavailable, RecordDamaged):
             return False
+        except RecordNewer as newer:
+            self._fence(newer.term)
         if there.term != self.term or self._is_claiming:
             self._fence(there.term)
         self.is_in_doubt = True
         raise AppendUnknown("an earlier try is at the place of this record")
 
-    def _fence(self, term: int) -> None:
+    def _fence(self, term: int) -> NoReturn:
         """Write nothing any more.
 
         Raises:

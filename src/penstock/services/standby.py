@@ -14,6 +14,7 @@ from typing import Final, final
 from penstock.cluster.beats import Beat
 from penstock.cluster.log import LogRefused, LogState, LogUnavailable
 from penstock.cluster.member import Member
+from penstock.control.admin_requests import Reload, Reloaded
 from penstock.control.client import Backup
 from penstock.control.cluster_requests import (
     AskCluster,
@@ -131,12 +132,15 @@ class StandbyControl:
     Args:
         data_dir: its data directory.
         member: the member.
+        reload: reads its settings again; it is told what asks for that, and may raise ConfigError.
     """
 
-    def __init__(self, data_dir: Path, member: Member) -> None:
+    def __init__(self, data_dir: Path, member: Member, reload: Callable[[str], Reloaded]) -> None:
+        self._reload = reload
         self._member = member
         self._control = Control(data_dir, self._refusal)
         self._control.on(Backup, self._back_up)
+        self._control.on(Reload, self._answer_reload)
         ClusterAnswers(member).serve_on(self._control)
         self._one_at_a_time = asyncio.Lock()
 
@@ -148,6 +152,9 @@ class StandbyControl:
         """Stop listening; ``waits`` for requests under way, or lets them go on: a backup takes its
         time, and a takeover has none."""
         await self._control.close(waits)
+
+    async def _answer_reload(self, request: Reload) -> Reloaded:
+        return self._reload(f"reload by {request.by}" if request.by else "penstock reload")
 
     def _refusal(self) -> str:
         primary = self._member.primary()
