@@ -13,7 +13,7 @@ never published, and is undecided again when it is the primary the next time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, final
 
 import msgspec
@@ -89,6 +89,13 @@ class StagedCopies:
             if not self._staging.is_decided(sink, batch):
                 files = [(file.name, self._pieces(row_set, file.name)) for file in row_set.files]
                 self._staging.restore(row_set, files)
+        self._remove_orphans({f"{one.sink}/{one.batch}" for one in kept.values()})
+
+    def _remove_orphans(self, batches: Collection[str]) -> None:
+        """Remove files whose set is not in the log: the primary was lost before, or after it."""
+        found = {name[len(_FILE) :].rsplit("/", 2)[0] for name, _ in self._store.states(_FILE)}
+        for batch in found - set(batches):
+            self._store.remove_states(f"{_FILE}{batch}/")
 
     def _kept(self) -> list[RowSet]:
         try:

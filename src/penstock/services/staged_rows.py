@@ -84,22 +84,55 @@ class StagedRowsPublisher:
         self._piece = asyncio.Lock()
         self._sweeping: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._is_begun = copies is None
+        self._beginning: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Continue to publish the batches that were decided in an earlier run."""
-        if self._copies is not None:
-            self._copies.restore()
+        """Continue to publish the batches that were decided in an earlier run.
+
+        A member of a cluster first takes the rows out of the log, beside all else: its clients do
+        not wait for that.
+        """
+        if self._is_begun:
+            self._continue_decided()
+        else:
+            self._beginning = asyncio.create_task(self._begin_soon(), name="staged rows")
+        self._sweeping = asyncio.create_task(self._sweep_forever(), name="staging area")
+
+    async def _begin_soon(self) -> None:
+        try:
+            await self._begin()
+        except StoreError as error:
+            logger.error("decided rows wait for the next request of a sink: %s", error)
+
+    async def _begin(self) -> None:
+        """Take what is decided out of the log, if that is not done yet.
+
+        Raises:
+            StoreError: it cannot be read or written.
+        """
+        if self._is_begun:
+            return
+        async with self._deciding:
+            if not self._is_begun:
+                assert self._copies is not None
+                await _in_thread(self._copies.restore)
+                self._is_begun = True
+                self._continue_decided()
+
+    def _continue_decided(self) -> None:
         for row_set in self._staging.decided():
             self._decided[row_set.sink, row_set.batch] = row_set
             self._positions.renew(row_set.sink, self._driver.now())
             logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
         for sink in {sink for sink, _ in self._decided}:
             self._work(sink)
-        self._sweeping = asyncio.create_task(self._sweep_forever(), name="staging area")
 
     async def stop(self) -> None:
         """Stop publishing; the next run continues."""
         self._is_stopped = True
+        if self._beginning is not None:
+            await self._beginning  # its thread uses the store
         tasks = [*self._at_work.values()]
         if self._sweeping is not None:
             tasks.append(self._sweeping)
@@ -114,6 +147,7 @@ class StagedRowsPublisher:
             StoreError: it is not decided, and why; or it is, and cannot be read.
         """
         sink, batch = request.sink, request.batch
+        await self._begin()
         if not await self._continue_without_owner(sink):
             return Published(False)
         async with self._deciding:
@@ -142,6 +176,7 @@ class StagedRowsPublisher:
 
     async def abandon(self, request: Abandon) -> Published:
         """Remove the rows of an attempt, if it is not decided; return whether the batch is done."""
+        await self._begin()
         await self._continue_without_owner(request.sink)
         async with self._deciding:
             if (request.sink, request.batch) not in self._decided:

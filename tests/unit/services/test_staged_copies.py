@@ -70,3 +70,14 @@ def test_a_published_set_leaves_nothing(store: RocksStore, tmp_path: Path) -> No
     names = [name for name, _ in store.states("staged-")]
     assert names
     assert all(name.split("/")[2] == "11" for name in names)
+
+
+def test_files_without_their_set_are_removed(store: RocksStore, tmp_path: Path) -> None:
+    """A primary that is lost on its way to a decision, or behind the end of a batch."""
+    staging = Staging(tmp_path / "a")
+    copies = StagedCopies(store, staging)
+    for batch in (1, 2):
+        copies.keep(decided(staging, batch, [b"row"]))
+    store.remove_states("staged-set/s/1/")
+    StagedCopies(store, Staging(tmp_path / "b")).restore()
+    assert {name.split("/")[2] for name, _ in store.states("staged-file/")} == {"2"}
