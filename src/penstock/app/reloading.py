@@ -30,7 +30,7 @@ from penstock.app.composing import (
 )
 from penstock.auth.files import UserFiles, load_user_files
 from penstock.config.available_memory import AvailableMemory
-from penstock.config.changes import Change, Compared, compared
+from penstock.config.changes import Change, Comparison, compared
 from penstock.config.listener import MainListener, OtherListener
 from penstock.config.memory import excess, fitted
 from penstock.config.settings import Settings
@@ -88,7 +88,7 @@ class ReadAgain:
         access: users and access list.
     """
 
-    compared: Compared
+    compared: Comparison
     settings: Settings
     access: UserFiles
 
