@@ -173,7 +173,7 @@ class RunningMember:
             self._parts = broker.parts
             self._sockets.update(broker.sockets)
             await self._children.stop_otlp()
-            store.close()
+            await loop.run_in_executor(None, store.close)  # it waits for calls under way
             opening.close()
             member.resign()
         if broker.stop_signal:

@@ -444,9 +444,9 @@ class Member:
             sequence = view.position.sequence
             if sequence == self._synced:
                 continue
-            with contextlib.suppress(Exception):  # closed meanwhile, or the disk fails: said there
-                database.rocks.flush_wal(True)
-                self._synced = sequence
+            with contextlib.suppress(StoreError):  # the disk fails: the next write says so
+                if database.sync():
+                    self._synced = sequence
 
     # -- watching ----------------------------------------------------------------------
 

@@ -156,9 +156,10 @@ def _begin_new_epoch(data_dir: Path) -> str:
 
 def _checkpoint(database: Database, path: Path) -> None:
     try:
-        for family in tuple(database.families.values()):  # the first large value adds one
-            family.flush()
-        Checkpoint(database.rocks).create_checkpoint(str(path))
+        with database.usage.shared():
+            for family in tuple(database.families.values()):  # the first large value adds one
+                family.flush()
+            Checkpoint(database.rocks).create_checkpoint(str(path))
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
         raise StoreFailed(f"the backup failed: {with_remedy(error, path.parent)}") from error
 

@@ -61,7 +61,7 @@ from rocksdict import (
 from penstock.errors import CommitUnknown, StoreError, StoreFailed, StoreLocked
 from penstock.store.batch import Batch
 from penstock.store.diagnosis import broken_store, damaged_part
-from penstock.store.faults import is_machine_failure, with_remedy
+from penstock.store.faults import ReadWriteLock, is_machine_failure, with_remedy
 from penstock.store.parts import (
     FAMILIES,
     LARGE_BYTES,
@@ -130,6 +130,9 @@ class Database:
         self.handles: dict[str, ColumnFamily] = {}
         for name in names:
             self._use_family(name)
+        self.usage = ReadWriteLock()
+        """Held for reading by calls that other threads than the closing one make: an object of
+        rocksdict that is busy cannot be closed, and the database would stay locked."""
         self._making_parts = threading.Lock()  # the committer and retention write them
         self._options = WriteOptions()
         self._never_waiting = WriteOptions()
@@ -163,6 +166,21 @@ class Database:
                 self.rocks.flush_wal(True)
         except Exception as error:  # rocksdict raises bare Exception for every I/O error
             raise self._not_written(error) from None
+
+    def sync(self) -> bool:
+        """Sync what was written without; return False where it is closed. Safe from any thread.
+
+        Raises:
+            StoreFailed: it could not be synced.
+        """
+        with self.usage.shared():
+            if self.is_closed:
+                return False
+            try:
+                self.rocks.flush_wal(True)
+            except Exception as error:  # rocksdict raises bare Exception for every I/O error
+                raise self._not_written(error) from None
+        return True
 
     def write_parts(self, large: LargeValue) -> None:
         """Write the parts of a large value, to be synced with the batch that has its head.
@@ -345,7 +363,11 @@ class Database:
         check(entries)
 
     def close(self) -> None:
-        """Close the database, and release its lock."""
+        """Close the database, and release its lock; wait for a sync or a backup's checkpoint."""
+        with self.usage.exclusive():
+            self._close()
+
+    def _close(self) -> None:
         if self.is_closed:
             return
         self.is_closed = True

@@ -133,6 +133,7 @@ class RocksStore:
         self._streams = streams
         self._usage = ReadWriteLock()
         self._is_writable = True
+        self._is_closing = False
         self._prepared: _PreparedCommit | None = None
         self._run = new_run()  # a commit that is written again has the same parts
         self._large_retained = LargeRetained()
@@ -422,9 +423,20 @@ class RocksStore:
         Raises:
             StoreFailed: not all can be read.
         """
-        with self._usage.shared():
-            for key, value in self._database.items("meta", _STATE + prefix.encode()):
-                yield key[len(_STATE) :].decode(), value
+        begin = seek = _STATE + prefix.encode()
+        while True:
+            with self._usage.shared():  # not while the caller has one, who may never ask again
+                entries = self._families["meta"].iter()
+                entries.seek(seek)
+                if not entries.valid():
+                    check(entries)
+                    return
+                key, value = entries.key(), entries.value()
+                del entries
+            if not key.startswith(begin):
+                return
+            yield key[len(_STATE) :].decode(), value
+            seek = key + b"\x00"
 
     def read_state(self, name: str) -> bytes | None:
         """Return the content that ``write_state`` wrote last for ``name``; None before."""
@@ -507,7 +519,7 @@ class RocksStore:
         earliest = decode_key(chunks.key()) if chunks.valid() else self._end
         removal = self._archives.begin_removal()
         for _ in range(_TRIM_CHUNKS_MAX):
-            if not chunks.valid():
+            if self._is_closing or not chunks.valid():
                 break
             key, value = chunks.key(), chunks.value()
             base, summary = decode_key(key), summary_of(value)
@@ -583,7 +595,8 @@ class RocksStore:
             StoreError: there is something at ``destination``, or it could not be written.
         """
         with self._usage.shared():
-            return back_up(self._database, destination)
+            database = self._database
+        return back_up(database, destination)  # a store that fails does not wait for it
 
     def log_extent(self) -> LogExtent:
         """Return the extent of the log; see ``Store.log_extent``."""
@@ -591,6 +604,10 @@ class RocksStore:
         return LogExtent(self._earliest, self._end, size_bytes)
 
     def close(self) -> None:
-        """Close the database and the watermark."""
-        self._watermark.close()
-        self._database.close()
+        """Close the database and the watermark, once reads and retention have let go of them: an
+        iterator that is left keeps the database open, and locked against this process, too."""
+        self._is_closing = True
+        with self._usage.exclusive():
+            self._is_writable = False
+            self._watermark.close()
+            self._database.close()
