@@ -8,7 +8,7 @@ heard them, passed in by the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal, NamedTuple, final
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, final
 
 import msgspec
 
@@ -24,6 +24,13 @@ where another one is far behind."""
 
 RoleName = Literal["standby", "primary", "fenced", "seeding", "waiting"]
 """The role of a member: "waiting" cannot reach the log, "seeding" takes a peer's view."""
+
+
+COMPARED: Final = ("standby", "primary")
+"""The roles of members whose views were compared with the log: what others say of their place in it
+may be of another log."""
+
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,16 +55,16 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     node: str
     role: RoleName
-    term: int
-    applied: int
-    synced: int
+    term: _Count
+    applied: _Count
+    synced: _Count
     address: str = ""
     stream_address: str = ""
     version: str = ""
     hands_over_to: str = ""
     note: str = ""
-    damaged: int = 0
-    skipped: int = 0
+    damaged: _Count = 0
+    skipped: _Count = 0
     sent_s: float = 0.0
 
 
@@ -69,7 +76,7 @@ def decode_beat(data: bytes) -> Beat | None:
     """Return the heartbeat in ``data``; None if there is none that this version understands."""
     try:
         return _decode(data)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # anybody may send anything
         return None
 
 
@@ -128,14 +135,14 @@ class Members:
 
     def synced(self, own: int, now_s: float) -> tuple[list[int], list[int]]:
         """Return the sequences up to which views are synced: of all members, and of those that are
-        there now. ``own`` is this member's.
+        there now. ``own`` is this member's. A view that was not compared with the log has nothing.
 
         Until it has listened for as long as a member is remembered, there may be one that it does
         not know, which counts as one that has nothing.
         """
         heard = self.heard(now_s, self._forget_s).values()
-        synced = [own, *(one.beat.synced for one in heard)]
-        fresh = [own, *(one.beat.synced for one in heard if now_s - one.at_s <= FRESH_S)]
+        synced = [own, *(_synced(one.beat) for one in heard)]
+        fresh = [own, *(_synced(one.beat) for one in heard if now_s - one.at_s <= FRESH_S)]
         if now_s - self._since_s < self._forget_s:
             synced.append(0)
         return synced, fresh
@@ -143,6 +150,10 @@ class Members:
     def forget_silent(self, now_s: float) -> None:
         """Forget members that were silent for too long."""
         self._heard = self.heard(now_s, self._forget_s)
+
+
+def _synced(beat: Beat) -> int:
+    return beat.synced if beat.role in COMPARED else 0
 
 
 def trim_before(

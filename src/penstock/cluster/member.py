@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Final, Protocol, final
 
 from penstock.cluster.beats import (
+    COMPARED,
     Beat,
     Heard,
     Members,
@@ -147,7 +148,8 @@ class Member:
         self._unprepared = threading.Event()
         self._threads: list[threading.Thread] = []
         self._limiter = RepeatLimiter()
-        self._fenced: Callable[[str], None] | None = None
+        self._fencing = threading.Lock()
+        self._fenced: Callable[[str], None] | None = None  # while it leads
 
     # -- what others ask ---------------------------------------------------------------
 
@@ -308,12 +310,18 @@ class Member:
         Args:
             fenced: called by a thread, once, with the reason for which nothing may be written.
         """
-        self._fenced = fenced
+        assert self.writer is not None
+        with self._fencing:
+            self._fenced = fenced
+            why = self.writer.fenced_by  # while the store was opened
+        if why:
+            fenced(why)
         self._leading.set()
 
     def resign(self) -> None:
         """Be the primary no longer; the store is closed already."""
         self._leading.clear()
+        self._fenced = None
         self._last = self.position
         self._view = None
         self._database = None
@@ -337,7 +345,7 @@ class Member:
                 logger.exception("the cluster's thread %s failed", name)
                 self.failure = f"the cluster's thread {name} failed: {error!r}"
                 self.stop_following()
-                self._fence(self.failure)
+                self._fence(self.failure, self.writer)
 
         thread = threading.Thread(target=run, name=f"cluster {name}", daemon=True)
         thread.start()
@@ -431,8 +439,8 @@ class Member:
     def _compare_terms(self, beat: Beat) -> None:
         """Fence this primary if the view of another member has reached a newer term."""
         writer = self.writer
-        if writer is not None and self.role == "primary" and beat.term > writer.term:
-            self._fence(f"the view of {beat.node} has come to term {beat.term}")
+        if writer is not None and beat.role in COMPARED and beat.term > writer.term:
+            self._fence(f"the view of {beat.node} has come to term {beat.term}", writer)
 
     # -- syncing -----------------------------------------------------------------------
 
@@ -476,15 +484,17 @@ class Member:
                     warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)
                 else:
                     if why:
-                        self._fence(why)
+                        self._fence(why, writer)
         finally:
             log.close()
 
-    def _fence(self, why: str) -> None:
-        writer, fenced = self.writer, self._fenced
-        if writer is None or self.role != "primary":
-            return
-        writer.fenced_by = writer.fenced_by or why
-        self.role = "fenced"
+    def _fence(self, why: str, writer: LogWriter | None) -> None:
+        """Let ``writer`` write nothing more, unless another one has followed it."""
+        with self._fencing:
+            if writer is None or writer is not self.writer or self.role != "primary":
+                return
+            writer.fenced_by = writer.fenced_by or why
+            self.role = "fenced"
+            fenced = self._fenced
         if fenced is not None:
             fenced(why)

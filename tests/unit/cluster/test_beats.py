@@ -13,6 +13,7 @@ from penstock.cluster.beats import (
     MEMBERS_MAX,
     Beat,
     Members,
+    RoleName,
     decode_beat,
     encode_beat,
     trim_before,
@@ -31,7 +32,20 @@ def test_a_heartbeat_is_read_as_it_was_written() -> None:
     assert decode_beat(encode_beat(sent)) == sent
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b'{"node":1}', b'{"node":"a","role":"?"}'])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{}",
+        b"\xff",
+        b'{"node":1}',
+        b'{"node":"a","role":"?"}',
+        b'{"node":"\xff","role":"standby","term":1,"applied":1,"synced":1}',
+        b'{"node":"a","role":"standby","term":-1,"applied":1,"synced":1}',
+        b'{"node":"a","role":"standby","term":1,"applied":1' + b"0" * 30 + b',"synced":1}',
+        b'{"later":' + b"[" * 100_000,
+    ],
+)
 def test_what_is_no_heartbeat_is_ignored(data: bytes) -> None:
     assert decode_beat(data) is None
 
@@ -147,3 +161,14 @@ def test_a_trim_leaves_what_two_views_lack(
         assert sum(one >= before - 1 for one in synced) >= 2
         for one in synced:
             assert one >= before - 1 or last - before + 1 >= entries_max
+
+
+@pytest.mark.parametrize(("role", "before"), [("standby", 101), ("waiting", 1), ("fenced", 1)])
+def test_a_view_that_was_not_compared_with_the_log_has_nothing_of_it(
+    role: RoleName, before: int
+) -> None:
+    """It may be of a log that is lost, and far ahead of this one: nothing is trimmed for it."""
+    members = Members("a", 0.0, forget_s=60.0)
+    members.hear(beat("b", role=role, applied=5000, synced=5000), 100.0)
+    synced, fresh = members.synced(100, 100.0)
+    assert trim_before(synced, fresh, first=1, last=120, entries_max=1000) == before
