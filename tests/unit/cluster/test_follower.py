@@ -300,6 +300,16 @@ def test_a_view_ahead_of_the_log_is_refused_when_that_was_said_for_a_while(bench
         bench.step()
 
 
+def test_a_log_that_is_lost_while_it_is_followed_is_refused_too(bench: Bench) -> None:
+    bench.follow()
+    bench.cluster._entries.pop()
+    bench.silence()
+    with pytest.raises(ViewAhead, match="has come to sequence 3 of the replicated log, which ends"):
+        for _ in range(100):
+            bench.step()
+            bench.silence()
+
+
 def test_a_log_that_a_deposed_leader_called_shorter_is_followed(bench: Bench) -> None:
     bench.follow()
     whole = bench.cluster
