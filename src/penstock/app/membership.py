@@ -87,9 +87,7 @@ class RunningMember:
             self._children.start_stream()
             while True:
                 opening = await self._stand_by()
-                if opening is None or self._stopped:
-                    if opening is not None:  # it claimed while it was asked to stop
-                        opening.close()
+                if opening is None:
                     return EXIT_STORE_FAILED if self._member.failure else EXIT_OK
                 if self._stop_signal:  # it came with the claim
                     opening.close()

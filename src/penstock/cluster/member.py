@@ -398,7 +398,7 @@ class Member:
             successor = self.successor("")
         except StoreError:
             return
-        self._fence(f"{why}; {successor.node} takes over")
+        self._fence(f"{why}; {successor.node} takes over", self.writer)
         self.hand_over_to(successor.node)
 
     def _use_view(self, database: ClusterDatabase, view: View) -> None:

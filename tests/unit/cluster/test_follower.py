@@ -309,6 +309,7 @@ def test_a_log_that_is_lost_while_it_is_followed_is_refused_too(bench: Bench) ->
         for _ in range(100):
             bench.step()
             bench.silence()
+            bench.now_s += 1.0
 
     with pytest.raises(ViewAhead, match="has come to sequence 3 of the replicated log, which ends"):
         follow_on()
