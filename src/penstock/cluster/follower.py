@@ -30,7 +30,7 @@ from penstock.cluster.record import Claim, encode_claim
 from penstock.cluster.role import NEW_LOG_LEASES, Standby
 from penstock.cluster.view import LogDamaged, View
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import StoreDamaged, StoreError
+from penstock.errors import StoreError
 from penstock.telemetry.logs import Sentence, get_logger
 
 logger = get_logger(__name__)
@@ -187,10 +187,10 @@ class Follower:
             writer.claim(view.end, encode_claim(claim))
         except StoreError as error:
             writer.log.close()
-            if isinstance(error, StoreDamaged):  # the log ends before what it had acknowledged
-                self._phase = _Phase.COMPARING
             self._standby.begin(self._now_s(), view.end.term)
             self._is_there = isinstance(error, Fenced)
+            if not self._is_there:  # perhaps the log ends before the view by now
+                self._phase = _Phase.COMPARING
             logger.info("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING
         self.writer = writer
