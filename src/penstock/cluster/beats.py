@@ -15,6 +15,9 @@ import msgspec
 MEMBERS_MAX: Final = 100
 """Members that are remembered; others' heartbeats are ignored."""
 
+NAMESAKE_S: Final = 10.0
+"""A machine with the same name is a problem for so long after its last heartbeat, seconds."""
+
 FORGET_S: Final = 3600.0
 """A member that was silent for so long, seconds, is forgotten."""
 
@@ -51,6 +54,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         skipped: records behind the claim of a newer term, which it did not apply since its start.
         sent_s: when it was sent, monotonic seconds of the sender, for itself alone: its own
             heartbeats come back to it.
+        process: tells the heartbeats of two machines apart that have the same name by mistake.
     """
 
     node: str
@@ -66,6 +70,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     damaged: _Count = 0
     skipped: _Count = 0
     sent_s: float = 0.0
+    process: str = ""
 
 
 encode_beat = msgspec.json.Encoder().encode
@@ -95,10 +100,15 @@ class Members:
         node: this member's name; its own heartbeats come back and are ignored.
         now_s: the time from which on it listens.
         forget_s: a member that was silent for so long, seconds, is forgotten.
+        process: tells its own heartbeats from those of a machine of the same name.
     """
 
-    def __init__(self, node: str, now_s: float, forget_s: float = FORGET_S) -> None:
+    def __init__(
+        self, node: str, now_s: float, forget_s: float = FORGET_S, process: str = ""
+    ) -> None:
         self._node = node
+        self._process = process
+        self._namesake_s = -NAMESAKE_S
         self._since_s = now_s
         self._forget_s = forget_s
         self._heard: dict[str, Heard] = {}
@@ -106,6 +116,8 @@ class Members:
     def hear(self, beat: Beat, now_s: float) -> bool:
         """Take a heartbeat; return whether it is another member's."""
         if beat.node == self._node:
+            if beat.process != self._process:
+                self._namesake_s = now_s
             return False
         known = self._heard.get(beat.node)
         if known is None and len(self._heard) >= MEMBERS_MAX:
@@ -114,6 +126,10 @@ class Members:
             beat = msgspec.structs.replace(beat, term=known.beat.term, applied=known.beat.applied)
         self._heard[beat.node] = Heard(beat, now_s)
         return True
+
+    def has_namesake(self, now_s: float) -> bool:
+        """Return whether another machine with this member's name was heard a moment ago."""
+        return now_s - self._namesake_s < NAMESAKE_S
 
     def heard(self, now_s: float, within_s: float = FORGET_S) -> dict[str, Heard]:
         """Return the members that were heard within ``within_s`` seconds, by name."""

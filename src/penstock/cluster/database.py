@@ -61,10 +61,7 @@ class ClusterDatabase(Database):
         if batch.is_empty():
             return
         with self._writer.one_at_a_time:
-            if self._is_behind:
-                raise CommitUnknown("the view is behind the replicated log")
-            if self._writer.is_in_doubt and not self._writer.fenced_by:
-                self._settle()
+            self.settle()
             position = self._writer.append(encode_operations(batch.operations))
             batch.rocks.put(POSITION_KEY, encode_position(position), self.handles["meta"])
             self._is_behind = True
@@ -72,12 +69,22 @@ class ClusterDatabase(Database):
             self._is_behind = False
             self._view.take(position)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Take in what the log has of records that got no answer.
 
         The committer has the store opened anew for that. But where clients do nothing it has
         nothing to write, and the leases of readers and the sets of sinks would wait for it.
+
+        Raises:
+            CommitUnknown: the log does not answer, or the view must be opened anew.
         """
+        with self._writer.one_at_a_time:
+            if self._is_behind:
+                raise CommitUnknown("the view is behind the replicated log")
+            if self._writer.is_in_doubt and not self._writer.fenced_by:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
         self._is_behind = True
         try:
             catch_up(self._view, self._writer.log)

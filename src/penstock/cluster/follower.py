@@ -30,7 +30,7 @@ from penstock.cluster.record import Claim, encode_claim
 from penstock.cluster.role import NEW_LOG_LEASES, Standby
 from penstock.cluster.view import LogDamaged, View
 from penstock.cluster.writer import Fenced, LogWriter
-from penstock.errors import StoreError
+from penstock.errors import ConfigError, StoreError
 from penstock.telemetry.logs import Sentence, get_logger
 
 logger = get_logger(__name__)
@@ -173,7 +173,6 @@ class Follower:
     def _try_claim(self) -> Progress:
         """Claim the next term behind the last entry that was read."""
         view = self._view
-        writer = self._new_writer()
         claim = Claim(
             self._claim.node,
             view.committed().epoch,
@@ -182,6 +181,12 @@ class Follower:
             self._claim.version,
             self._claim.process,
         )
+        try:
+            writer = self._new_writer()
+        except ConfigError as error:  # a file of the login or of TLS, at this moment
+            self._standby.begin(self._now_s(), view.end.term)
+            logger.warning("claimed nothing: %s", Sentence(str(error)))
+            return Progress.NOTHING
         try:
             writer.log.open(READ_S)
             writer.claim(view.end, encode_claim(claim))

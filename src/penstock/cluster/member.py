@@ -37,7 +37,7 @@ from penstock.cluster.beats import (
 )
 from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
 from penstock.cluster.follower import Follower, Progress
-from penstock.cluster.log import Heartbeats, LogState, LogUnavailable, ReplicatedLog
+from penstock.cluster.log import Heartbeats, LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.log_leader import LogLeader
 from penstock.cluster.operations import Operation
 from penstock.cluster.reading import READ_S
@@ -48,7 +48,7 @@ from penstock.cluster.view import View
 from penstock.cluster.watcher import Watcher
 from penstock.cluster.writer import LogWriter
 from penstock.config.cluster import Cluster
-from penstock.errors import StoreError
+from penstock.errors import ConfigError, StoreError
 from penstock.store.database import Database
 from penstock.store.watermark import Watermark
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
@@ -125,14 +125,14 @@ class Member:
         self.node = settings.node_name
         self.data_dir = data_dir
         self.role: RoleName = "waiting"
-        self.members = Members(self.node, now_s())
+        self._process = secrets.token_hex(8)
+        self.members = Members(self.node, now_s(), process=self._process)
         self.writer: LogWriter | None = None
         self.note = ""
         self.failure = ""
         self.tally = Tally()
         self._address = address
         self._stream_address = stream_address
-        self._process = secrets.token_hex(8)
         self._connect = connect
         self._preparation = preparation
         self._now_s = now_s
@@ -141,7 +141,7 @@ class Member:
         self._last = Position()  # of the view that was open last
         self._synced = 0
         self._hands_over_to = ""
-        self._standby = Standby(self.node, settings.lease_s, now_s())
+        self._standby = Standby(self.node, settings.lease_s, now_s(), self._process)
         self._stopping = threading.Event()
         self._unfollowing = threading.Event()
         self._leading = threading.Event()
@@ -161,7 +161,10 @@ class Member:
 
     def beat(self) -> Beat:
         """Return the heartbeat to send to the other members."""
-        position = self.position
+        position, now_s = self.position, self._now_s()
+        note = self.note
+        if self.members.has_namesake(now_s):
+            note = f"another machine is named {self.node}, too: give each a cluster.node of its own"
         return Beat(
             node=self.node,
             role=self.role,
@@ -172,10 +175,11 @@ class Member:
             stream_address=self._stream_address,
             version=__version__,
             hands_over_to=self._hands_over_to,
-            note=self.note,
+            note=note,
             damaged=self.tally.damaged,
             skipped=self.tally.skipped,
-            sent_s=self._now_s(),
+            sent_s=now_s,
+            process=self._process,
         )
 
     def primary(self) -> Beat | None:
@@ -479,8 +483,8 @@ class Member:
                     why = watcher.step(synced, fresh)
                     if not why:
                         leader.step(log)
-                except LogUnavailable as error:
-                    text = "the cluster's log does not answer: %s"
+                except (LogUnavailable, LogRefused, ConfigError) as error:
+                    text = "the cluster's log does not answer: %s"  # it may, later
                     warn_limited(logger, self._limiter, self._now_s(), "watch", text, error)
                 else:
                     if why:

@@ -57,10 +57,12 @@ class Standby:
         node: name of this member.
         lease_s: time without a sign after which it claims, seconds.
         now_s: monotonic time, seconds.
+        process: tells its own heartbeats from those of a machine of the same name.
     """
 
-    def __init__(self, node: str, lease_s: float, now_s: float) -> None:
+    def __init__(self, node: str, lease_s: float, now_s: float, process: str = "") -> None:
         self._node = node
+        self._process = process
         self._lease_s = lease_s
         self._sign_s = now_s  # when a primary gave a sign of life, or until when it need not
         self._heard_s = now_s  # up to when everything was heard
@@ -70,7 +72,7 @@ class Standby:
 
     def heard(self, beat: Beat, now_s: float) -> None:
         """Take a heartbeat, of another member or its own."""
-        if beat.node == self._node:
+        if beat.node == self._node and beat.process == self._process:
             self._come_back(beat.sent_s, now_s)
         elif beat.term < self._term:
             return  # of a primary that does not know yet that it is none

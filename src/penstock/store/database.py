@@ -156,6 +156,13 @@ class Database:
         assert isinstance(batch, WriteBatch), "this database made it"
         self.write_here(batch, sync)
 
+    def settle(self) -> None:
+        """Take in what earlier writes without an answer may have left; here nothing.
+
+        Raises:
+            CommitUnknown: that cannot be done now.
+        """
+
     def write_here(self, batch: WriteBatch, sync: bool) -> None:
         """Write ``batch`` to RocksDB in one atomic step; see ``write``."""
         try:

@@ -133,6 +133,7 @@ class RocksStore:
         self._streams = streams
         self._usage = ReadWriteLock()
         self._is_writable = True
+        self._removal_failed = False  # and may be in the replicated log all the same
         self._is_closing = False
         self._prepared: _PreparedCommit | None = None
         self._run = new_run()  # a commit that is written again has the same parts
@@ -331,9 +332,8 @@ class RocksStore:
         The last run of retention may not have been synced, and the file may lie on another file
         system now.
         """
-        self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
-        self._earliest = find_begin(self._database)
-        self._archives = Archives(self._database, self._streams, self._earliest, self._end)
+        self._read_removed()
+        self._removal_failed = False
         former = self._watermark
         committed = Committed(self._end, self._earliest, self._commits, self._epoch)
         self._watermark = Watermark(self._data_dir, committed)
@@ -499,7 +499,35 @@ class RocksStore:
         with self._usage.shared():
             if not self._is_writable:
                 return self._earliest
-            return self._retain(older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max)
+            with self._removing():
+                return self._retain(
+                    older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max
+                )
+
+    @contextlib.contextmanager
+    def _removing(self) -> Iterator[None]:
+        """Read anew what an earlier removal may have left, if it failed; note whether this one
+        fails.
+
+        In a cluster a removal that got no answer may be in the log, and later be taken into the
+        view by whichever write comes next.
+        """
+        if self._removal_failed:
+            self._database.settle()
+            self._read_removed()
+            self._watermark.set_begin(self._earliest)
+            self._removal_failed = False
+        try:
+            yield
+        except StoreError:
+            self._removal_failed = True
+            raise
+
+    def _read_removed(self) -> None:
+        """Read what has left the log, as the database has it."""
+        self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
+        self._earliest = find_begin(self._database)
+        self._archives = Archives(self._database, self._streams, self._earliest, self._end)
 
     def _retain(
         self,
@@ -586,7 +614,8 @@ class RocksStore:
         ``Store.trim_archives``."""
         with self._usage.shared():
             if self._is_writable:
-                self._archives.trim(now_us, self._leads)
+                with self._removing():
+                    self._archives.trim(now_us, self._leads)
 
     def backup(self, destination: Path) -> Manifest:
         """Write a backup to ``destination``; other calls may run beside it (``store.backup``).

@@ -18,6 +18,7 @@ from penstock.cluster.view import View
 from penstock.cluster.writer import Fenced, LogWriter
 from penstock.errors import CommitUnknown, StoreFailed
 from penstock.store.rocks import RocksStore
+from tests.contract.test_store import rows
 from tests.model.memory_rocks import Content
 
 APPEND_S_MAX: Final = 0.05
@@ -124,7 +125,7 @@ def test_after_doubt_it_goes_on_with_what_the_log_has(
     primary.fail(fault)
     with pytest.raises(CommitUnknown):
         primary.store.write_state("s", b"2")
-    with pytest.raises(CommitUnknown, match="in doubt"):
+    with pytest.raises(CommitUnknown):
         primary.store.write_state("t", b"3")
     assert primary.store.read_state("s") == b"1"
     primary.log.faults.clear()
@@ -215,3 +216,25 @@ def test_the_next_primary_has_all_of_it(primary: Primary, tmp_path: Path) -> Non
     assert content_of(primary.data_dir, primary.cluster) == content_of(
         tmp_path / "b", primary.cluster
     )
+
+
+def test_a_removal_that_got_no_answer_is_counted_once_it_is_in_the_view(
+    primary: Primary, tmp_path: Path
+) -> None:
+    """A service settles it by its own write; the next removal goes on behind it."""
+    for base in range(0, 40, 10):
+        primary.store.commit(rows(base, 10))
+    primary.log.faults.extend([AppendFault.ANSWER_LOST] + [AppendFault.NOT_SENT] * TRIES)
+    with pytest.raises(StoreFailed):
+        primary.store.trim_log(10**18, 10**12, 20)
+    primary.log.faults.clear()
+    primary.store.write_state("s", b"1")
+    assert primary.store.trim_log(10**18, 10**12, 30) == 30
+    extent = primary.store.log_extent()
+    assert extent.earliest == 30
+    primary.close()
+    alone = RocksStore(tmp_path / "alone")
+    alone.commit(rows(0, 10))
+    one_chunk_bytes = alone.log_extent().size_bytes
+    alone.close()
+    assert extent.size_bytes == one_chunk_bytes

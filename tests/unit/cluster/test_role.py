@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from typing import Final, final
 
+import msgspec
 import pytest
 
-from penstock.cluster.beats import Beat
+from penstock.cluster.beats import Beat, Members
 from penstock.cluster.record import Claim, Position
 from penstock.cluster.role import CLAIM_LEASES, NEW_LOG_LEASES, RANKS_MAX, STAGGER, Standby
 
@@ -202,3 +203,24 @@ def test_a_new_log_is_claimed_soon_by_a_member_without(bench: Bench) -> None:
     bench.standby.begin(bench.now_s, 0, NEW_LOG_LEASES)
     bench.standby.read(bench.now_s, 1, None)
     assert bench.claims_after_s() == near(LEASE_S)
+
+
+def test_the_heartbeats_of_a_machine_of_the_same_name_are_those_of_another() -> None:
+    """Else a primary would be silent to its namesake, and be fenced again and again."""
+    standby = Standby("a", 1.0, 0.0, "mine")
+    namesake = Beat(node="a", role="primary", term=1, applied=5, synced=5, process="other")
+    own = Beat(node="a", role="standby", term=1, applied=5, synced=5, process="mine")
+    for tenth in range(1, 50):
+        now_s = tenth / 10
+        standby.heard(namesake, now_s)
+        standby.heard(msgspec.structs.replace(own, sent_s=now_s), now_s)
+        assert not standby.should_claim(Position(5, 1), 0)
+
+
+def test_a_namesake_is_told() -> None:
+    members = Members("a", 0.0, process="mine")
+    assert not members.has_namesake(1.0)
+    beat = Beat(node="a", role="standby", term=1, applied=5, synced=5, process="other")
+    assert not members.hear(beat, 1.0)
+    assert members.has_namesake(1.5)
+    assert not members.has_namesake(60.0)
