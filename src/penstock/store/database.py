@@ -160,7 +160,7 @@ class Database:
         """Take in what earlier writes without an answer may have left; here nothing.
 
         Raises:
-            CommitUnknown: that cannot be done now.
+            CommitUnknown: the replicated log does not answer now.
         """
 
     def write_here(self, batch: WriteBatch, sync: bool) -> None:
