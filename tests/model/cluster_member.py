@@ -161,6 +161,7 @@ class Member:
         self.is_cut = False
         self.replica_end: int | None = None
         self.leader_end: int | None = None
+        self.deposed_until_s = 0.0  # that leader, which notices then
         self.faults: list[AppendFault] = []
         self.hands_over_to = ""
         self._referee = referee
@@ -259,6 +260,9 @@ class Member:
     def turn(self) -> None:
         """Do what is due."""
         now_s = self.world.now_s()
+        if self.leader_end is not None and now_s >= self.deposed_until_s:
+            self.leader_end = None
+            self.set_ways()
         if self.down_until_s:
             if self.down_until_s <= now_s:
                 self.start()

@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 from typing import Final, cast
 
+from penstock.cluster.follower import AHEAD_S
 from penstock.cluster.memory_log import AppendFault, MemoryCluster
 from penstock.engine.batch.records import RecoveredState
 from penstock.engine.limits import EngineLimits
@@ -385,6 +386,7 @@ class ClusterWorld(World):
     def _ask_the_deposed(self) -> None:
         member = self._some()
         member.leader_end = max(0, self.cluster.bounds.last - self.faults.choice((0, 1, 5)))
+        member.deposed_until_s = self._now_s + self.faults.choice((1, 5, AHEAD_S / 2))
         member.set_ways()
         self._note(f"{member.name} asks a deposed leader, which knows of {member.leader_end}")
 
