@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.auth.tokens import read_tokens
 from penstock.cluster.nats_program import find_nats_server
 from penstock.cluster.setup.certificates import make_authority, make_certificate
 from penstock.cluster.setup.files import renew_certificates
@@ -49,6 +50,9 @@ def test_nats_server_and_penstock_read_the_files(
         assert cluster.node == name
         assert len(cluster.log) == 3
         assert cluster.credentials_file == f"{place}nats.login"
+        assert cluster.seed_token_file == f"{place}seed.token"
+        assert (to / name / "seed.token").read_text() == (to / "a" / "seed.token").read_text()
+        assert read_tokens(to / name / "seed.token")
         assert bool(cluster.server_config) == ("--separate" not in options)
         assert cluster.log[0].startswith("nats://" if "--no-tls" in options else "tls://")
     modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (to, *to.rglob("*"))}

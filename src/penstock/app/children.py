@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import final
 
 from penstock.app.composing import check_admin, check_opentelemetry, check_stream_files, has_streams
 from penstock.app.reloading import Arguments
+from penstock.auth.tokens import read_tokens
 from penstock.config.settings import Settings
 from penstock.services import admin_process, otlp_process, stream_process
 from penstock.services.child_process import ChildProcess, reserve_port
@@ -63,10 +65,17 @@ class Children:
                 settings.durability.data_dir, self.otlp_arguments()
             )
 
+    async def pause_stream(self, pauses: bool) -> None:
+        """End the stream service while its store is replaced, or start it again behind."""
+        if self.stream is not None and self.stream.name in self._running:
+            await self.stream.pause(pauses)
+
     async def _prepare_stream(self) -> None:
         settings = self.settings
         stream = settings.stream
         check_stream_files(stream)
+        for file in self._seed_token()[1:]:
+            read_tokens(Path(file))  # so that a mistake ends the start
         bind = stream.bind
         port = await reserve_port(stream_process.NAME, stream_process.OPTION, bind.host, bind.port)
         self.stream = stream_process.stream_process(
@@ -142,7 +151,7 @@ class Children:
 
     def stream_arguments(self) -> Arguments:
         """Return the arguments of the stream service that a reload may change."""
-        options = (*self.settings.stream.files, *self._own_token())
+        options = (*self.settings.stream.files, *self._own_token(), *self._seed_token())
         return stream_process.changing_arguments(self._publishing_json(), options)
 
     def admin_arguments(self) -> Arguments:
@@ -178,6 +187,13 @@ class Children:
         if not settings.asks_for_token():
             return ()
         return "--token-file", str(stream_token_file(settings.durability.data_dir))
+
+    def _seed_token(self) -> tuple[str, ...]:
+        """Return the arguments that name the file of the cluster's token; none without one."""
+        cluster = self.settings.cluster
+        if not (cluster.enabled and cluster.seed_token_file):
+            return ()
+        return "--seed-token-file", cluster.seed_token_file
 
     def _streams_json(self) -> str:
         return json.dumps(

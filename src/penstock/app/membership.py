@@ -28,16 +28,20 @@ from penstock.app.running import (
     RunningBroker,
     Takeover,
 )
+from penstock.app.seeding import Seeding
 from penstock.app.standby_listeners import StandbyListeners, references
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connect_to
 from penstock.cluster.database import ViewOpening
+from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.member import Member
+from penstock.cluster.view import ViewForeign
 from penstock.cluster.writer import Fenced
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reloaded
 from penstock.errors import ConfigError, StoreFailed
 from penstock.services.standby import ClusterAnswers, StandbyControl
+from penstock.store.replacing import finish
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.listener import ListeningSockets
@@ -73,6 +77,7 @@ class RunningMember:
         self._sockets: dict[str, ListeningSockets] = {}  # that nobody accepts on now
         self._listeners: StandbyListeners | None = None  # while this member is a standby
         self._stop_signal = ""
+        self._seeding = Seeding(settings, self._member, self._children.pause_stream)
 
     async def run(self) -> int:
         """Run it until a signal, or until its store fails for good; return the exit code.
@@ -81,6 +86,7 @@ class RunningMember:
             ConfigError: a port is taken, or a file cannot be read.
             StoreError: the view cannot be opened, or is ahead of the log.
         """
+        finish(self._settings.durability.data_dir)
         self._member.start()
         try:
             await self._children.prepare()
@@ -118,7 +124,7 @@ class RunningMember:
             await listeners.open(sockets)  # before it can claim: a primary must be reached
             self._listeners = listeners
             await control.open()
-            following = loop.run_in_executor(None, self._member.follow)
+            following = asyncio.create_task(self._follow())
             self._children.start_admin()
             urls = " ".join(listeners.urls)
             self._parts.manager.ready(f"standby on {urls}")
@@ -127,12 +133,29 @@ class RunningMember:
             return opening
         finally:
             if following is not None and not following.done():
+                self._seeding.stop()
                 self._member.stop_following()
                 with contextlib.suppress(Exception):
                     await following
             self._listeners = None
             self._sockets = listeners.detach()
             await control.close(waits=opening is None)
+
+    async def _follow(self) -> ViewOpening | None:
+        """Follow the log until this member is the primary, seeded by another one where it must be;
+        None if it is to stop."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                return await loop.run_in_executor(None, self._member.follow)
+            except EntriesTrimmed as error:
+                why = f"{error}, and its view ends before"
+            except ViewForeign as error:
+                if not error.is_empty:
+                    raise
+                why = "the log begins on a store that another member has"
+            if not await self._seeding.run(why):
+                return None
 
     def _primary_address(self) -> str:
         """Return HOST:PORT of the primary for clients; empty while none is known."""
@@ -193,6 +216,7 @@ class RunningMember:
     def _stop(self, number: signal.Signals) -> None:
         logger.info("stopping: %s", number.name)
         self._stop_signal = number.name
+        self._seeding.stop()
         self._member.stop_following()
 
     def _hang_up(self) -> None:

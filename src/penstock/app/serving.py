@@ -33,6 +33,7 @@ from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
 from penstock.store.permissions import make_private, privately, warn_of_readable
+from penstock.store.replacing import finish
 from penstock.store.rocks import RocksStore
 
 
@@ -69,6 +70,7 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         ("token file", settings.stream.token_file),
         ("token file", settings.http_login.token_file),
         ("key", settings.stream.key),
+        ("token file", settings.cluster.seed_token_file),
         ("token file", settings.admin.token_file),
         ("key", settings.admin.key),
         ("headers file", settings.opentelemetry.headers_file),
@@ -119,6 +121,7 @@ def _open_store(settings: Settings) -> Store:
         return MemoryStore(new_epoch())
     try:
         make_private(settings.durability.data_dir)
+        finish(settings.durability.data_dir)  # a copy that came when it was a member of a cluster
         return RocksStore(settings.durability.data_dir, settings.streams)
     except (StoreBroken, StoreDamaged, StoreFailed):
         raise

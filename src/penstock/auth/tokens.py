@@ -7,8 +7,9 @@ can be exchanged one reader at a time::
     TOKEN                                        may do everything
     [NAME:]TOKEN ROLES [TOPIC FILTER]...         only that, and only with topics that match
 
-Roles are `read`, `lease` and `publish`, with commas between. A reader's own file has the same form,
-and its first line counts. A name keeps the owner of readers and tables when a token is exchanged.
+Roles are `read`, `lease`, `publish` and `seed`, with commas between; `seed` is for other members of
+the cluster, which take a copy of the whole store. A reader's own file has the same form, and its
+first line counts. A name keeps the owner of readers and tables when a token is exchanged.
 
 A token has the form of RFC 6750 §2.1, and is too long to be guessed. It is never part of a message.
 """
@@ -32,7 +33,8 @@ FORM: Final = "16 to 4096 letters, digits and . _ ~ + / - with = at the end only
 READ: Final = "read"
 LEASE: Final = "lease"
 PUBLISH: Final = "publish"
-ROLES: Final = (READ, LEASE, PUBLISH)
+SEED: Final = "seed"
+ROLES: Final = (READ, LEASE, PUBLISH, SEED)
 
 OWN_FILE: Final = "stream-token"
 """A file in the data directory: the token of programs that run as the broker's user."""
@@ -62,6 +64,9 @@ class Grant:
 
 EVERYTHING: Final = Grant()
 """The permissions of programs that need no token."""
+
+ANONYMOUS: Final = Grant(roles=frozenset(ROLES) - {SEED})
+"""The permissions without a token where only a copy of the whole store asks for one."""
 
 
 def is_token(text: str) -> bool:

@@ -8,13 +8,14 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli import cluster_status
+from penstock.cli import cluster_reseed, cluster_status
 from penstock.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Several machines with one log of commits.")
 
 app.command()(cluster_status.status)
 app.command()(cluster_status.switch)
+app.command()(cluster_reseed.reseed)
 
 _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(MB|GB|TB)")
 

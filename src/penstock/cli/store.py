@@ -195,7 +195,7 @@ def repair(
     from penstock.store.repair import repair as repair_store
 
     directory = _directory(config, data_dir)
-    with _progress() as report:
+    with store_progress() as report:
         repaired = repair_store(directory, dry_run, report)
     found = repaired.found
     if found is not None and not found.problems:
@@ -249,7 +249,7 @@ def _print_repaired(directory: Path, repaired: RepairResult) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[str, int, int], None]]:
+def store_progress() -> Iterator[Callable[[str, int, int], None]]:
     """Show a bar on standard error, if that is a terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 

@@ -22,6 +22,8 @@ each broker has (docs/decisions/cluster.md).
 ``view.py``, ``reading.py``, ``database.py``
     the database made of records, and what reads them; that of a primary, which appends before it
     writes
+``seeding.py``
+    from which member another one takes its view
 ``tally.py``
     what a member counts
 ``beats.py``, ``role.py``

@@ -52,6 +52,8 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         note: its present problem, in one sentence; empty without one.
         damaged: damaged entries of the log that it was given since its start.
         skipped: records behind the claim of a newer term, which it did not apply since its start.
+        brings_store: whether it has a store that has followed no log yet, on which an empty log is
+            to begin.
         sent_s: when it was sent, monotonic seconds of the sender, for itself alone: its own
             heartbeats come back to it.
         process: tells the heartbeats of two machines apart that have the same name by mistake.
@@ -69,6 +71,7 @@ class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
     damaged: _Count = 0
     skipped: _Count = 0
+    brings_store: bool = False
     sent_s: float = 0.0
     process: str = ""
 

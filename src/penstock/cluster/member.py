@@ -141,6 +141,7 @@ class Member:
         self._last = Position()  # of the view that was open last
         self._synced = 0
         self._hands_over_to = ""
+        self._brings_store = False
         self._standby = Standby(self.node, settings.lease_s, now_s(), self._process)
         self._stopping = threading.Event()
         self._unfollowing = threading.Event()
@@ -176,6 +177,7 @@ class Member:
             version=__version__,
             hands_over_to=self._hands_over_to,
             note=note,
+            brings_store=self._brings_store and position.sequence == 0,
             damaged=self.tally.damaged,
             skipped=self.tally.skipped,
             sent_s=now_s,
@@ -266,6 +268,7 @@ class Member:
         view = View(database, None if preparation is None else preparation.changed, self.tally)
         self._database, self._view = database, view
         self._synced = view.position.sequence  # opening it wrote all that its log had to tables
+        self._brings_store = bool(view.committed().epoch)
         if preparation is not None:
             preparation.opened(database)
         log = self._connect.log("follow")

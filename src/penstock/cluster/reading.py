@@ -103,7 +103,8 @@ def refuse_view_ahead(view: View, last: int) -> None:
 
 _REMEDY: Final = (
     "the log was lost, or it is another one. If it was lost, and this view is the newest, begin a"
-    " log of another cluster.name with it; else move its data directory away, to be seeded anew"
+    " log of another cluster.name with it; else 'penstock cluster reseed' replaces it by another"
+    " member's"
 )
 
 

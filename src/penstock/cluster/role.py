@@ -78,6 +78,8 @@ class Standby:
             return  # of a primary that does not know yet that it is none
         elif beat.hands_over_to == self._node:
             self._called = beat
+        elif beat.brings_store and self._term == 0:
+            self._sign_s = max(self._sign_s, now_s)  # it comes before a member with an empty view
         elif beat.role == "primary" and not beat.hands_over_to:
             self._sign_s = max(self._sign_s, now_s)
 

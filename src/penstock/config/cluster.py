@@ -44,6 +44,16 @@ class Cluster(Group):
     """HOST:PORT at which the other machines reach this broker's stream service, from which they are
     seeded when they are too far behind. Empty: stream.bind."""
 
+    seed_token_file: str = ""
+    """File with the token that machines of this cluster show each other when one takes a copy of
+    another's store, the same on all (docs/cluster.md). `penstock cluster init` writes it. Empty:
+    stream services give such a copy on loopback addresses, to tokens of stream.token_file that may
+    do everything or have the role seed, and to certificates of stream.client_ca."""
+
+    seed_ca_file: str = ""
+    """PEM file of the authorities that sign the certificates of the machines' stream services.
+    Empty for those that the system trusts."""
+
     standby_clients: Literal["refer", "relay"] = "refer"
     """The way in which a standby treats clients that connect to it: refer answers with the address
     of the primary (MQTT 5) or that the server is unavailable (before); relay passes its bytes to

@@ -95,6 +95,16 @@ class ChildProcess:
         """End the child and wait for it."""
         if self._port is not None:
             self._port.close()
+        await self._end()
+
+    async def pause(self, pauses: bool) -> None:
+        """End the child and wait for it, its port stays taken; or start it again."""
+        if pauses:
+            await self._end()
+        else:
+            self.start()
+
+    async def _end(self) -> None:
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)

@@ -36,14 +36,24 @@ import pyarrow as pa
 import pyarrow.flight as flight
 from pydantic import TypeAdapter, ValidationError
 
-from penstock.auth.tokens import EVERYTHING, LEASE, PUBLISH, READ, Grant, Tokens, read_grants
+from penstock.auth.tokens import (
+    ANONYMOUS,
+    EVERYTHING,
+    LEASE,
+    PUBLISH,
+    READ,
+    SEED,
+    Grant,
+    Tokens,
+    read_grants,
+)
 from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
 from penstock.store.ranges import without
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up_error
 from penstock.store.selection import TopicSelector
-from penstock.stream import landed_actions, reader_actions, time_actions
+from penstock.stream import landed_actions, reader_actions, seeds, time_actions
 from penstock.stream.landed_actions import LandedActions
 from penstock.stream.publishing import Publishing, PublishLimits
 from penstock.stream.reader_actions import ReaderActions, behind_error, check_epoch
@@ -58,6 +68,7 @@ from penstock.stream.requests import (
     read_text,
 )
 from penstock.stream.rows import make_rows, select_schema
+from penstock.stream.seeds import Seeds, SeedTicket, read_ticket
 from penstock.stream.stop_signal import StopSignal
 from penstock.stream.time_actions import TimeActions, received_in_time
 from penstock.stream.token_check import TokenCheck
@@ -90,6 +101,8 @@ _ROLE_OF: Final = {
     "forget": LEASE,
     "publish": PUBLISH,
     "abandon": PUBLISH,
+    "seed": SEED,
+    "seed_done": SEED,
 }
 """The role that an action needs; the others need none."""
 
@@ -106,6 +119,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         client_authorities: bytes | None = None,
         tokens: Tokens | None = None,
         publishing: Publishing | None = None,
+        anonymous: Grant | None = None,
     ):
         self.scheme = "grpc" if certificate is None else "grpc+tls"
         super().__init__(
@@ -113,16 +127,18 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             tls_certificates=None if certificate is None else [certificate],
             verify_client=client_authorities is not None,
             root_certificates=client_authorities,
-            middleware=None if tokens is None else {"tokens": TokenCheck(tokens)},
+            middleware=None if tokens is None else {"tokens": TokenCheck(tokens, anonymous)},
         )
         self._log = log
         self._publishing = publishing or Publishing(log.data_dir, None)
+        self._seeds = Seeds(log.data_dir, bind.is_loopback or client_authorities is not None)
         self._streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
         self._times = TimeActions(log, self._streams, self._stream)
         self._others = {
             **self._times.actions,
             **ReaderActions(log.data_dir, log, self._stream).actions,
             **LandedActions(log.data_dir, log, self._stream).actions,
+            **self._seeds.actions,
         }
 
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
@@ -207,6 +223,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             *time_actions.DESCRIPTIONS,
             *reader_actions.DESCRIPTIONS,
             *landed_actions.DESCRIPTIONS,
+            *seeds.DESCRIPTIONS,
             ("publish", "how far a batch of staged rows is published, as JSON; to be asked again"),
             ("abandon", "removes staged rows that are not to be published"),
         ]
@@ -214,7 +231,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def do_action(self, context: object, action: flight.Action) -> list[bytes]:
         """Answer one of the actions of `list_actions`."""
         try:
-            grant = _authorize(context, _ROLE_OF.get(action.type, ""))
+            role = _ROLE_OF.get(action.type, "")
+            grant = _authorize(context, role)
+            if role == SEED:
+                self._seeds.check(_has_token(context))
             if action.type == "streams":
                 return [json.dumps([s.model_dump() for s in self._streams.values()]).encode()]
             if action.type == "offsets":
@@ -236,6 +256,9 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
     def do_get(self, context: object, ticket: flight.Ticket) -> flight.GeneratorStream:
         """Return the rows of a range, in order of offset."""
         try:
+            wanted = read_ticket(ticket.ticket)
+            if wanted is not None:
+                return self._get_seed(context, wanted)
             grant = _authorize(context, READ)
             request = RangeRequest.from_json(ticket.ticket)
             stream = self._stream(request.stream)
@@ -245,6 +268,17 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             raise _flight_error(error) from error
         selector = TopicSelector([stream.topic_filters, request.topic_filters, grant.topic_filters])
         return flight.GeneratorStream(schema, self._blocks(request, stream, selector, schema))
+
+    def _get_seed(self, context: object, ticket: SeedTicket) -> flight.GeneratorStream:
+        _authorize(context, SEED)
+        self._seeds.check(_has_token(context))
+        return flight.GeneratorStream(seeds.SCHEMA, self._seed_pieces(ticket))
+
+    def _seed_pieces(self, ticket: SeedTicket) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._seeds.pieces(ticket)
+        except (RequestError, PenstockError) as error:
+            raise _flight_error(error) from error
 
     def do_put(
         self,
@@ -315,6 +349,11 @@ def _authorize(context: Any, role: str) -> Grant:
     if role and role not in grant.roles:
         raise RequestError(Refusal.NOT_ALLOWED, f"the token has not the role {role!r}")
     return grant
+
+
+def _has_token(context: Any) -> bool:
+    """Return whether the service asks callers for tokens."""
+    return context is not None and context.get_middleware("tokens") is not None
 
 
 def _read_descriptor(descriptor: flight.FlightDescriptor) -> FlightRequest:
@@ -390,6 +429,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--token-file", type=Path, action="append", help="file of the accepted tokens"
     )
+    parser.add_argument(
+        "--seed-token-file", type=Path, help="file of the tokens of the cluster's other members"
+    )
     parser.add_argument("--streams", default=_DEFAULT_STREAMS, help="the streams, as JSON")
     parser.add_argument("--publishing", help="bounds of what may be published, as JSON")
     options = parser.parse_args(arguments)
@@ -399,12 +441,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         bind = Address.parse(options.bind)
         pair = None if options.certificate is None else read_pair(options.certificate, options.key)
         clients = None if options.client_ca is None else read_authorities(options.client_ca)
-        files = options.token_file
-        tokens = (
-            None
-            if files is None
-            else Tokens([grant for file in files for grant in read_grants(file)])
-        )
+        tokens, anonymous = _read_tokens(options.token_file, options.seed_token_file)
     except (ValidationError, ValueError, ConfigError, msgspec.MsgspecError) as error:
         print(f"penstock: stream service: {error}", file=sys.stderr)
         return 2
@@ -413,7 +450,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     log = LogFollower(options.data_dir)
     try:
         publishing = Publishing(options.data_dir, limits or None)
-        server = StreamServer(bind, log, streams, pair, clients, tokens, publishing)
+        server = StreamServer(bind, log, streams, pair, clients, tokens, publishing, anonymous)
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         print(f"penstock: the stream service cannot listen on {bind}: {error}", file=sys.stderr)
         return 2
@@ -427,6 +464,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ending.wait()
     _shut_down(server)
     return 0
+
+
+def _read_tokens(
+    files: Sequence[Path] | None, seed_file: Path | None
+) -> tuple[Tokens | None, Grant | None]:
+    """Return the accepted tokens, None for none, and the permissions of callers without one.
+
+    Args:
+        files: files of the tokens that every caller needs; None: none is needed.
+        seed_file: the file of tokens for copies of the store alone.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    grants = [grant for file in files or () for grant in read_grants(file)]
+    if seed_file is not None:
+        grants += [replace(grant, roles=frozenset({SEED})) for grant in read_grants(seed_file)]
+    if not grants:
+        return None, None
+    return Tokens(grants), ANONYMOUS if files is None else None
 
 
 def _shut_down(server: StreamServer) -> None:

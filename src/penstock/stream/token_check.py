@@ -25,15 +25,23 @@ _WHERE_TOKENS_ARE: Final = (
 
 
 class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
-    """Refuses calls without one of the tokens, before anything of them is read."""
+    """Refuses calls without one of the tokens, before anything of them is read.
 
-    def __init__(self, tokens: Tokens) -> None:
+    Args:
+        tokens: the tokens.
+        anonymous: the permissions of callers without one; None: they are refused.
+    """
+
+    def __init__(self, tokens: Tokens, anonymous: Grant | None = None) -> None:
         super().__init__()
         self._tokens = tokens
+        self._anonymous = anonymous
 
     def start_call(self, _info: object, headers: Mapping[str, Sequence[str]]) -> Caller:
         """Check the token of one call. Flight calls it; header names are in lower case."""
         given = headers.get("authorization", ())
+        if not given and self._anonymous is not None:
+            return Caller(self._anonymous)
         if len(given) == 1:
             scheme, _, token = given[0].partition(" ")
             grant = self._tokens.grant(token) if scheme.lower() == "bearer" else None

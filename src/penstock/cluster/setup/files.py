@@ -6,6 +6,7 @@
                   nats.conf          configuration of its NATS server
                   nats.login         the brokers' login at the servers, USER:PASSWORD
                   nats-system.login  the operator's, for the program `nats`
+                  seed.token         what brokers show each other for a copy of a store
                   authority.pem, server.pem, server.key
                   README.md          what to do on this machine
       DIRECTORY/b/…
@@ -49,6 +50,7 @@ SETTINGS: Final = "penstock.toml"
 SERVER_CONFIG: Final = "nats.conf"
 LOGIN: Final = "nats.login"
 SYSTEM_LOGIN: Final = "nats-system.login"
+SEED_TOKEN: Final = "seed.token"  # noqa: S105 - the name of a file
 AUTHORITY: Final = "authority.pem"
 CERTIFICATE: Final = "server.pem"
 KEY: Final = "server.key"
@@ -92,7 +94,7 @@ class ClusterPlan:
 
 def new_passwords() -> Passwords:
     """Return secrets that nobody had before."""
-    return Passwords(*(secrets.token_urlsafe(_SECRET_BYTES) for _ in range(3)))
+    return Passwords(*(secrets.token_urlsafe(_SECRET_BYTES) for _ in range(4)))
 
 
 def cluster_files(plan: ClusterPlan, passwords: Passwords, now: datetime.datetime) -> Files:
@@ -114,6 +116,7 @@ def cluster_files(plan: ClusterPlan, passwords: Passwords, now: datetime.datetim
             SERVER_CONFIG: _server_config(plan, machine, passwords),
             LOGIN: f"{USER}:{passwords.brokers}\n",
             SYSTEM_LOGIN: f"{SYSTEM_USER}:{passwords.system}\n",
+            SEED_TOKEN: f"{passwords.seeds}\n",
             README: _readme(plan, machine),
         }
         files |= {f"{machine.name}/{name}": text.encode() for name, text in own.items()}
@@ -228,9 +231,11 @@ def _settings(plan: ClusterPlan, machine: Machine) -> str:
         "advertise": str(machine.address(ports.mqtt)),
         "stream_advertise": str(machine.address(ports.stream)),
         "credentials_file": plan.path(LOGIN),
+        "seed_token_file": plan.path(SEED_TOKEN),
     }
     if plan.has_tls:
         cluster["ca_file"] = plan.path(AUTHORITY)
+        cluster["seed_ca_file"] = plan.path(AUTHORITY)
         cluster["certificate"] = plan.path(CERTIFICATE)
         cluster["key"] = plan.path(KEY)
     if plan.is_embedded:
@@ -250,8 +255,8 @@ def _settings(plan: ClusterPlan, machine: Machine) -> str:
 [listener]
 bind = {toml_value(mqtt)}
 
-# Other machines are seeded from cluster.stream_advertise: listen there, with stream.certificate,
-# stream.key and stream.token_file (docs/security.md).
+# Other machines take copies of this one's store from cluster.stream_advertise: listen there, with
+# TLS (stream.certificate and stream.key), and say who may read (docs/security.md).
 [stream]
 bind = {toml_value(stream)}
 """

@@ -26,17 +26,19 @@ _MEMORY_MAX: Final = "256MB"  # streams in memory: the cluster has none
 
 @dataclass(frozen=True, slots=True)
 class Passwords:
-    """The secrets of the servers of one cluster.
+    """The secrets of one cluster.
 
     Attributes:
         brokers: of the brokers' user.
         system: of the system's user.
         routes: of the servers among themselves.
+        seeds: of the brokers among themselves, for copies of their stores.
     """
 
     brokers: str
     system: str
     routes: str
+    seeds: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,229 @@
+"""Seeds a member of a cluster: its view is replaced by a copy of another member's.
+
+::
+
+      the log has trimmed what the view needs next, or begins on a store that this member has not
+          │
+          ▼
+      a peer that is heard ─▶ process: copy ─▶ seed.unfinished, examined ─▶ seed.ready ─▶ store
+          ▲                                          │ no peer, it failed
+          ╰──────── after a pause, the next ─────────╯
+
+It begins no new epoch: the copy is a view of the same log, and follows it from its place on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final, final
+
+from penstock.cluster.beats import Beat
+from penstock.cluster.member import Member
+from penstock.cluster.seeding import choose_peer, refuse_other_history
+from penstock.cluster.view import read_position
+from penstock.config.settings import Settings
+from penstock.store.database import has_database, open_for_reading
+from penstock.store.identity import read_epoch
+from penstock.store.replacing import finish, make_ready
+from penstock.stream.credentials import Credentials
+from penstock.telemetry.logs import Sentence, get_logger
+
+logger = get_logger(__name__)
+
+PAUSE_S: Final = 2.0
+"""Time in seconds from one attempt that failed to the next."""
+
+TOLD_S: Final = 10.0
+"""Least time in seconds between two lines about progress."""
+
+_MODULE: Final = "penstock.stream.seed_client"
+
+
+@final
+class Seeding:
+    """Seeds one member.
+
+    Args:
+        settings: the settings of this machine.
+        member: the member; it follows nothing meanwhile.
+        replaced: awaited around the moment in which the store is replaced: with True before, so
+            that nothing reads it, and with False behind.
+    """
+
+    def __init__(
+        self, settings: Settings, member: Member, replaced: Callable[[bool], Awaitable[None]]
+    ) -> None:
+        self._settings = settings
+        self._data_dir = settings.durability.data_dir
+        self._member = member
+        self._replaced = replaced
+        self._stopped = asyncio.Event()
+
+    def stop(self) -> None:
+        """Give up; ``run`` returns soon."""
+        self._stopped.set()
+
+    async def run(self, why: str) -> bool:
+        """Replace the store, however long it takes; return False if it was stopped before.
+
+        Args:
+            why: the reason, a sentence, for the log.
+
+        Raises:
+            StoreError: the store has something that the cluster has not, or cannot be replaced.
+        """
+        loop = asyncio.get_running_loop()
+        epoch, sequence = await loop.run_in_executor(None, own_history, self._data_dir)
+        refuse_other_history(epoch, sequence)
+        member = self._member
+        member.role = "seeding"
+        logger.warning("this member is seeded with another one's view: %s", Sentence(why))
+        failed: set[str] = set()
+        while not self._stopped.is_set():
+            recent_s = member.now_s() - 2 * member.settings.lease_s
+            heard = [one.beat for one in member.heard().values() if one.at_s >= recent_s]
+            peer = choose_peer(heard, failed)
+            if peer is None:
+                if not failed:
+                    member.note = "no other member is there from which it can be seeded"
+                failed.clear()
+                await self._pause()
+                continue
+            copy_epoch = await self._fetch(peer)
+            if copy_epoch is None:
+                failed.add(peer.node)
+                await self._pause()
+                continue
+            refuse_other_history(epoch, sequence, copy_epoch)
+            await self._replace()
+            member.note = ""
+            member.tally.seedings += 1
+            logger.info("this member has the view of %s", peer.node)
+            return True
+        return False
+
+    async def _pause(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopped.wait(), PAUSE_S)
+
+    async def _replace(self) -> None:
+        loop = asyncio.get_running_loop()
+        await self._replaced(True)
+        try:
+            await loop.run_in_executor(None, make_ready, self._data_dir, False)
+            await loop.run_in_executor(None, finish, self._data_dir)
+        finally:
+            await self._replaced(False)
+
+    # -- the process that takes the copy -----------------------------------------------
+
+    async def _fetch(self, peer: Beat) -> str | None:
+        """Take a copy of a peer's store; return its epoch, or None if there is none."""
+        self._member.note = f"it takes a copy of the view of {peer.node}"
+        logger.info("a copy of the view of %s is taken at %s", peer.node, peer.stream_address)
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", _MODULE, *fetch_arguments(self._settings, peer.stream_address)),
+            stdin=PIPE,
+            stdout=PIPE,
+            stderr=PIPE,
+        )
+        assert process.stdout is not None
+        assert process.stderr is not None
+        stopping = asyncio.create_task(self._end_when_stopped(process))
+        errors = asyncio.create_task(process.stderr.read())
+        try:
+            epoch = await self._listen(process.stdout, peer.node)
+            code = await process.wait()
+            told = (await errors).decode(errors="replace").strip()
+        finally:
+            stopping.cancel()
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        if self._stopped.is_set():
+            return None
+        if code == 0 and epoch:
+            return epoch
+        why = told.splitlines()[-1] if told else f"the process ended with code {code}"
+        self._member.note = f"it cannot be seeded by {peer.node}: {why}"
+        logger.warning("%s cannot seed this member: %s", peer.node, Sentence(why))
+        return None
+
+    async def _listen(self, output: asyncio.StreamReader, node: str) -> str:
+        """Tell the progress; return the epoch of the copy, empty if it did not become whole."""
+        loop = asyncio.get_running_loop()
+        told_s = loop.time()
+        epoch = ""
+        async for line in output:
+            words = line.decode(errors="replace").split()
+            if len(words) != 3:
+                continue
+            if words[0] == "whole":
+                epoch = words[2]
+                logger.info("the copy is whole, up to entry %s of the log", words[1])
+            elif words[0] == "fetched" and words[1].isdigit() and words[2].isdigit():
+                done, total = int(words[1]), int(words[2])
+                share = f"{100 * done // total if total else 100} %"
+                self._member.note = f"it takes a copy of the view of {node}: {share}"
+                if loop.time() - told_s >= TOLD_S:
+                    told_s = loop.time()
+                    logger.info("%d of %d bytes of the copy have come", done, total)
+        return epoch
+
+    async def _end_when_stopped(self, process: asyncio.subprocess.Process) -> None:
+        await self._stopped.wait()
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+
+
+def own_history(data_dir: Path) -> tuple[str, int]:
+    """Return the epoch of the store in ``data_dir`` and how far it has come in the log of a
+    cluster; empty and 0 where there is none.
+
+    Raises:
+        StoreError: it cannot be read.
+    """
+    if not has_database(data_dir):
+        return "", 0
+    database = open_for_reading(data_dir)
+    try:
+        return read_epoch(database) or "", read_position(database).sequence
+    finally:
+        database.close()
+
+
+def seed_credentials(settings: Settings) -> Credentials:
+    """Return what this machine shows the stream services of the others, which speak TLS if its own
+    does."""
+    cluster = settings.cluster
+    shows = bool(settings.stream.client_ca and cluster.certificate)
+    return Credentials(
+        tls=bool(settings.stream.certificate),
+        ca_file=cluster.seed_ca_file,
+        token_file=cluster.seed_token_file,
+        certificate_file=cluster.certificate if shows else "",
+        key_file=cluster.key if shows else "",
+    )
+
+
+def fetch_arguments(settings: Settings, address: str) -> list[str]:
+    """Return the arguments of the process that takes a copy from the stream service at
+    ``address``."""
+    shown = seed_credentials(settings)
+    found = ["--data-dir", str(settings.durability.data_dir), "--source", address]
+    if shown.tls:
+        found.append("--tls")
+    for option, value in (
+        ("--ca-file", shown.ca_file),
+        ("--token-file", shown.token_file),
+        ("--certificate", shown.certificate_file),
+        ("--key", shown.key_file),
+    ):
+        if value:
+            found += [option, value]
+    return found

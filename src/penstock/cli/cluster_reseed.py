@@ -1,0 +1,127 @@
+"""`penstock cluster reseed`: replace the store of a stopped member by another member's view.
+
+A member that is only too far behind does that itself when it starts. This is for a store that it
+refuses: one of another history, one that is ahead of the log, or a damaged one.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from penstock.cli.options import ConfigFile, DataDir
+from penstock.errors import ConfigError, StoreError, StoreFailed, StoreLocked
+
+if TYPE_CHECKING:
+    from penstock.config.settings import Settings
+
+LISTEN_S_MAX: Final = 5.0
+"""Longest time in seconds that heartbeats of other members are waited for."""
+
+Source = Annotated[
+    str,
+    typer.Option(
+        "--from",
+        metavar="HOST:PORT",
+        help="Stream service of the member to copy from; else one that is heard.",
+    ),
+]
+
+
+def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = None) -> None:
+    """Replace the store of this member, which must be stopped, by a copy of another member's.
+
+    A store of another history than the copy is kept beside it. At the next start the member follows
+    the log from the copy's place on.
+    """
+    from penstock.app.seeding import own_history, seed_credentials
+    from penstock.cli.store import store_progress
+    from penstock.cluster.seeding import is_other_history
+    from penstock.config.load import load_settings
+    from penstock.store.permissions import make_private
+    from penstock.store.replacing import finish, make_ready
+    from penstock.stream.seed_client import fetch
+
+    settings = load_settings(config, {"durability.data_dir": data_dir})
+    directory = settings.durability.data_dir
+    if not settings.cluster.enabled:
+        raise ConfigError("this broker is no member of a cluster: cluster.log is empty")
+    directory.mkdir(parents=True, exist_ok=True)
+    make_private(directory)
+    _refuse_running(directory)
+    finish(directory)
+    address = source or _find_peer(settings)
+    print(f"takes a copy of the store of the member at {address}")
+    with store_progress() as report:
+        copy = fetch(
+            address,
+            seed_credentials(settings),
+            directory,
+            lambda done, total: report("copying", done, total),
+        )
+    try:
+        epoch, sequence = own_history(directory)
+        keeps_old = is_other_history(epoch, sequence, copy.epoch)
+    except StoreError:  # it is damaged, and an operator may want to look at it
+        keeps_old = True
+    make_ready(directory, keeps_old)
+    kept = finish(directory)
+    print(
+        f"the store in {directory} is at entry {copy.sequence:,} of the log, of epoch {copy.epoch}"
+    )
+    if kept is not None:
+        print(f"the store before is kept as {kept}: remove it when nothing of it is needed")
+
+
+def _refuse_running(data_dir: Path) -> None:
+    """Refuse where a broker uses the store.
+
+    Raises:
+        StoreLocked: it does.
+    """
+    from penstock.control.client import NoBroker, Refused, ask
+    from penstock.control.role_requests import ReadRole, Role
+    from penstock.store.database import lock_out_brokers
+
+    try:
+        ask(data_dir, ReadRole(), Role, 5.0)
+    except (NoBroker, StoreFailed):
+        with lock_out_brokers(data_dir):
+            return
+    except Refused:
+        pass
+    raise StoreLocked(f"the broker that uses {data_dir} runs: stop it first")
+
+
+def _find_peer(settings: Settings) -> str:
+    """Return the address of the stream service of a member that can give a copy.
+
+    Raises:
+        StoreFailed: none is heard.
+    """
+    from penstock.cluster.beats import Members, decode_beat
+    from penstock.cluster.connecting import connect_to
+    from penstock.cluster.seeding import choose_peer
+
+    cluster = settings.cluster
+    members = Members(cluster.node_name, time.monotonic())
+    heartbeats = connect_to(cluster).heartbeats()
+    began_s = time.monotonic()
+    try:
+        while time.monotonic() < began_s + LISTEN_S_MAX:
+            for data in heartbeats.received(0.5):
+                beat = decode_beat(data)
+                if beat is not None:
+                    members.hear(beat, time.monotonic())
+            peer = choose_peer(one.beat for one in members.heard(time.monotonic()).values())
+            if peer is not None and time.monotonic() > began_s + cluster.lease_s:
+                return peer.stream_address
+    finally:
+        heartbeats.close()
+    raise StoreFailed(
+        "no other member of the cluster is heard: look at cluster.log and its servers, or name the"
+        " stream service of a member with --from"
+    )
