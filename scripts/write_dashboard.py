@@ -283,6 +283,25 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         ),
     ),
     (
+        "Cluster",
+        (
+            Panel(
+                "The primary",
+                "short",
+                (('penstock_cluster_role{instance=~"$instance", role="primary"}', "{{instance}}"),),
+            ),
+            Panel(
+                "Entries that a view lacks",
+                "short",
+                (("min by (node) (penstock_cluster_member_lag_entries@)", "{{node}}"),),
+            ),
+            Panel(
+                "An append to the log", "s", quantiles("penstock_cluster_append_duration_seconds")
+            ),
+            Panel("Size of the log", "bytes", (("penstock_cluster_log_bytes@", "{{instance}}"),)),
+        ),
+    ),
+    (
         "Processor and memory",
         (
             Panel(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from penstock.control.metric_families import FAMILIES
 from penstock.protocol.kinds import V5
 from tests.support import nats_cluster
 from tests.support.broker import environment
@@ -27,10 +29,10 @@ def members(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Members]:
     made = None
     try:
         servers.start()
-        settings = {"cluster.name": "operated"}
+        settings = {"cluster.name": "operated", "admin.bind": "127.0.0.1:0"}
         made = Members(tmp_path_factory.mktemp("members"), servers.urls, settings, ("a", "b"))
         primary = made.start()
-        wait_for("no problems", lambda: not primary.state().problems)
+        wait_for("a standby", lambda: is_settled(primary))
         yield made
     finally:
         if made is not None:
@@ -51,6 +53,13 @@ def run(member: MemberBroker, *arguments: str) -> subprocess.CompletedProcess[st
     )
 
 
+def is_settled(member: MemberBroker) -> bool:
+    """Whether there are a primary and a standby, and no problem, as ``member`` sees them."""
+    state = member.state()
+    roles = sorted(one.role for one in state.members)
+    return roles == ["primary", "standby"] and not state.problems
+
+
 def both(members: Members) -> tuple[MemberBroker, MemberBroker]:
     """The primary and the standby."""
     primary = members.wait_for_primary()
@@ -69,6 +78,61 @@ def test_status_says_the_same_on_both_machines(members: Members) -> None:
     state = json.loads(run(standby, "status", "--json").stdout)
     roles = {one["node"]: one["role"] for one in state["members"]}
     assert roles == {primary.name: "primary", standby.name: "standby"}
+
+
+def ask_admin(member: MemberBroker, path: str) -> tuple[int, str]:
+    """Status and body of what the admin process of ``member`` answers."""
+
+    def answer() -> tuple[int, str] | None:
+        host, port = member.admin_address()
+        connection = http.client.HTTPConnection(host, port, timeout=DEADLINE_S)
+        try:
+            connection.request("GET", path)
+            found = connection.getresponse()
+            return found.status, found.read().decode()
+        except (ConnectionError, http.client.BadStatusLine):  # it is starting
+            return None
+        finally:
+            connection.close()
+
+    return wait_for("the admin process", answer)
+
+
+def test_readiness_knows_the_role(members: Members) -> None:
+    primary, standby = both(members)
+    expected = {
+        "/healthz": (200, 200),
+        "/readyz": (200, 503),
+        "/readyz?role=primary": (200, 503),
+        "/readyz?role=standby": (503, 200),
+        "/readyz?role=any": (200, 200),
+        "/readyz?role=any&lag=5000": (200, 200),
+        "/readyz?role=leader": (400, 400),
+        "/readyz?lag=-1": (400, 400),
+    }
+    for path, statuses in expected.items():
+        assert (ask_admin(primary, path)[0], ask_admin(standby, path)[0]) == statuses, path
+    told = json.loads(ask_admin(standby, "/readyz")[1])
+    assert (told["role"], told["passes"]) == ("standby", False)
+    assert told["lag"] >= 0
+    failing = [check["check"] for check in told["checks"] if not check["passes"]]
+    assert failing == ["role"]
+
+
+def test_both_roles_tell_every_metric_of_a_cluster(members: Members) -> None:
+    documented = {name for name in FAMILIES if name.startswith("cluster_")}
+    for member, role in zip(both(members), ("primary", "standby"), strict=True):
+        status, body = ask_admin(member, "/metrics")
+        assert status == 200
+        told = {line.split()[2] for line in body.splitlines() if line.startswith("# TYPE ")}
+        missing = {
+            name for name in documented if not told & {FAMILIES[name].full_name, f"penstock_{name}"}
+        }
+        assert missing == set()
+        assert f'penstock_cluster_role{{cluster="operated",role="{role}"}} 1.0' in body
+        assert "penstock_cluster_log_has_quorum 1.0" in body
+        assert ("penstock_cluster_append_duration_seconds_count 0.0" in body) == (role != "primary")
+        assert "penstock_listener_connections{" in body
 
 
 def test_switch_on_a_standby_names_the_machine_to_run_it_on(members: Members) -> None:
@@ -100,7 +164,7 @@ def test_switch_waits_until_the_other_is_the_primary(members: Members) -> None:
     assert again.connect("moved", clean_start=False, expiry_s=3600).session_present
     again.drop()
     wait_for("another standby", lambda: primary.role() == "standby")
-    wait_for("no problems", lambda: not standby.state().problems)
+    wait_for("a settled cluster", lambda: is_settled(standby))
 
 
 def test_a_member_that_is_away_is_a_problem_and_an_exit_code(members: Members) -> None:

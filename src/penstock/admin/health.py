@@ -9,6 +9,9 @@ disk              yes    less is free on the file system of the data directory t
 accepting         yes    the broker is being emptied, or is shutting down
 =========  =====  =====  ====================================================================
 
+A member of a cluster has the check ``role``, too: only the primary is ready for clients, unless a
+standby is asked for.
+
 A supervisor restarts what is not alive; a store that cannot write is no reason for that, because a
 restart would not mend it and would end every connection.
 """
@@ -25,6 +28,29 @@ from penstock.errors import PenstockError
 
 COMMIT_S_MAX: Final = 10.0
 """A commit that takes longer than this counts as a store that cannot write, seconds."""
+
+
+PRIMARY: Final = "primary"
+STANDBY: Final = "standby"
+ANY: Final = "any"
+LAG_MAX: Final = 10_000
+"""Entries that a standby may be behind to be ready, unless it is asked otherwise."""
+
+
+class Wanted(NamedTuple):
+    """The members of a cluster that are asked for.
+
+    Attributes:
+        role: ``PRIMARY``, ``STANDBY`` or ``ANY`` of both.
+        lag_max: entries that the view of a standby may be behind.
+    """
+
+    role: str
+    lag_max: int = LAG_MAX
+
+
+SERVES: Final = Wanted(PRIMARY)
+"""The member that serves clients."""
 
 
 class Check(NamedTuple):
@@ -47,13 +73,37 @@ async def alive(broker: Broker) -> list[Check]:
     return [found if isinstance(found, Check) else _loop(found)]
 
 
-async def ready(broker: Broker, disk_free_bytes_min: int) -> list[Check]:
-    """Return the checks of a broker that must be ready for clients."""
+async def ready(
+    broker: Broker, disk_free_bytes_min: int, wanted: Wanted = SERVES
+) -> tuple[list[Check], Health | None]:
+    """Return the checks of a broker that must be ready, and its health if it answered.
+
+    Args:
+        broker: asks the broker.
+        disk_free_bytes_min: free bytes of the disk below which it is not ready.
+        wanted: the roles of a member of a cluster that are ready.
+    """
     found = await _ask(broker)
     disk = _disk(broker.data_dir, disk_free_bytes_min)
     if isinstance(found, Check):
-        return [found, disk]
-    return [_loop(found), _store(found.answer), disk, _accepting(found.answer)]
+        return [found, disk], None
+    health = found.answer
+    checks = [_loop(found), _store(health), disk, _accepting(health)]
+    if health.role or wanted.role == STANDBY:
+        checks.append(role_check(health, wanted))
+    return checks, health
+
+
+def role_check(health: Health, wanted: Wanted) -> Check:
+    """Return whether a member of a cluster has a wanted role, with a view that is new enough."""
+    role = health.role or PRIMARY
+    told = f"this member is the {role}" if role == PRIMARY else f"the role of this member is {role}"
+    if role != PRIMARY:
+        told += f", {health.lag:,} entries behind; the primary is {health.primary or 'not known'}"
+    passes = role == wanted.role or (wanted.role == ANY and role in (PRIMARY, STANDBY))
+    if passes and role == STANDBY:
+        passes = bool(health.primary) and health.lag <= wanted.lag_max
+    return Check("role", passes, told)
 
 
 async def _ask(broker: Broker) -> BrokerAnswer[Health] | Check:

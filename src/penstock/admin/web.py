@@ -5,7 +5,8 @@ path         what it says                                              token
 ===========  ========================================================  =======
 /            the page of operators (``page``)                          a login
 /healthz     200 while the broker's event loop turns, else 503         none
-/readyz      200 while clients can be served, else 503                 none
+/readyz      200 while clients can be served, else 503; of a cluster   none
+             only the primary, or another role that is asked for
 /metrics     all metrics, for Prometheus; 503 if the broker is silent  asked
 /api/v1/…    the JSON API (``api``)                                    needed
 ===========  ========================================================  =======
@@ -33,14 +34,26 @@ from penstock.admin.api import api_routes, refusal
 from penstock.admin.broker import Broker
 from penstock.admin.events import EventReader
 from penstock.admin.exposition import Exposition
-from penstock.admin.health import Check, alive, ready
+from penstock.admin.health import (
+    ANY,
+    LAG_MAX,
+    PRIMARY,
+    STANDBY,
+    Check,
+    Wanted,
+    alive,
+    ready,
+)
 from penstock.admin.logins import HttpRefusal, Logins
 from penstock.admin.page.routes import page_routes
+from penstock.control.metric_requests import Health
 from penstock.errors import PenstockError
 
 ANSWERS_MAX: Final = 48
 """Requests that are answered at the same time, health checks apart: these have places of their
 own."""
+
+LAG_DIGITS_MAX: Final = 18
 
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -79,7 +92,12 @@ def web_app(
         return _checked(await alive(broker), gate.recognises(request))
 
     async def readyz(request: Request) -> Response:
-        return _checked(await ready(broker, disk_free_bytes_min), gate.recognises(request))
+        try:
+            wanted = wanted_of(request)
+        except ValueError as error:
+            return refusal(400, str(error))
+        checks, health = await ready(broker, disk_free_bytes_min, wanted)
+        return _checked(checks, gate.recognises(request), health)
 
     async def metrics(request: Request) -> Response:
         if gate.requires_credentials:
@@ -139,7 +157,21 @@ def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
     return guard
 
 
-def _checked(checks: Sequence[Check], with_reasons: bool) -> Response:
+def wanted_of(request: Request) -> Wanted:
+    """Return the members of a cluster that a request asks for; ValueError if there are none such.
+
+    Its parameters are ``role`` (primary, standby, any) and ``lag`` (entries).
+    """
+    role = request.query_params.get("role", PRIMARY)
+    lag = request.query_params.get("lag", str(LAG_MAX))
+    if role not in (PRIMARY, STANDBY, ANY):
+        raise ValueError(f"role must be {PRIMARY}, {STANDBY} or {ANY}")
+    if not (lag.isascii() and lag.isdigit() and len(lag) <= LAG_DIGITS_MAX):
+        raise ValueError("lag must be a number of entries, 0 or more")
+    return Wanted(role, int(lag))
+
+
+def _checked(checks: Sequence[Check], with_reasons: bool, health: Health | None = None) -> Response:
     passes = all(check.passes for check in checks)
     told: list[dict[str, object]] = []
     for check in checks:
@@ -147,7 +179,10 @@ def _checked(checks: Sequence[Check], with_reasons: bool) -> Response:
         if with_reasons:
             line["why"] = check.why
         told.append(line)
-    return JSONResponse({"passes": passes, "checks": told}, 200 if passes else 503)
+    answer: dict[str, object] = {"passes": passes, "checks": told}
+    if health is not None and health.role:
+        answer |= {"role": health.role, "lag": health.lag}
+    return JSONResponse(answer, 200 if passes else 503)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import final
 
@@ -15,6 +16,7 @@ from penstock.app.composing import check_admin, check_opentelemetry, check_strea
 from penstock.app.reloading import Arguments
 from penstock.auth.tokens import read_tokens
 from penstock.config.settings import Settings
+from penstock.control.metric_families import MetricSample
 from penstock.services import admin_process, otlp_process, stream_process
 from penstock.services.child_process import ChildProcess, reserve_port
 from penstock.services.own_secrets import stream_token_file
@@ -47,6 +49,11 @@ class Children:
         """Return the children that the settings ask for."""
         children = (self.stream, self.admin, self.otlp)
         return [child for child in children if child is not None]
+
+    def samples(self) -> Iterable[MetricSample]:
+        """Yield the values for a scrape."""
+        for child in self.all():
+            yield "child_restarts", (child.name,), child.restarts
 
     async def prepare(self) -> None:
         """Take the ports of the child processes and check their requirements, so that a mistake

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 import signal
 from dataclasses import replace
 from typing import Final, final
@@ -40,11 +41,13 @@ from penstock.cluster.writer import Fenced
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reloaded
 from penstock.errors import ConfigError, StoreFailed
+from penstock.services.cluster_metrics import ClusterMetrics, StandbyMetrics
 from penstock.services.standby import ClusterAnswers, StandbyControl
 from penstock.store.replacing import finish
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.listener import ListeningSockets
+from penstock.version import __version__, build_kind
 
 logger = get_logger(__name__)
 
@@ -77,6 +80,7 @@ class RunningMember:
         self._sockets: dict[str, ListeningSockets] = {}  # that nobody accepts on now
         self._listeners: StandbyListeners | None = None  # while this member is a standby
         self._stop_signal = ""
+        self._metrics = ClusterMetrics(self._member)
         self._seeding = Seeding(settings, self._member, self._children.pause_stream)
 
     async def run(self) -> int:
@@ -116,7 +120,12 @@ class RunningMember:
         loop.add_signal_handler(signal.SIGHUP, self._hang_up)
         listeners = StandbyListeners(self._settings, self._primary_address)
         data_dir = self._settings.durability.data_dir
-        control = StandbyControl(data_dir, self._member, self._read_again)
+        metrics = StandbyMetrics(
+            self._metrics,
+            (__version__, build_kind(), platform.python_version()),
+            (listeners.samples, self._children.samples),
+        )
+        control = StandbyControl(data_dir, self._member, self._read_again, metrics)
         following: asyncio.Future[ViewOpening | None] | None = None
         opening: ViewOpening | None = None
         try:
@@ -181,7 +190,10 @@ class RunningMember:
             broker.end(f"{standby.node} takes over", references(settings, standby.address))
 
         takeover = Takeover(
-            ClusterAnswers(member, hand_over).serve_on, self._warm.take(settings), self._sockets
+            ClusterAnswers(member, hand_over).serve_on,
+            self._metrics,
+            self._warm.take(settings),
+            self._sockets,
         )
         broker = RunningBroker(settings, store, self._parts, self._children, takeover)
 

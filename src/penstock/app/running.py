@@ -47,6 +47,7 @@ from penstock.errors import ConfigError, StoreError, StoreFailed
 from penstock.runtime.driver import Driver
 from penstock.services.administration import Administration
 from penstock.services.authentication import Authentication
+from penstock.services.cluster_metrics import ClusterMetrics
 from penstock.services.control import BackupWriter, Control
 from penstock.services.flow_topics import FlowTopics
 from penstock.services.garbage import collect_if_due, collect_in_portions, freezing
@@ -106,11 +107,13 @@ class Takeover(NamedTuple):
 
     Attributes:
         serve_more: adds answers to the control socket.
+        metrics: the metrics of the member.
         prepared: the sessions of the store; None: they are read.
         sockets: the listening sockets, by listener; those that are used are taken out.
     """
 
     serve_more: Callable[[Control], None]
+    metrics: ClusterMetrics
     prepared: PreparedSessions | None
     sockets: dict[str, ListeningSockets]
 
@@ -407,6 +410,7 @@ class RunningBroker:
                 self._store,
                 [listener.name for listener in self._listeners],
                 self._metric_sources(),
+                None if self._takeover is None else self._takeover.metrics,
             )
             self._metrics.serve_on(self._control)
             logins.serve_on(self._control)
@@ -446,8 +450,7 @@ class RunningBroker:
         for listener in self._listeners:
             yield "listener_connections", (listener.name,), listener.connections
             yield "listener_connections_refused", (listener.name,), listener.refused
-        for child in self._children.all():
-            yield "child_restarts", (child.name,), child.restarts
+        yield from self._children.samples()
 
     async def _open_listeners(self, driver: Driver) -> None:
         """Open all listeners, each with the limits of its zone."""

@@ -346,6 +346,63 @@ _BRIDGES: Final = (
     ),
 )
 
+_CLUSTER: Final = (
+    Family(
+        "cluster_role",
+        GAUGE,
+        "1 for the role of this member (primary, standby, waiting, seeding, fenced), 0 for the"
+        " other roles",
+        ("cluster", "role"),
+    ),
+    Family("cluster_term", GAUGE, "The term of the last claim in this member's view"),
+    Family("cluster_primary_known", GAUGE, "1 while this member is or hears the primary, else 0"),
+    Family(
+        "cluster_applied_sequence", GAUGE, "The last entry of the cluster's log in this view of it"
+    ),
+    Family("cluster_synced_sequence", GAUGE, "The last entry of which this view is synced"),
+    Family("cluster_log_first_sequence", GAUGE, "The first entry of the log that is kept"),
+    Family("cluster_log_last_sequence", GAUGE, "The last entry of the log"),
+    Family("cluster_log_bytes", GAUGE, "Size of the log's entries"),
+    Family(
+        "cluster_log_has_quorum",
+        GAUGE,
+        "1 while a majority of the log's servers is there, 0 while not, or while none answers",
+    ),
+    Family(
+        "cluster_log_servers_behind", GAUGE, "Servers of the log that have not all of its entries"
+    ),
+    Family(
+        "cluster_member_lag_entries",
+        GAUGE,
+        "Entries of the log that the view of a member lacks, as this one has heard",
+        ("node",),
+    ),
+    Family(
+        "cluster_member_silent_seconds",
+        GAUGE,
+        "Time since another member was heard; it is forgotten after an hour",
+        ("node",),
+    ),
+    Family(
+        "cluster_append_duration_seconds",
+        HISTOGRAM,
+        "Time that the log took for each entry that this member appended as the primary",
+    ),
+    Family("cluster_claims", COUNTER, "Terms that this member began: each is a takeover by it"),
+    Family("cluster_seedings", COUNTER, "Times that this member took another one's view"),
+    Family(
+        "cluster_records_skipped",
+        COUNTER,
+        "Records of a former primary that were not applied, for they came behind the next one's"
+        " claim",
+    ),
+    Family(
+        "cluster_entries_damaged",
+        COUNTER,
+        "Damaged or missing entries that a server of the log gave, and another one gave whole",
+    ),
+)
+
 PROCESS: Final = (
     ("process_cpu_seconds_total", COUNTER, "Processor time, user and system"),
     ("process_resident_memory_bytes", GAUGE, "Resident memory"),
@@ -367,6 +424,7 @@ GROUPS: Final = (
     ("Commits, store and log", _STORE),
     ("Readers and tables", _READERS),
     ("Bridges", _BRIDGES),
+    ("The cluster", _CLUSTER),
 )
 """All families, in the order of the document."""
 

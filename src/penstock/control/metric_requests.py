@@ -22,12 +22,18 @@ class Health(msgspec.Struct, frozen=True):
         commit_waits_s: how long the commit under way has taken until now, seconds; 0 without one.
         draining: whether it is being emptied, and accepts no clients.
         shutting_down: whether it is ending.
+        role: the role of a member of a cluster; empty without a cluster.
+        lag: entries that its view is behind that of the primary, as far as it has heard.
+        primary: the name of the primary of the cluster; empty while none is known.
     """
 
     store_failure: str
     commit_waits_s: float
     draining: bool
     shutting_down: bool
+    role: str = ""
+    lag: int = 0
+    primary: str = ""
 
 
 class ReadMetrics(

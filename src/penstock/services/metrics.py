@@ -36,6 +36,7 @@ from penstock.engine.server.server import Server
 from penstock.protocol.kinds import AUTH, V5, V31, V311, packet_name
 from penstock.runtime.driver import Driver
 from penstock.services.client_survey import ClientSurvey, Survey
+from penstock.services.cluster_metrics import ClusterMetrics
 from penstock.services.control import Control
 from penstock.store.rocks import RocksStore
 from penstock.version import __version__
@@ -57,6 +58,7 @@ class MetricsReader:
         store: the store with its log.
         listeners: names of the listeners.
         sources: further parts of the broker.
+        cluster: the member of a cluster that it is; None without one.
     """
 
     def __init__(
@@ -66,7 +68,9 @@ class MetricsReader:
         store: RocksStore,
         listeners: Sequence[str],
         sources: Sequence[MetricSource],
+        cluster: ClusterMetrics | None = None,
     ) -> None:
+        self._cluster = cluster
         self._server = server
         self._driver = driver
         self._store = store
@@ -89,17 +93,20 @@ class MetricsReader:
         """Return the state of the store, the commit under way, draining and the end."""
         del request
         server = self._server
-        return Health(
+        found = Health(
             server.context.store.failure if server.context.store.fails else "",
             self._driver.commit_waits_s(),
             server.draining is not None,
             server.shutting_down,
         )
+        return found if self._cluster is None else self._cluster.health(found)
 
     async def read(self, request: ReadMetrics) -> Metrics:
         """Return all metrics."""
         del request
         survey = await self._survey.recent()
+        if self._cluster is not None:
+            await self._cluster.refresh()
         samples: dict[str, list[Sample]] = {}
         for name, labels, value in self._samples(survey):
             assert len(FAMILIES[name].labels) == len(labels), "each label has a value"
@@ -118,7 +125,8 @@ class MetricsReader:
         if survey is not None:
             found["client_window_messages"] = survey.window
             found["client_queue_messages"] = survey.queue
-        return {name: _distribution(histogram) for name, histogram in found.items()}
+        told = {name: _distribution(histogram) for name, histogram in found.items()}
+        return told if self._cluster is None else told | self._cluster.distributions()
 
     def _samples(self, survey: Survey | None) -> Iterable[MetricSample]:
         yield from self._broker()
@@ -129,6 +137,8 @@ class MetricsReader:
         yield from self._stored()
         if survey is not None:
             yield from self._surveyed(survey)
+        if self._cluster is not None:
+            yield from self._cluster.samples()
         for source in self._sources:
             yield from source()
 

@@ -26,6 +26,7 @@ from penstock.control.cluster_requests import (
 )
 from penstock.control.role_requests import ReadRole, Role
 from penstock.errors import StoreError, StoreFailed
+from penstock.services.cluster_metrics import StandbyMetrics
 from penstock.services.cluster_problems import problems
 from penstock.services.control import Control
 from penstock.store.backup import back_up
@@ -133,15 +134,23 @@ class StandbyControl:
         data_dir: its data directory.
         member: the member.
         reload: reads its settings again; it is told what asks for that, and may raise ConfigError.
+        metrics: answers scrapes and health checks.
     """
 
-    def __init__(self, data_dir: Path, member: Member, reload: Callable[[str], Reloaded]) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        member: Member,
+        reload: Callable[[str], Reloaded],
+        metrics: StandbyMetrics,
+    ) -> None:
         self._reload = reload
         self._member = member
         self._control = Control(data_dir, self._refusal)
         self._control.on(Backup, self._back_up)
         self._control.on(Reload, self._answer_reload)
         ClusterAnswers(member).serve_on(self._control)
+        metrics.serve_on(self._control)
         self._one_at_a_time = asyncio.Lock()
 
     async def open(self) -> None:
