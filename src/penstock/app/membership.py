@@ -38,6 +38,7 @@ from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.member import Member
 from penstock.cluster.view import ViewForeign
 from penstock.cluster.writer import Fenced
+from penstock.config.cluster_addresses import address_problems
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reloaded
 from penstock.errors import ConfigError, StoreFailed
@@ -90,6 +91,8 @@ class RunningMember:
             ConfigError: a port is taken, or a file cannot be read.
             StoreError: the view cannot be opened, or is ahead of the log.
         """
+        for problem in address_problems(self._settings):
+            logger.warning("%s", Sentence(problem))
         finish(self._settings.durability.data_dir)
         self._member.start()
         try:

@@ -30,6 +30,7 @@ from penstock.config.address import Address
 from penstock.config.admin import Admin
 from penstock.config.available_memory import available
 from penstock.config.cluster import Cluster
+from penstock.config.cluster_addresses import address_problems
 from penstock.config.listener import MainListener, OtherListener, setting_of
 from penstock.config.memory import excess, fitted, readable, statement
 from penstock.config.settings import Settings
@@ -106,6 +107,7 @@ def examine(settings: Settings) -> list[Finding]:
         findings.append(data_directory(settings.durability.data_dir))
         findings.append(disk(settings.durability.data_dir, settings.durability.retention_bytes_max))
     if settings.cluster.enabled:
+        findings.append(advertised(settings))
         findings += cluster(settings.cluster)
     return findings
 
@@ -338,6 +340,18 @@ def cluster(settings: Cluster) -> list[Finding]:
         Finding(found.subject, verdicts[found.severity], found.detail, found.remedy)
         for found in check_servers(settings)
     ]
+
+
+def advertised(settings: Settings) -> Finding:
+    """Check the addresses at which the other machines of a cluster reach this one."""
+    problems = list(address_problems(settings))
+    if not problems:
+        told = settings.cluster.advertise or settings.listener.bind
+        return Finding("cluster address", Verdict.OK, f"{told}")
+    details, remedies = zip(*(problem.split("; ", 1) for problem in problems), strict=True)
+    return Finding(
+        "cluster address", Verdict.ABSENT, "; ".join(details), f"{', and '.join(remedies)}."
+    )
 
 
 def nats_program() -> Finding:

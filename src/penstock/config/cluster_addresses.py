@@ -1,0 +1,54 @@
+"""The check of the addresses that a member tells the others: do other machines reach them? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+from penstock.config.address import Address, SocketFile
+from penstock.config.settings import Settings
+from penstock.engine.addresses import ip_of
+
+
+def address_problems(settings: Settings) -> Iterator[str]:
+    """Yield a sentence for each address of a member that the others cannot use."""
+    cluster = settings.cluster
+    is_trial = all(_is_loopback(urlsplit(url).hostname or "") for url in cluster.log)
+    for name, advertised, bind_name, bind, what in (
+        (
+            "cluster.advertise",
+            cluster.advertise,
+            "listener.bind",
+            settings.listener.bind,
+            "clients of the other machines are not told where this one is while it is the primary",
+        ),
+        (
+            "cluster.stream_advertise",
+            cluster.stream_advertise,
+            "stream.bind",
+            settings.stream.bind if settings.stream.enabled else "",
+            "no other machine can take a copy of this one's store when it is too far behind",
+        ),
+    ):
+        told = advertised or bind
+        why = _why_unusable(told, is_trial)
+        if why:
+            source = name if advertised else f"{name} is empty, and {bind_name}"
+            yield f"{source} is {told}, {why}: {what}; set {name} to HOST:PORT of this machine"
+
+
+def _why_unusable(told: Address | SocketFile | str, is_trial: bool) -> str:
+    """Return why other machines cannot use an address; empty where they can."""
+    if not isinstance(told, Address):
+        return "a file of this machine" if told else ""
+    address = ip_of(told.host)
+    if address is not None and address.is_unspecified:
+        return "which stands for all addresses"
+    if not is_trial and _is_loopback(told.host):
+        return "which only this machine reaches"
+    return ""
+
+
+def _is_loopback(host: str) -> bool:
+    address = ip_of(host)
+    return host == "localhost" if address is None else address.is_loopback
