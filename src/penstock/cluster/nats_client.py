@@ -33,7 +33,7 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 from urllib.parse import urlsplit
 
@@ -96,7 +96,7 @@ class NatsClient:
         urls: the servers, ``nats://HOST:PORT`` or ``tls://HOST:PORT``, in the order of preference.
         name: the name that the servers show for the connection.
         login: the login at each server.
-        tls: the TLS context, for servers that want TLS.
+        tls: returns the TLS context, for servers that want TLS; called at each such connection.
         version_min: the oldest version of a server that is taken.
         subjects: subjects whose messages ``received`` returns.
 
@@ -109,7 +109,7 @@ class NatsClient:
         urls: Sequence[str],
         name: str,
         login: Login,
-        tls: ssl.SSLContext,
+        tls: Callable[[], ssl.SSLContext],
         version_min: tuple[int, ...] = (),
         subjects: Sequence[str] = (),
     ) -> None:
@@ -356,7 +356,7 @@ class NatsClient:
         if not offered or not self._parser.is_empty:
             raise NatsProtocolError("it offers no TLS, which tls:// asks for")
         self._socket.settimeout(max(0.001, ends_s - time.monotonic()))
-        self._socket = self._tls.wrap_socket(self._socket, server_hostname=host)
+        self._socket = self._tls().wrap_socket(self._socket, server_hostname=host)
 
     def _wait_for_pong(self, ends_s: float) -> None:
         while True:

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, NamedTuple
 
+from penstock.cluster.jetstream import tls_context
 from penstock.cluster.log import LogRefused
 from penstock.cluster.nats_client import LoginRefused, NatsClient, NoAnswer, NotSent
 from penstock.cluster.nats_login import read_login
@@ -25,7 +26,6 @@ from penstock.cluster.nats_program import VERSION_MIN, Version, parse_version, v
 from penstock.cluster.setup.nats_config import STATE_SUBJECT
 from penstock.config.cluster import Cluster
 from penstock.errors import ConfigError
-from penstock.transport.dialling import TlsFiles
 
 SERVERS_MIN: Final = 3
 CLOCK_S_MAX: Final = 1.0
@@ -172,9 +172,8 @@ def _ask(settings: Cluster, ends_s: float) -> list[ServerState]:
         LoginRefused: the login is wrong.
         NotSent, NoAnswer: no server is reached.
     """
-    files = TlsFiles(settings.ca_file, settings.certificate, settings.key)
     login = read_login(settings.credentials_file)
-    client = NatsClient(settings.log, _NAME, login, files.context("cluster"))
+    client = NatsClient(settings.log, _NAME, login, tls_context(settings))
     try:
         client.connect(ends_s)
         ends_s = min(ends_s, time.monotonic() + _ANSWERS_S_MAX)

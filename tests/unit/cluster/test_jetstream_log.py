@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
-from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats
+from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, tls_context
 from penstock.cluster.log import AppendRefused, AppendUnknown, LogRefused, LogUnavailable
 from penstock.config.cluster import Cluster
+from penstock.errors import ConfigError
 from tests.support.deadline import DEADLINE_S
 from tests.support.fake_nats import FakeNats, Visit
 
@@ -104,3 +107,28 @@ def test_heartbeats_without_a_server_are_lost_and_do_not_fail() -> None:
                     heartbeats.send(b"beat")
                     assert heartbeats.received(0.01) == []
         assert server.visits < 100
+
+
+def test_the_authorities_of_the_system_are_loaded_for_tls_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    loaded: list[object] = []
+    make = ssl.create_default_context
+
+    def count(cafile: str | None = None) -> ssl.SSLContext:
+        loaded.append(cafile)
+        return make()
+
+    monkeypatch.setattr(ssl, "create_default_context", count)
+    context = tls_context(Cluster(log=("nats://127.0.0.1:1",)))
+    assert not loaded
+    assert context() is context()
+    assert len(loaded) == 1
+    with pytest.raises(ConfigError):
+        tls_context(
+            Cluster(
+                log=("nats://127.0.0.1:1",),
+                certificate=str(tmp_path / "none.pem"),
+                key=str(tmp_path / "none.key"),
+            )
+        )

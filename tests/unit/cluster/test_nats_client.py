@@ -26,7 +26,7 @@ NOWHERE = "nats://127.0.0.1:1"
 
 
 def client_of(*urls: str) -> NatsClient:
-    return NatsClient(urls, "test", NO_LOGIN, ssl.create_default_context(), (2, 15, 1))
+    return NatsClient(urls, "test", NO_LOGIN, ssl.create_default_context, (2, 15, 1))
 
 
 def soon() -> float:
