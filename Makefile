@@ -25,10 +25,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-tests demo test check coverage fuzz torture bench format docs site lock clean
+.PHONY: help setup setup-tests demo demo-cluster test check coverage fuzz torture bench format docs site lock clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 setup: ## make .venv and install Penstock there; the other commands do this first
 	@sh scripts/bootstrap.sh
@@ -38,6 +38,9 @@ setup-tests:
 
 demo: setup ## replay real sensor readings through broker and Spark, with crashes, into a table
 	@$(PY) -m examples.temperatures
+
+demo-cluster: setup ## the same with three machines: the primary's is lost, cut off, stopped; needs root for its network
+	@$(PY) -m examples.temperatures --cluster --broker-kills 3
 
 test: setup-tests check ## check, then run every test but those of torture
 	$(INTERPRETED) PENSTOCK_BUDGET=0.2 $(PYTEST) -q $(IN_PARALLEL) -m 'not torture' $(BOTH_WAYS)

@@ -55,6 +55,13 @@ def main(
     ] = 80.0,
     broker_kills: Annotated[int, typer.Option(min=0, help="Times the broker is killed.")] = 2,
     spark_kills: Annotated[int, typer.Option(min=0, help="Times the Spark job is killed.")] = 1,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster",
+            help="Three machines serve; what happens to the primary's takes the place of kills.",
+        ),
+    ] = False,
     seed: Annotated[int | None, typer.Option(help="Decides when; drawn by lot if absent.")] = None,
     keep: Annotated[
         bool, typer.Option(help="Keep the broker's data and Spark's checkpoint too.")
@@ -65,7 +72,7 @@ def main(
     # Started in the background by a shell, the demonstration would inherit an ignored SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     chosen = secrets.randbelow(1_000_000) if seed is None else seed
-    plan = Plan(devices, readings, rate, broker_kills, spark_kills, chosen)
+    plan = Plan(devices, readings, rate, broker_kills, spark_kills, chosen, cluster)
     console = Console()
     if not console.is_terminal:
         console = Console(width=WIDTH_PLAIN)

@@ -59,7 +59,6 @@ PROBE_INTERVAL_S: Final = 0.1
 PROBE_S_MAX: Final = 5.0
 _PROBE_CONNECT: Final = b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x0a\x00\x00"  # 3.1.1, no name, clean
 _PROBE_CONNACK: Final = b"\x20\x02\x00\x00"
-KEEP_ALIVE_S: Final = 30
 SESSION_EXPIRY_S: Final = 3600
 
 
@@ -176,8 +175,9 @@ class Sensor:
         client = self._client
         self._join_network_thread()
         self._broken.clear()
-        while not self._answers():
+        while (address := self._who_answers()) is None:
             time.sleep(PROBE_INTERVAL_S)
+        self._aim(*address)
         self._answered = False
         client.reconnect()
         client.loop_start()
@@ -186,15 +186,19 @@ class Sensor:
         with contextlib.suppress(AttributeError):  # it ended by itself while paho looked at it
             self._client.loop_stop()
 
-    def _answers(self) -> bool:
-        """Whether the broker accepts a client, for which there is no session before or after."""
-        address = (self._order.host, self._order.port)
-        try:
-            with socket.create_connection(address, PROBE_S_MAX) as probe:
+    def _who_answers(self) -> tuple[str, int] | None:
+        """The broker that accepts a client, for which there is no session before or after."""
+        addresses = self._order.addresses
+        longest_s = PROBE_S_MAX / len(addresses)  # one of several may be off the network
+        for address in addresses:
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(address, longest_s) as probe,
+            ):
                 probe.sendall(_PROBE_CONNECT)
-                return probe.recv(len(_PROBE_CONNACK), socket.MSG_WAITALL) == _PROBE_CONNACK
-        except OSError:
-            return False
+                if probe.recv(len(_PROBE_CONNACK), socket.MSG_WAITALL) == _PROBE_CONNACK:
+                    return address
+        return None
 
     def _make_client(self) -> mqtt.Client:
         order = self._order
@@ -212,15 +216,19 @@ class Sensor:
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
-        if is_5:
+        return client
+
+    def _aim(self, host: str, port: int) -> None:
+        """Say where paho's next connection goes."""
+        order, client = self._order, self._client
+        if order.device.version == MQTTProtocolVersion.MQTTv5:
             properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call] # paho's
             properties.SessionExpiryInterval = SESSION_EXPIRY_S
             client.connect_async(
-                order.host, order.port, KEEP_ALIVE_S, clean_start=False, properties=properties
+                host, port, order.keep_alive_s, clean_start=False, properties=properties
             )
         else:
-            client.connect_async(order.host, order.port, KEEP_ALIVE_S)
-        return client
+            client.connect_async(host, port, order.keep_alive_s)
 
     def _on_connect(
         self,

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from examples.temperatures.ledger import Ledger
 from examples.temperatures.query import ONCE_EACH, Answers, Listing
-from examples.temperatures.replay import BROKER, Kill, Plan, State
+from examples.temperatures.replay import SPARK, Kill, Plan, State
 from examples.temperatures.verdict import Verdict
 
 PLAIN_INTERVAL_S: Final = 5.0
@@ -111,11 +111,11 @@ def print_report(
 
 
 def _kills_table(kills: list[Kill], ledgers: Collection[Ledger]) -> Table:
-    grid = _table("Killed with SIGKILL, in the middle of traffic")
+    grid = _table("What happened in the middle of traffic")
     for name in ("at", "what", "what it cut off", "back after"):
         grid.add_column(name, justify="right" if name in ("at", "back after") else "left")
     for kill in kills:
-        if kill.target == BROKER:
+        if kill.target != SPARK:
             counts = ", ".join(
                 f"{count} at QoS {qos}" for qos, count in sorted(kill.in_flight.items())
             )

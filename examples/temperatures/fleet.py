@@ -58,8 +58,8 @@ class Order:
 
     Attributes:
         device: who it is.
-        host: of the broker.
-        port: of the broker.
+        addresses: host and port of each broker; one of them serves it.
+        keep_alive_s: keep alive interval.
         readings: JSON file with the city's readings.
         ledger: file to write what was sent and acknowledged to.
         readings_min: readings to replay at least; then until told to finish.
@@ -68,8 +68,8 @@ class Order:
     """
 
     device: Device
-    host: str
-    port: int
+    addresses: tuple[tuple[str, int], ...]
+    keep_alive_s: int
     readings: Path
     ledger: Path
     readings_min: int
@@ -88,6 +88,7 @@ class Order:
             **fields
             | {
                 "device": Device(**fields["device"]),
+                "addresses": tuple((host, port) for host, port in fields["addresses"]),
                 "readings": Path(fields["readings"]),
                 "ledger": Path(fields["ledger"]),
             }

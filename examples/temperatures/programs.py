@@ -181,9 +181,15 @@ class Program:
 
 
 class DeviceProcess:
-    """One device, and what it last said about itself."""
+    """One device, and what it last said about itself.
 
-    def __init__(self, order: Order, log: Path) -> None:
+    Args:
+        order: what it is told.
+        log: file that takes what it prints to standard error.
+        before: what stands before its command.
+    """
+
+    def __init__(self, order: Order, log: Path, before: tuple[str, ...] = ()) -> None:
         self.order = order
         self.sent = 0
         self.acknowledged = 0
@@ -194,7 +200,7 @@ class DeviceProcess:
         self.done = False
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "examples.temperatures.device"],
+                [*before, sys.executable, "-m", "examples.temperatures.device"],
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -23,7 +23,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -35,23 +35,21 @@ from examples.temperatures.programs import (
     DemoFailed,
     DeviceProcess,
     Program,
-    free_port,
     wait_until,
 )
 from examples.temperatures.readings import Reading, readings_of
+from examples.temperatures.sites import BROKER, Cluster, OneBroker, Site
 from penstock.errors import PenstockError
 from penstock.stream.client import StreamClient
 
-HOST: Final = "127.0.0.1"
-BROKER: Final = "broker"
 SPARK: Final = "Spark job"
 
 TRIGGER_S: Final = 0.5
 PAUSE_S: Final = (1.0, 4.0)
 RECOVERY_S_MAX: Final = 60.0
-COMMIT_S_MAX: Final = 120.0
+COMMIT_S_MAX: Final = 300.0
 DRAIN_S_MAX: Final = 45.0
-LANDING_S_MAX: Final = 120.0
+LANDING_S_MAX: Final = 300.0
 REFRESH_S: Final = 0.5
 AFTER_TICK_S: Final = (0.002, 0.03)
 INTO_BATCH_S: Final = (0.0, 0.4)
@@ -66,9 +64,11 @@ class Plan:
         devices: how many.
         readings_each: readings a device replays at least.
         readings_per_s: pace of one device.
-        broker_kills: times the broker is killed in traffic.
+        broker_kills: times the broker is killed in traffic; in a cluster, times something happens
+            to the machine of the primary.
         spark_kills: times the Spark job is.
         seed: decides when.
+        is_cluster: whether three machines serve, and not one broker.
     """
 
     devices: int = 8
@@ -77,12 +77,17 @@ class Plan:
     broker_kills: int = 2
     spark_kills: int = 1
     seed: int = 0
+    is_cluster: bool = False
 
-    def targets(self) -> list[str]:
-        """Whom to kill, in order: both evenly spread over the time."""
+    def targets(self, of_site: Sequence[str] = (BROKER,)) -> list[str]:
+        """What to strike, in order: both evenly spread over the time.
+
+        Args:
+            of_site: what can be done to the brokers; they take turns.
+        """
         numbered = [
-            ((number + 0.5) / count, target)
-            for target, count in ((BROKER, self.broker_kills), (SPARK, self.spark_kills))
+            ((number + 0.5) / count, targets[number % len(targets)])
+            for targets, count in ((of_site, self.broker_kills), ((SPARK,), self.spark_kills))
             for number in range(count)
         ]
         return [target for _, target in sorted(numbered)]
@@ -93,7 +98,7 @@ class Kill:
     """One SIGKILL.
 
     Attributes:
-        target: `BROKER` or `SPARK`.
+        target: `SPARK`, or one of the site's (`sites`).
         at_s: seconds since the beginning.
         down_s: until it was ready again (the broker) or had committed again (the Spark job).
         in_flight: readings sent and not acknowledged when the connections broke, by QoS.
@@ -150,14 +155,9 @@ class Replay:
         self._returning: tuple[Kill, int] | None = None  # Spark's last kill, commits until then
         self._random = random.Random(plan.seed)
         self._running: list[DeviceProcess] = []
-        self._mqtt_port = free_port()
-        stream = f"{HOST}:{free_port()}"
-        self._stream = stream
-        penstock = [sys.executable, "-m", "penstock"]
-        serve = ["--bind", f"{HOST}:{self._mqtt_port}", "--stream-bind", stream]
-        serve += ["--data-dir", str(directory / "broker")]
-        land = [str(self.table), "--server", stream, "--trigger", str(TRIGGER_S)]
-        self._broker = Program(BROKER, [*penstock, "serve", *serve], directory / "broker.log")
+        self._site: Site = Cluster(directory) if plan.is_cluster else OneBroker(directory)
+        penstock = [*self._site.client, sys.executable, "-m", "penstock"]
+        land = [str(self.table), "--server", self._site.stream, "--trigger", str(TRIGGER_S)]
         self._spark = Program(SPARK, [*penstock, "table", "run", *land], directory / "job.log")
         self._start_s = time.monotonic()
 
@@ -176,7 +176,7 @@ class Replay:
         for device in self._running:
             device.stop()
         self._spark.end()
-        self._broker.end()
+        self._site.end()
         signal.signal(signal.SIGINT, before)
 
     @property
@@ -203,13 +203,13 @@ class Replay:
         """
         self._start()
         misses = 0
-        targets = self.plan.targets()
+        targets = self.plan.targets(self._site.targets)
         while targets:
             if self._random.random() < 0.5 or targets[0] == SPARK:
                 self._wait_for_commit()
             self._pause(self._random.uniform(*PAUSE_S))
             kill = self._kill(targets[0])
-            if kill.target == BROKER and not kill.in_flight.total() and misses < MISSES_MAX:
+            if kill.target != SPARK and not kill.in_flight.total() and misses < MISSES_MAX:
                 misses += 1
                 self._tell("that kill met no reading in flight: once more")
             else:
@@ -219,10 +219,9 @@ class Replay:
         self._finish()
 
     def _start(self) -> None:
-        self._broker.start()
-        self._broker.wait_for_line("ready")
+        self._site.start()
         self._spark.start()
-        self._tell(f"broker ready on port {self._mqtt_port}; the Spark job is starting")
+        self._tell(f"{self._site.description}; the Spark job is starting")
         for name in ("ledgers", "readings"):
             (self._directory / name).mkdir()
         for city in {device.city for device in self.devices}:
@@ -232,39 +231,38 @@ class Replay:
         for device in self.devices:
             order = Order(
                 device=device,
-                host=HOST,
-                port=self._mqtt_port,
+                addresses=self._site.addresses,
+                keep_alive_s=self._site.keep_alive_s,
                 readings=self._directory / "readings" / f"{device.city}.json",
                 ledger=self.ledger(device),
                 readings_min=self.plan.readings_each,
                 readings_per_s=self.plan.readings_per_s,
                 drain_s_max=DRAIN_S_MAX,
             )
-            self._running.append(DeviceProcess(order, self._directory / "devices.log"))
+            log = self._directory / "devices.log"
+            self._running.append(DeviceProcess(order, log, self._site.client))
         self._wait_for_traffic([0] * len(self._running))
         self._tell(f"{len(self.devices)} devices are replaying")
 
     def _kill(self, target: str) -> Kill:
         kill = Kill(target, self.elapsed_s)
         self.kills.append(kill)
-        if target == BROKER:
+        if target != SPARK:
             broken = [len(device.in_flight_when_broken) for device in self._running]
             connections = [device.connections for device in self._running]
             time.sleep(TICK_S - time.time() % TICK_S + self._random.uniform(*AFTER_TICK_S))
             kill.at_s = self.elapsed_s
-            self._broker.kill()
-            self._broker.start()
-            self._broker.wait_for_line("ready")
+            repair = self._site.strike(target)
             kill.down_s = self.elapsed_s - kill.at_s
             self._wait_for_traffic(connections)
+            repair()
             for device, before in zip(self._running, broken, strict=True):
                 kill.in_flight[device.order.device.qos] += sum(
                     device.in_flight_when_broken[before : before + 1]
                 )
             count = kill.in_flight.total()
-            self._tell(
-                f"broker killed with {count} readings in flight, back after {kill.down_s:.1f} s"
-            )
+            what = "broker killed" if target == BROKER else target
+            self._tell(f"{what} with {count} readings in flight, back after {kill.down_s:.1f} s")
         else:
             self._wait_for_batch()
             kill.at_s, kill.wall_s = self.elapsed_s, time.time()
@@ -285,15 +283,15 @@ class Replay:
             self.plan.readings_each / self.plan.readings_per_s + 2 * DRAIN_S_MAX,
             "the devices to have everything acknowledged",
         )
-        killed = sum(kill.target == BROKER for kill in self.kills)
+        killed = sum(kill.target != SPARK for kill in self.kills)
         broken = sum(len(device.in_flight_when_broken) - killed for device in self._running)
         if broken > 0:
-            self._tell(f"{broken} connections broke without a kill; see {self._broker.log}")
+            self._tell(f"{broken} connections broke without a kill; see {self._site.log}")
         cut_off = sum(device.reconnects_cut_off for device in self._running)
         if cut_off:
             self._tell(f"{cut_off} reconnects were cut off; paho may have sent PUBLISH for PUBREL")
         self._tell("all devices are done; the Spark job catches up")
-        with StreamClient(self._stream) as client:
+        with self._site.inside(), StreamClient(self._site.stream) as client:
             try:
                 latest = client.offsets("messages").latest
             except PenstockError as error:
@@ -304,10 +302,10 @@ class Replay:
             f"the table to reach offset {latest}",
         )
         self._refresh()
-        for program in (self._spark, self._broker):
-            code = program.stop()
-            if code != 0:
-                raise DemoFailed(f"{program.name} ended with code {code} on SIGTERM")
+        code = self._spark.stop()
+        if code != 0:
+            raise DemoFailed(f"{SPARK} ended with code {code} on SIGTERM")
+        self._site.stop()
         self._tell("the table has caught up; broker and Spark job are stopped")
 
     # -- waiting -----------------------------------------------------------------------
@@ -354,8 +352,8 @@ class Replay:
 
     def _wait(self, condition: Callable[[], bool], longest_s: float, what: str) -> None:
         def checked() -> bool:
-            for program in (self._broker, self._spark):
-                program.check()
+            self._site.check()
+            self._spark.check()
             for device in self._running:
                 device.check()
             if time.monotonic() - self._shown_at_s > REFRESH_S:

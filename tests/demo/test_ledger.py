@@ -27,7 +27,7 @@ def test_a_ledger_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_an_order_is_read_as_it_was_given(tmp_path: Path) -> None:
     device = fleet(2, 10)[1]
-    order = Order(device, "127.0.0.1", 1883, tmp_path / "r", tmp_path / "l", 10, 2.5, 30.0)
+    order = Order(device, (("127.0.0.1", 1883),), 30, tmp_path / "r", tmp_path / "l", 10, 2.5, 30.0)
     assert Order.from_json(order.to_json()) == order
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from examples.temperatures import programs
 from examples.temperatures.programs import DemoFailed, Program, end_leftovers, mark_this_process
-from examples.temperatures.replay import BROKER, SPARK, Plan
+from examples.temperatures.replay import SPARK, Plan
+from examples.temperatures.sites import BROKER, CUT, LOST
 
 STAY = "import time; print('ready', flush=True); time.sleep(600)"
 LEAVE_A_CHILD = f"""
@@ -70,6 +71,8 @@ def test_a_descendant_that_was_left_behind_is_found_and_killed(
 def test_kills_are_spread_over_the_run() -> None:
     assert Plan(broker_kills=2, spark_kills=1).targets() == [BROKER, SPARK, BROKER]
     assert Plan(broker_kills=0, spark_kills=2).targets() == [SPARK, SPARK]
+    cluster = Plan(broker_kills=3, spark_kills=0, is_cluster=True)
+    assert cluster.targets((LOST, CUT)) == [LOST, CUT, LOST]
     assert Plan(broker_kills=3, spark_kills=2).targets() == [BROKER, SPARK, BROKER, SPARK, BROKER]
 
 

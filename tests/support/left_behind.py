@@ -38,6 +38,7 @@ def _watcher() -> subprocess.Popen[bytes]:
     """One for the test run; it ends by itself."""
     return subprocess.Popen(
         [sys.executable, "-I", __file__],
+        env={},  # it is none of the processes that the run marks as its own
         bufsize=0,
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
