@@ -270,8 +270,8 @@ class Load:
 
     def judge_expired(self) -> None:
         """Look for sessions that should have expired."""
-        let_pass(BRIEF_EXPIRED_S)
         last = self.brief.connections
+        let_pass(BRIEF_EXPIRED_S)
         for number in range(max(1, last - 5), last + 1):
             entrance = self._machines.entrance()
             for _ in self._machines.all:
