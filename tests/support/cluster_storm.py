@@ -26,6 +26,7 @@ the same on each machine, and so is every key and value of the views.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import statistics
 import threading
@@ -54,6 +55,12 @@ RECOVERED_S: Final = 90.0
 DELIVERED_S: Final = 120.0
 BRIEF_EXPIRED_S: Final = 3.0
 _SAMPLE_S: Final = 0.005
+_SLEEP: Final = """
+import select, time
+def sleep(seconds):
+    select.select([], [], [], seconds)
+time.sleep = sleep
+"""
 _STAY_S: Final = 0.5
 
 
@@ -467,8 +474,18 @@ def _compare(views: dict[str, dict[tuple[str, bytes], bytes]]) -> None:
 
 
 def _give_clocks(machines: Machines, library: Path) -> None:
-    """Give each broker a wall clock of its own (libfaketime)."""
+    """Give each broker a wall clock of its own (libfaketime).
+
+    libfaketime fails each call by which ``time.sleep`` waits, so another one takes its place in all
+    processes of a broker.
+    """
     for machine in machines.all.values():
+        site = machine.member.data_dir.parent / "site"
+        site.mkdir()
+        (site / "sitecustomize.py").write_text(_SLEEP)
+        paths = [str(site), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        absolute = [str(Path(path).resolve()) for path in paths if path]
+        machine.member.set_environment("PYTHONPATH", os.pathsep.join(absolute))
         set_clock(machine, 0)
         for name, value in (
             ("LD_PRELOAD", str(library)),

@@ -156,9 +156,8 @@ class Machines:
         self.nats = NatsCluster(directory / "nats", places=places)
         chosen = {"cluster.name": CLUSTER, "log.level": "info", **(settings or {})}
         try:
-            self.members = Members(
-                directory / "members", self.nats.urls, chosen, names, places if network else None
-            )
+            urls = {name: self._own_first(name) for name in names}
+            self.members = Members(directory / "members", urls, chosen, names, places)
         except BaseException:
             self.nats.close()
             raise
@@ -250,6 +249,11 @@ class Machines:
                 name: level_contents(machine.member.data_dir, log)
                 for name, machine in self.all.items()
             }
+
+    def _own_first(self, name: str) -> list[str]:
+        """Return the URLs of the NATS servers, that of this machine first, as ``init`` does."""
+        own = self.nats.server(name).url
+        return [own, *(url for url in self.nats.urls if url != own)]
 
     def _missing(self) -> str:
         for machine in self.all.values():

@@ -178,7 +178,7 @@ class Members:
 
     Args:
         directory: an empty directory.
-        urls: the servers of the log.
+        urls: the servers of the log; or those of each member, in its order.
         settings: "group.name" to value for all of them.
         names: their names.
         places: where each runs; on loopback without.
@@ -187,13 +187,12 @@ class Members:
     def __init__(
         self,
         directory: Path,
-        urls: Sequence[str],
+        urls: Sequence[str] | Mapping[str, Sequence[str]],
         settings: Mapping[str, object] | None = None,
         names: Sequence[str] = NAMES,
         places: Mapping[str, Place] | None = None,
     ) -> None:
         chosen: dict[str, object] = {
-            "cluster.log": json.dumps(list(urls)),
             "listener.allow_anonymous": "true",
             "log.level": "debug",
         }
@@ -203,7 +202,9 @@ class Members:
             home = directory / name
             home.mkdir(parents=True)
             place = places[name] if places else LOOPBACK
-            self.all[name] = MemberBroker(name, home, chosen, place=place)
+            own_urls = urls[name] if isinstance(urls, Mapping) else urls
+            own = {"cluster.log": json.dumps(list(own_urls)), **chosen}
+            self.all[name] = MemberBroker(name, home, own, place=place)
 
     def __getitem__(self, name: str) -> MemberBroker:
         """The member of this name."""
