@@ -16,11 +16,12 @@ from penstock.control.admin_requests import Reload, Reloaded
 from penstock.control.client import ask
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
+from penstock.protocol.packets import Disconnect
 from tests.support import nats_cluster
 from tests.support.deadline import DEADLINE_S, let_pass, wait_for
 from tests.support.members import MemberBroker, Members
 from tests.support.nats_cluster import NatsCluster
-from tests.support.raw_client import NothingReceivedError, RawClient
+from tests.support.raw_client import ConnectionEndedError, NothingReceivedError, RawClient
 
 pytestmark = nats_cluster.needed
 
@@ -132,7 +133,8 @@ def test_a_primary_that_was_stopped_for_a_while_is_a_standby_afterwards(
             late.send_bytes(b"\x32\x0b\x00\x03t/1\x00\x01\x00old")  # PUBLISH, QoS 1
             first.resume()
             wait_for("the first as a standby", lambda: first.role() == "standby")
-            late.expect_end()
+            with contextlib.suppress(ConnectionEndedError):
+                assert isinstance(late.receive(), Disconnect)  # and no PUBACK
         with RawClient(second.address, V5) as left:
             assert left.connect("left", clean_start=False, expiry_s=3600).session_present
             assert left.take_payloads(1) == [b"while it was stopped"]
@@ -141,15 +143,16 @@ def test_a_primary_that_was_stopped_for_a_while_is_a_standby_afterwards(
         members.close()
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.torture("ends a member at thirty moments of its life")
 def test_sigterm_ends_a_member_at_any_moment(nats: NatsCluster, tmp_path: Path) -> None:
     """While it starts, opens its view, claims, becomes the primary, and serves."""
     members = Members(tmp_path, nats.urls, {"cluster.name": "term"}, ("a",))
     (member,) = members.all.values()
     try:
-        assert _life_s(member, None) > 0
+        _live(member, None)
         for step in range(30):
-            _life_s(member, 0.2 * step)
+            _live(member, 0.2 * step)
         member.start()
         members.wait_for_primary()
         assert published(member.address, "t/1", b"x") == reasons.SUCCESS
@@ -157,13 +160,14 @@ def test_sigterm_ends_a_member_at_any_moment(nats: NatsCluster, tmp_path: Path) 
         members.close()
 
 
-def _life_s(member: MemberBroker, after_s: float | None) -> float:
-    """Start a member and end it after a while, or once it is the primary; 1 if it ended well."""
+def _live(member: MemberBroker, after_s: float | None) -> None:
+    """Start a member and end it after a while, or once it is the primary."""
     member.start()
     if after_s is None:
         wait_for("the primary", lambda: member.role() == "primary")
     else:
         let_pass(after_s)
     member.process.send_signal(signal.SIGTERM)
-    assert member.process.wait(DEADLINE_S) == 0
-    return 1.0
+    code = member.process.wait(DEADLINE_S)
+    is_python_starting = member.log().endswith("--- start\n")  # nobody takes signals yet
+    assert code == 0 or (is_python_starting and code == -signal.SIGTERM)

@@ -120,6 +120,8 @@ class Committer:
             failure: StoreFailed | None
             try:
                 failure = self._write(commit)
+            except StoreError as error:  # of a cluster: another machine is the primary
+                failure = StoreFailed(str(error))
             except Exception as error:  # whatever went wrong, nothing may be acknowledged
                 failure = StoreFailed(f"the commit failed: {error!r}")
             self._loop.call_soon_threadsafe(self._done, commit, failure)
