@@ -220,7 +220,8 @@ def test_a_member_that_is_killed_again_and_again_while_it_is_seeded(
             time.sleep(chance.uniform(0, 2.5))  # the moment of the kill, not a wait for something
             late.kill()
         late.start()
-        wait_for("a seeded standby", lambda: is_level_standby(late, primary))
+        wait_for("its start", lambda: late.role() == "standby")
+        wait_for("a seeded standby", lambda: is_level_standby(late, late))
         stop_all(members, servers, "killed")
     finally:
         members.close()

@@ -216,6 +216,7 @@ def fetch_arguments(settings: Settings, address: str) -> list[str]:
     ``address``."""
     shown = seed_credentials(settings)
     found = ["--data-dir", str(settings.durability.data_dir), "--source", address]
+    found += ["--node", settings.cluster.node_name]
     if shown.tls:
         found.append("--tls")
     for option, value in (

@@ -60,6 +60,7 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
             address,
             seed_credentials(settings),
             directory,
+            settings.cluster.node_name,
             lambda done, total: report("copying", done, total),
         )
     try:

@@ -66,13 +66,16 @@ class Copy(NamedTuple):
     epoch: str
 
 
-def fetch(address: str, credentials: Credentials, data_dir: Path, progress: Progress) -> Copy:
+def fetch(
+    address: str, credentials: Credentials, data_dir: Path, node: str, progress: Progress
+) -> Copy:
     """Take a copy of the store of the member at ``address`` into DATA_DIR/seed.unfinished.
 
     Args:
         address: HOST:PORT of its stream service.
         credentials: token, TLS and certificates.
         data_dir: the data directory of this member.
+        node: its name: an earlier copy for it is removed.
         progress: told how far it is.
 
     Raises:
@@ -84,7 +87,7 @@ def fetch(address: str, credentials: Credentials, data_dir: Path, progress: Prog
     connections = Connections([address], credentials)
     try:
         connection = connections.to(address)
-        _fetch_files(connection, unfinished, progress)
+        _fetch_files(connection, unfinished, node, progress)
     except (flight.FlightError, pa.ArrowException) as error:
         raise StoreFailed(
             f"the member at {address} gives no copy of its store: {first_sentence(error)}"
@@ -96,9 +99,9 @@ def fetch(address: str, credentials: Credentials, data_dir: Path, progress: Prog
     return _examined(unfinished)
 
 
-def _fetch_files(connection: Connection, unfinished: Path, progress: Progress) -> None:
+def _fetch_files(connection: Connection, unfinished: Path, node: str, progress: Progress) -> None:
     client = connection.flight
-    action = flight.Action("seed", b"{}")
+    action = flight.Action("seed", msgspec.json.encode({"node": node}))
     (answer,) = client.do_action(action, connection.options(COPY_S_MAX))
     made = msgspec.json.decode(answer.body.to_pybytes(), type=SeedFiles)
     total = sum(size for _, size in made.files)
@@ -167,6 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     guard_terminals()
     parser = argparse.ArgumentParser(prog="penstock.stream.seed_client", description="Seeding")
     parser.add_argument("--data-dir", type=Path, required=True, help="this broker's data directory")
+    parser.add_argument("--node", required=True, help="the name of this member")
     parser.add_argument("--source", required=True, help="HOST:PORT of the member's stream service")
     parser.add_argument("--tls", action="store_true", help="it speaks TLS")
     parser.add_argument("--ca-file", default="", help="PEM file of its authorities")
@@ -189,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fetched {done} {total}", flush=True)
 
     try:
-        copy = fetch(options.source, credentials, options.data_dir, progress)
+        copy = fetch(options.source, credentials, options.data_dir, options.node, progress)
     except PenstockError as error:
         print(error, file=sys.stderr)
         return 1

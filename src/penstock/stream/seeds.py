@@ -2,7 +2,8 @@
 
 ::
 
-      action "seed" ─▶ the broker writes a backup to DATA_DIR/seeds/ID (hard links) ─▶ its files
+      action "seed" {"node"} ─▶ the broker writes a backup to DATA_DIR/seeds/ID: hard links
+                             ◀─ the names of its files
       do_get {"seed", "file", "offset"} ─▶ pieces of a file, each with its checksum
       action "seed_done" ─▶ the directory is removed; so is one that nobody reads for SEED_S_MAX
 
@@ -100,6 +101,7 @@ class Seeds:
         self._is_open = is_open
         self._lock = threading.Lock()
         self._read_s: dict[str, float] = {}  # when each copy was last read
+        self._made_for: dict[str, str] = {}  # the copy of a member, by its name
         self.actions = {"seed": self._seed, "seed_done": self._done}
         shutil.rmtree(self._directory, ignore_errors=True)  # of a service that was killed
 
@@ -155,14 +157,17 @@ class Seeds:
             self._read_s[seed] = time.monotonic()
 
     def _seed(self, fields: dict[str, Any], grant: Grant) -> SeedFiles:
-        del fields, grant
+        del grant
         seed = secrets.token_hex(8)
+        node = str(fields.get("node", seed))
+        self._remove(self._made_for.pop(node, ""))  # it was killed, and asks again
         with self._lock:
             if len(self._read_s) >= SEEDS_MAX:
                 raise RequestError(
                     Refusal.NOT_READY, f"{SEEDS_MAX} members take a copy of this store now"
                 )
             self._read_s[seed] = math.inf  # while it is made
+            self._made_for[node] = seed
         directory = self._directory / seed
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
@@ -175,7 +180,11 @@ class Seeds:
             for path in sorted(directory.rglob("*"))
             if path.is_file()
         ]
-        self._touch(seed)
+        try:
+            self._touch(seed)
+        except RequestError:  # the member has asked again meanwhile
+            shutil.rmtree(directory, ignore_errors=True)
+            raise
         self._look_again()
         return SeedFiles(seed, files)
 
@@ -190,6 +199,11 @@ class Seeds:
         if known:
             shutil.rmtree(self._directory / seed, ignore_errors=True)
         return known
+
+    def remove_all(self) -> None:
+        """Remove all copies: the service ends."""
+        for seed in list(self._read_s):
+            self._remove(seed)
 
     def remove_idle(self) -> None:
         """Remove copies that nobody reads any more, and look again where others are left."""

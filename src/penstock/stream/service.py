@@ -141,6 +141,10 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
             **self._seeds.actions,
         }
 
+    def remove_seeds(self) -> None:
+        """Remove the copies for other members: the service ends."""
+        self._seeds.remove_all()
+
     def list_flights(self, _context: object, _criteria: bytes) -> Iterator[flight.FlightInfo]:
         """Yield a flight for each stream. Its records are the offsets it spans, filters aside."""
         try:
@@ -463,6 +467,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     ending.wait()
     _shut_down(server)
+    server.remove_seeds()
     return 0
 
 

@@ -106,6 +106,13 @@ def test_only_so_many_copies_are_made_at_a_time(client: flight.FlightClient) -> 
         act(client, "seed", {})
 
 
+def test_a_member_that_asks_again_has_one_copy(client: flight.FlightClient, data_dir: Path) -> None:
+    for _ in range(SEEDS_MAX + 1):
+        made = msgspec.json.decode(act(client, "seed", {"node": "c"}), type=SeedFiles)
+    names = [path.name for path in (data_dir / seeds.SEEDS_DIRECTORY).iterdir()]
+    assert names == [made.seed]
+
+
 def test_a_service_that_others_reach_and_that_asks_for_nothing_gives_none(tmp_path: Path) -> None:
     with pytest.raises(RequestError, match="gives copies of its store to nobody"):
         Seeds(tmp_path, is_open=False).check(has_token=False)
