@@ -127,6 +127,8 @@ class Follower:
             read = self._read()
         except LogUnavailable as error:
             self.note = f"the cluster's log cannot be reached: {error}"
+            if self.is_following and self._standby.should_claim(self._view.end, rank):
+                return self._try_claim()  # the replica that is asked may be gone with the primary
             return Progress.UNREACHABLE
         except LogDamaged as damage:
             self.note = str(damage)
@@ -187,11 +189,16 @@ class Follower:
             self._standby.begin(self._now_s(), view.end.term)
             logger.warning("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING
+        is_open = False
         try:
             writer.log.open(READ_S)
+            is_open = True
             writer.claim(view.end, encode_claim(claim))
         except StoreError as error:
             writer.log.close()
+            if not is_open and isinstance(error, LogUnavailable):
+                self.note = f"the cluster's log cannot be reached: {error}"
+                return Progress.UNREACHABLE  # nothing was sent: another try needs no other lease
             self._standby.begin(self._now_s(), view.end.term)
             self._is_there = isinstance(error, Fenced)
             if not self._is_there:  # perhaps the log ends before the view by now
@@ -199,4 +206,5 @@ class Follower:
             logger.info("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING
         self.writer = writer
+        self.note = ""
         return Progress.CLAIMED

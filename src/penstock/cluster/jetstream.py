@@ -66,6 +66,7 @@ Answer = TypeVar("Answer")
 
 REPLICAS: Final = 3
 
+_REPLICA_S: Final = 0.4  # a replica that is asked and gone gives no answer; another is asked then
 _READ_BYTES_MAX: Final = 4 << 20
 _PAUSE_S: Final = 0.1  # between attempts of ``open``
 _HEARD_S_MAX: Final = 3.5  # heartbeats of Raft come each second; an election takes 4 s or more
@@ -375,7 +376,8 @@ class JetStreamLog:
         try:
             reply = self._nats.ask(f"$JS.API.DIRECT.GET.{self._name}", data, ends_s)
             while len(found) < count_max:
-                message = self._nats.next_answer(reply, ends_s)
+                first_s = time.monotonic() + _REPLICA_S
+                message = self._nats.next_answer(reply, ends_s if found else min(ends_s, first_s))
                 if message.status == _NO_RESPONDERS:
                     raise LogUnavailable("no replica of the stream answers")
                 number = message.header_value(b"Nats-Sequence")

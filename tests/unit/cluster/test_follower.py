@@ -36,6 +36,7 @@ class DamagedLog:
         self.holes: set[int] = set()
         self.leader_damaged = False
         self.leader_lacks = False
+        self.replica_is_gone = False
         self.moved_to: list[str] = []
         self.asked = 0  # the leader, for an entry
         self.open = log.open
@@ -46,6 +47,8 @@ class DamagedLog:
         self.close = log.close
 
     def read(self, first: int, count_max: int, timeout_s: float) -> list[Entry]:
+        if self.replica_is_gone:
+            raise LogUnavailable("no answer")
         found = self._log.read(first, count_max, timeout_s)
         return [self._given(entry) for entry in found if entry.sequence not in self.holes]
 
@@ -81,6 +84,7 @@ class Bench:
         self.directory = directory
         self.written = 0
         self.claim_faults: list[AppendFault] = []
+        self.way_is_cut = False
         self.start()
 
     def start(self) -> None:
@@ -100,6 +104,7 @@ class Bench:
     def _new_writer(self) -> LogWriter:
         log = MemoryLog(self.cluster, "b")
         log.faults.extend(self.claim_faults)
+        log.is_cut = self.way_is_cut
         return LogWriter(log, APPEND_S_MAX, lambda: self.now_s, self._pause)
 
     def _pause(self, seconds: float) -> None:
@@ -173,6 +178,24 @@ def test_after_a_lease_it_claims_behind_all_that_it_read(bench: Bench) -> None:
     claim = decode_claim(record.body)
     assert (claim.node, claim.address, claim.stream_address) == ("b", "h:1", "h:2")
     assert claim.epoch == bench.view.committed().epoch != ""
+
+
+def test_it_claims_where_the_replica_that_it_reads_is_gone_with_the_primary(bench: Bench) -> None:
+    bench.follow()
+    bench.log.replica_is_gone = True
+    assert bench.step() is Progress.UNREACHABLE
+    bench.silence()
+    assert bench.step() is Progress.CLAIMED
+    assert bench.follower.note == ""
+
+
+def test_a_claim_that_was_not_sent_is_tried_again_without_another_lease(bench: Bench) -> None:
+    bench.follow()
+    bench.silence()
+    bench.way_is_cut = True
+    assert bench.step() is Progress.UNREACHABLE
+    bench.way_is_cut = False
+    assert bench.step() is Progress.CLAIMED
 
 
 def test_it_claims_behind_pieces_whose_writer_was_lost(bench: Bench) -> None:
