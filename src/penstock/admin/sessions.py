@@ -90,7 +90,15 @@ class Sessions:
         password_fingerprint: str | None,
         lasts_s: float = 0.0,
     ) -> Session:
-        """Begin a session, which makes room for itself; ``lasts_s``: its longest age, 0 as ever."""
+        """Begin a session and return it; where there are too many, the one used longest ago ends.
+
+        Args:
+            key: finds it; a session with the same key ends.
+            grant: name and role of the operator; of one name there are ``OF_ONE_USER_MAX``.
+            address: the address that it is used from.
+            password_fingerprint: see ``Session``.
+            lasts_s: the time after which it ends if that is before ``age_s``, seconds; 0 = none.
+        """
         now_s = self._clock()
         age_s = min(self._age_s, lasts_s) if lasts_s > 0 else self._age_s
         session = Session(grant, address, password_fingerprint, now_s, now_s + age_s)

@@ -73,7 +73,13 @@ class Children:
             )
 
     async def pause_stream(self, pauses: bool) -> None:
-        """End the stream service while its store is replaced, or start it again behind."""
+        """End the stream service and wait for it, before its store is replaced; or start it again.
+
+        Without one, or before it was started, nothing is done.
+
+        Args:
+            pauses: True to end it, False to start it.
+        """
         if self.stream is not None and self.stream.name in self._running:
             await self.stream.pause(pauses)
 

@@ -160,10 +160,10 @@ def _http_method(login: HttpLogin) -> Method:
 
 
 def prepared_sessions(settings: Settings) -> PreparedSessions:
-    """Return the sessions of an engine that is made later, with the same settings: none yet.
+    """Return an empty ``PreparedSessions`` for an engine that is made later with these settings.
 
-    A standby keeps them as its store is (``store.preparing``). After a change of the settings it
-    must prepare them anew.
+    A standby fills it from its store and applies each change (``store.preparing``). After a change
+    of the settings it needs a new one.
     """
     limits = engine_limits(settings, settings.listener)
     zones = {other.name: engine_limits(settings, other) for other in settings.listener.others}

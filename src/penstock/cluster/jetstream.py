@@ -96,14 +96,19 @@ class _Denied(LogUnavailable):
 
 
 class _Verified(NamedTuple):
-    """A place of which the leader said that nothing from it on is trimmed, and the time of that."""
+    """The leader's last word that no entry from a sequence on is trimmed.
+
+    Attributes:
+        first: the sequence.
+        at_s: when the leader said so, monotonic seconds.
+    """
 
     first: int
     at_s: float
 
 
 def tls_context(settings: Cluster) -> Callable[[], ssl.SSLContext]:
-    """Return what gives the TLS context for the servers of a cluster.
+    """Return a function that returns the TLS context for the servers of a cluster, made once.
 
     To load the system's authorities takes 36 ms of processor time, which a takeover has not: they
     are loaded for the first connection with TLS. Files that the settings name are read at once.

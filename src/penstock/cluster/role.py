@@ -1,4 +1,6 @@
-"""The role of a member: the log decides which one may write, the times here when it asks to.
+"""Decides when a standby claims: after a silence of the primary, or when the primary asks it to.
+
+The log decides which member may write.
 
 ::
 
@@ -106,8 +108,13 @@ class Standby:
             self._sign_s = max(self._sign_s, now_s + (CLAIM_LEASES - 1) * self._lease_s)
 
     def begin(self, now_s: float, term: int, leases: float = 1.0) -> None:
-        """Wait from now on, as long as so many leases: it was just started, or a claim failed;
-        ``term`` is that of the last record that it read."""
+        """Begin to wait anew: this member was just started, or its claim failed.
+
+        Args:
+            now_s: the time.
+            term: the term of the last record that it read.
+            leases: leases without a sign of a primary after which it claims.
+        """
         self._term = term
         self._sign_s = now_s
         self._wait_leases = leases

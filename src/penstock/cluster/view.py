@@ -288,7 +288,12 @@ class View:
         return self._watermark is not None
 
     def show(self, watermark: Watermark, committed: Committed) -> None:
-        """Move ``watermark`` from now on, which shows ``committed`` at present."""
+        """Move ``watermark`` with each write from now on, so that other processes see its rows.
+
+        Args:
+            watermark: the watermark.
+            committed: the state that it shows now.
+        """
         self._watermark = watermark
         self._end_offset = committed.end
         self._commits = committed.commits

@@ -194,7 +194,10 @@ class RunSeries:
         self._open.text = shortened(text)
 
     def take(self, batch: Run) -> None:
-        """Note the events of ``batch``, which happened together now; the caller gives it away."""
+        """Note the events of ``batch``, which happened together now.
+
+        The caller must not change ``batch`` afterwards: it may become the open run.
+        """
         clock = self._clock
         now_us = clock.steady_us
         run = self._open

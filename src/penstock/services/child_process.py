@@ -98,7 +98,11 @@ class ChildProcess:
         await self._end()
 
     async def pause(self, pauses: bool) -> None:
-        """End the child and wait for it, its port stays taken; or start it again."""
+        """End the child and wait for it, or start it again; its port stays taken.
+
+        Args:
+            pauses: True to end it, False to start it.
+        """
         if pauses:
             await self._end()
         else:

@@ -106,7 +106,8 @@ class StagedRowsPublisher:
             logger.error("decided rows wait for the next request of a sink: %s", error)
 
     async def _begin(self) -> None:
-        """Take what is decided out of the log, if that is not done yet.
+        """Restore the decided batches from the replicated log into the staging area and continue
+        to publish them; do nothing once that is done.
 
         Raises:
             StoreError: it cannot be read or written.

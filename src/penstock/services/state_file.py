@@ -38,7 +38,7 @@ class _Content(msgspec.Struct, Generic[Record]):
 
 
 class Medium(Protocol):
-    """Keeps the content of a state file; its text names it for an error."""
+    """Keeps the content of a state file; errors and log lines name it by its ``str``."""
 
     def read(self) -> bytes | None:
         """Return the content; None where there is none.

@@ -57,7 +57,9 @@ def clear_unfinished(data_dir: Path) -> Path:
 
 
 def make_ready(data_dir: Path, keeps_old: bool) -> None:
-    """Let the copy in ``UNFINISHED`` count, which is complete; ``finish`` comes next.
+    """Sync the complete copy in ``UNFINISHED`` and rename it to ``READY``: from then on it counts.
+
+    The caller calls ``finish`` next, which puts it in the place of the store.
 
     Args:
         data_dir: the data directory.

@@ -213,7 +213,8 @@ class LogFollower:
                     self._close()
 
     def _logged(self, opened: _OpenDatabase, start: int, end: int) -> Iterator[Rows]:
-        """Yield the rows of the log up to the first gap, and one more; join small chunks."""
+        """Yield the rows from `start` to `end`, small chunks joined; after a gap a piece begins
+        above the end of the one before it, and the caller stops there."""
         chunks = opened.log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():

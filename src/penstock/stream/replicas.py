@@ -79,7 +79,7 @@ class GivenUp(Exception):
 
     @property
     def worst(self) -> ReplicaFailure:
-        """The failure that tells why."""
+        """The failure of the highest kind: it says why the request cannot be done."""
         return max(self.failures, key=lambda failure: failure.kind)
 
 

@@ -259,7 +259,8 @@ class LoginQueue(Generic[T]):
         self._names.apply_settings(options)
 
     def has_room(self, lane: str) -> bool:
-        """Return whether an attempt of ``lane`` may wait: it has fewer places than are free."""
+        """Return whether one more attempt of ``lane`` may wait: the lane has fewer attempts that
+        wait or are under check than places are free."""
         return self._places.get(lane, 0) < self._waiting_max - self.waiting
 
     def due_s(self, source: str, name: str, now_s: float) -> float:
