@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, Protocol
 
 from penstock.cluster.beats import Beat, Members, RoleName, decode_beat, encode_beat
-from penstock.cluster.database import ClusterDatabase, ViewOpening
+from penstock.cluster.database import ClusterDatabase, ViewOpener
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryHeartbeats, MemoryLog
@@ -168,7 +168,7 @@ class Member:
         self._data_dir = data_dir
         self._starts = 0
         self._logs: list[MemoryLog] = []
-        self._opening: ViewOpening | None = None
+        self._opener: ViewOpener | None = None
         self.start()
 
     # -- its life ----------------------------------------------------------------------
@@ -343,14 +343,14 @@ class Member:
         self.writer = writer
         self.role = "primary"
         self.hands_over_to = ""
-        opening = ViewOpening(writer, self._use_view, self.database, self.view, self.open_database)
-        self._opening = opening
+        opener = ViewOpener(writer, self._use_view, self.database, self.view, self.open_database)
+        self._opener = opener
         self.is_busy = True
         try:
-            store = RocksStore(self._data_dir, (), opening)
+            store = RocksStore(self._data_dir, (), opener)
         except (Fenced, StoreFailed):
             self.is_busy = False
-            opening.close()
+            opener.close()
             self.follow()
             return
         self.is_busy = False
@@ -391,10 +391,10 @@ class Member:
         """End the broker, and be a standby again; or end the process as well."""
         shell = self.shell
         assert shell is not None
-        assert self._opening is not None
+        assert self._opener is not None
         self.world.ended(shell)
         shell.store.close()
-        self._opening.close()
+        self._opener.close()
         self.shell = None
         self._referee.check_view(self.name, self.disk.content)
         if restarts:

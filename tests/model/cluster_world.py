@@ -326,7 +326,7 @@ class ClusterWorld(World):
         troubles: list[tuple[Callable[[], None], float]] = [
             (self._time_passes, 3),
             (self._appends_fail, 1.5 * calm),
-            (self._land, 2),
+            (self._deliver, 2),
             (self._pause, 0.5 * calm),
             (self._cut_off, 0.4 * calm),
             (self._mend, 1),
@@ -354,15 +354,15 @@ class ClusterWorld(World):
         member.add_faults([self.faults.choice(FAULTS) for _ in range(count)])
         self._note(f"{count} appends of {member.name} fail")
 
-    def _land(self) -> None:
+    def _deliver(self) -> None:
         if self.cluster.delayed:
             append = self.faults.choice(self.cluster.delayed)
             if self.faults.random() < 0.3:
                 self.cluster.delayed.remove(append)
                 return
-            landed = self.cluster.land(append)
+            arrived = self.cluster.deliver(append)
             self.referee.poll()
-            self._note(f"an append of {append.member} {'lands' if landed else 'is too late'}")
+            self._note(f"an append of {append.member} {'arrives' if arrived else 'is too late'}")
 
     def _pause(self) -> None:
         member = self._some()
@@ -435,7 +435,7 @@ class ClusterWorld(World):
         cluster.beat_loss = cluster.beat_repeat = cluster.beat_delay_s_max = 0.0
         cluster.cut_links.clear()
         for append in list(cluster.delayed):
-            cluster.land(append)
+            cluster.deliver(append)
             self.referee.poll()
         for member in self.members:
             member.clear_faults()

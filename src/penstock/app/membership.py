@@ -33,7 +33,7 @@ from penstock.app.seeding import Seeding
 from penstock.app.standby_listeners import StandbyListeners, references
 from penstock.cluster.beats import Beat
 from penstock.cluster.connecting import connect_to
-from penstock.cluster.database import ViewOpening
+from penstock.cluster.database import ViewOpener
 from penstock.cluster.log import EntriesTrimmed
 from penstock.cluster.member import Member
 from penstock.cluster.view import ViewForeign
@@ -99,14 +99,14 @@ class RunningMember:
             await self._children.prepare()
             self._children.start_stream()
             while True:
-                opening = await self._stand_by()
-                if opening is None:
+                opener = await self._stand_by()
+                if opener is None:
                     return EXIT_STORE_FAILED if self._member.failure else EXIT_OK
                 if self._stop_signal:  # it came with the claim
-                    opening.close()
+                    opener.close()
                     self._member.resign()
                     return EXIT_OK
-                code = await self._lead(opening)
+                code = await self._lead(opener)
                 if code is not None:
                     return code
         finally:
@@ -115,7 +115,7 @@ class RunningMember:
             await asyncio.get_running_loop().run_in_executor(None, self._member.stop)
             await self._children.stop()
 
-    async def _stand_by(self) -> ViewOpening | None:
+    async def _stand_by(self) -> ViewOpener | None:
         """Follow the log until this member is the primary; None if it is to stop."""
         loop = asyncio.get_running_loop()
         for number in _SIGNALS:
@@ -129,8 +129,8 @@ class RunningMember:
             (listeners.samples, self._children.samples),
         )
         control = StandbyControl(data_dir, self._member, self._read_again, metrics)
-        following: asyncio.Future[ViewOpening | None] | None = None
-        opening: ViewOpening | None = None
+        following: asyncio.Future[ViewOpener | None] | None = None
+        opener: ViewOpener | None = None
         try:
             sockets, self._sockets = self._sockets, {}
             await listeners.open(sockets)  # before it can claim: a primary must be reached
@@ -141,8 +141,8 @@ class RunningMember:
             urls = " ".join(listeners.urls)
             self._parts.manager.ready(f"standby on {urls}")
             print(f"penstock standby {urls}{self._children.urls}", flush=True)
-            opening = await following
-            return opening
+            opener = await following
+            return opener
         finally:
             if following is not None and not following.done():
                 self._seeding.stop()
@@ -151,9 +151,9 @@ class RunningMember:
                     await following
             self._listeners = None
             self._sockets = listeners.detach()
-            await control.close(waits=opening is None)
+            await control.close(waits=opener is None)
 
-    async def _follow(self) -> ViewOpening | None:
+    async def _follow(self) -> ViewOpener | None:
         """Follow the log until this member is the primary, seeded by another one where it must be;
         None if it is to stop."""
         loop = asyncio.get_running_loop()
@@ -174,16 +174,16 @@ class RunningMember:
         primary = self._member.primary()
         return "" if primary is None else primary.address
 
-    async def _lead(self, opening: ViewOpening) -> int | None:
+    async def _lead(self, opener: ViewOpener) -> int | None:
         """Serve as the primary; return the exit code, or None to be a standby again."""
         settings = self._settings
         loop = asyncio.get_running_loop()
         member = self._member
         try:
-            store = RocksStore(settings.durability.data_dir, settings.streams, opening)
+            store = RocksStore(settings.durability.data_dir, settings.streams, opener)
         except (Fenced, StoreFailed) as error:  # StoreFailed: for example no majority by now
             logger.warning("a standby again: %s", Sentence(str(error)))
-            opening.close()
+            opener.close()
             member.resign()
             return None
         successor: list[Beat] = []
@@ -212,7 +212,7 @@ class RunningMember:
             self._sockets.update(broker.sockets)
             await self._children.stop_otlp()
             await loop.run_in_executor(None, store.close)  # it waits for calls under way
-            opening.close()
+            opener.close()
             member.resign()
         if broker.stop_signal:
             return code

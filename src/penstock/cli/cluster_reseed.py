@@ -65,10 +65,10 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
         )
     try:
         epoch, sequence = own_history(directory)
-        keeps_old = is_other_history(epoch, sequence, copy.epoch)
+        keep_old_store = is_other_history(epoch, sequence, copy.epoch)
     except StoreError:  # it is damaged, and an operator may want to look at it
-        keeps_old = True
-    make_ready(directory, keeps_old)
+        keep_old_store = True
+    make_ready(directory, keep_old_store)
     kept = finish(directory)
     print(
         f"the store in {directory} is at entry {copy.sequence:,} of the log, of epoch {copy.epoch}"

@@ -108,7 +108,7 @@ open_cluster_database = partial(open_database_as, ClusterDatabase)
 
 
 @final
-class ViewOpening:
+class ViewOpener:
     """Opens the store of a primary: a view that has all that the log has.
 
     Args:
@@ -142,7 +142,7 @@ class ViewOpening:
         self._first: tuple[ClusterDatabase, View] | None = (database, view)
         self._tally = tally
 
-    def refuse(self, data_dir: Path) -> None:
+    def verify_complete(self, data_dir: Path) -> None:
         """Do nothing: a reopened view may lack acknowledged entries; `open` applies them from the
         replicated log."""
 

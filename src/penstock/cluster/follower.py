@@ -160,7 +160,7 @@ class Follower:
         leases = 1.0
         if bounds.last == 0:
             leases = 0.0 if view.committed().epoch else NEW_LOG_LEASES
-        self._standby.begin(self._now_s(), view.end.term, leases)
+        self._standby.restart_wait(self._now_s(), view.end.term, leases)
 
     def _read(self) -> bool:
         view = self._view
@@ -169,7 +169,7 @@ class Follower:
         self._is_there = False
         ends_with_claim = view.end.number == 0
         claim = view.claim if ends_with_claim else None
-        self._standby.read(self._now_s(), view.end.term, claim)
+        self._standby.note_records(self._now_s(), view.end.term, claim)
         return True
 
     def _try_claim(self) -> Progress:
@@ -186,7 +186,7 @@ class Follower:
         try:
             writer = self._new_writer()
         except ConfigError as error:  # a file of the login or of TLS, at this moment
-            self._standby.begin(self._now_s(), view.end.term)
+            self._standby.restart_wait(self._now_s(), view.end.term)
             logger.warning("claimed nothing: %s", Sentence(str(error)))
             return Progress.NOTHING
         is_open = False
@@ -199,7 +199,7 @@ class Follower:
             if not is_open and isinstance(error, LogUnavailable):
                 self.note = f"the cluster's log cannot be reached: {error}"
                 return Progress.UNREACHABLE  # nothing was sent: another try needs no other lease
-            self._standby.begin(self._now_s(), view.end.term)
+            self._standby.restart_wait(self._now_s(), view.end.term)
             self._is_there = isinstance(error, Fenced)
             if not self._is_there:  # perhaps the log ends before the view by now
                 self._phase = _Phase.COMPARING

@@ -35,7 +35,7 @@ from penstock.cluster.beats import (
     decode_beat,
     encode_beat,
 )
-from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
+from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.follower import Follower, Progress
 from penstock.cluster.log import Heartbeats, LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.log_leader import LogLeader
@@ -251,7 +251,7 @@ class Member:
         self._threads.clear()
         self._close_view()
 
-    def follow(self) -> ViewOpening | None:
+    def follow(self) -> ViewOpener | None:
         """Follow the log as a standby until it is the primary; return how its store is opened.
 
         It blocks. After ``stop_following`` it returns None.
@@ -288,7 +288,7 @@ class Member:
                     return self._become_primary(follower.writer, database, view)
                 if follower.is_following:
                     self.role = "standby"
-                    self._show(view)
+                    self._attach_watermark(view)
                 if progress is Progress.READ:
                     if view.claim is not None:
                         self._hands_over_to = ""
@@ -373,13 +373,13 @@ class Member:
         if note:
             warn_limited(logger, self._limiter, self._now_s(), "follow", "%s", note)
 
-    def _show(self, view: View) -> None:
+    def _attach_watermark(self, view: View) -> None:
         """Let readers of this machine see the view, from the first epoch on."""
-        if view.is_shown:
+        if view.has_watermark:
             return
         committed = view.committed()
         if committed.epoch:
-            view.show(Watermark(self.data_dir, committed), committed)
+            view.attach_watermark(Watermark(self.data_dir, committed), committed)
 
     def _rank(self) -> int:
         """Return how many standbys come before this one in the order of names."""
@@ -388,14 +388,14 @@ class Member:
 
     def _become_primary(
         self, writer: LogWriter, database: ClusterDatabase, view: View
-    ) -> ViewOpening:
+    ) -> ViewOpener:
         logger.info("this member is the primary, in term %d", writer.term)
         self.writer = writer
         self.tally.claims += 1
         self.role = "primary"
         self._hands_over_to = ""
         view.close_watermark()
-        return ViewOpening(
+        return ViewOpener(
             writer, self._use_view, database, view, tally=self.tally, disk_fails=self._disk_fails
         )
 

@@ -5,7 +5,7 @@ a ``MemoryLog`` of it, its own way to it, which can be cut, can lose answers, an
 replica that lags::
 
     MemoryLog "a" ──┐  faults of the next appends, is_cut, replica_end
-                    ├──▶ MemoryCluster: the entries; has_majority; delayed appends ─ land ─▶ entries
+                    ├──▶ MemoryCluster: the entries; has_majority; delayed ─ deliver ─▶ entries
     MemoryLog "b" ──┘
     MemoryHeartbeats "a", "b" ──▶ the same cluster: loss, delay and repetition; links that are cut
 
@@ -45,7 +45,7 @@ class AppendFault(Enum):
     LOST = "lost on its way: AppendUnknown, and it never comes"
     ANSWER_LOST = "carried out, but its answer is lost: AppendUnknown"
     ANSWER_OF_DEPOSED = "carried out, but a deposed leader answers first: AppendRefused"
-    DELAYED = "under way until the test lets it land: AppendUnknown"
+    DELAYED = "under way until the test delivers it: AppendUnknown"
 
 
 @final
@@ -136,7 +136,7 @@ class MemoryCluster:
             raise AppendRefused(f"the log ends at {last}, not at {after}")
         self._entries.append(data)
 
-    def land(self, append: DelayedAppend) -> bool:
+    def deliver(self, append: DelayedAppend) -> bool:
         """Let a delayed append arrive; return whether it is an entry now, or was refused."""
         self.delayed.remove(append)
         try:

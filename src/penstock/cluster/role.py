@@ -92,7 +92,7 @@ class Standby:
             self._sign_s = max(self._sign_s, sent_s)
         self._heard_s = sent_s
 
-    def read(self, now_s: float, term: int, claim: Claim | None) -> None:
+    def note_records(self, now_s: float, term: int, claim: Claim | None) -> None:
         """Note that records came.
 
         Args:
@@ -107,7 +107,7 @@ class Standby:
         elif claim.node != self._node:  # its own got no answer, or is of an earlier start
             self._sign_s = max(self._sign_s, now_s + (CLAIM_LEASES - 1) * self._lease_s)
 
-    def begin(self, now_s: float, term: int, leases: float = 1.0) -> None:
+    def restart_wait(self, now_s: float, term: int, leases: float = 1.0) -> None:
         """Begin to wait anew: this member was just started, or its claim failed.
 
         Args:

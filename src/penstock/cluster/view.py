@@ -283,11 +283,11 @@ class View:
     # -- for readers beside it ---------------------------------------------------------
 
     @property
-    def is_shown(self) -> bool:
+    def has_watermark(self) -> bool:
         """Return whether it moves a watermark."""
         return self._watermark is not None
 
-    def show(self, watermark: Watermark, committed: Committed) -> None:
+    def attach_watermark(self, watermark: Watermark, committed: Committed) -> None:
         """Move ``watermark`` with each write from now on, so that other processes see its rows.
 
         Args:

@@ -30,8 +30,8 @@ from penstock.store.copying import Copy
 from penstock.store.database import ARCHIVE_FAMILY
 from penstock.store.findings import Examination
 from penstock.store.ranges import Ranges, in_words, join_ranges, without
+from penstock.store.salvage_reader import SalvageReader
 from penstock.store.selection import TopicSelector
-from penstock.store.view import View
 from penstock.store.walk import Gap
 
 
@@ -40,16 +40,16 @@ class ArchiveExaminer:
     """Reads all archives of a store, and copies the good rows.
 
     Args:
-        view: the readable part of the store.
+        reader: reads the readable part of the store.
         found: takes the findings.
         archives: the records of the archives, as the store has them.
         copy: takes the pieces that can be read; None to copy nothing.
     """
 
     def __init__(
-        self, view: View, found: Examination, archives: list[Archive], copy: Copy | None
+        self, reader: SalvageReader, found: Examination, archives: list[Archive], copy: Copy | None
     ) -> None:
-        self._view = view
+        self._reader = reader
         self._found = found
         self._copy = copy
         self._archives = {archive.number: archive for archive in archives}
@@ -61,7 +61,7 @@ class ArchiveExaminer:
     def read(self) -> None:
         """Read all pieces."""
         found = self._found
-        for item in self._view.walk("archive"):
+        for item in self._reader.walk("archive"):
             if isinstance(item, Gap):
                 found.incomplete.add("archive")
                 found.add_problem(f"a part of the archives cannot be read: {item.reason}")
@@ -69,7 +69,7 @@ class ArchiveExaminer:
                     self._reasons.setdefault(number, item.reason)
                 continue
             self._examine_piece(*item)
-        if self._view.older.get("archive", 0):
+        if self._reader.older.get("archive", 0):
             found.incomplete.add("archive")
 
     def take_from_log(self, returned: log_walk.LogPiece) -> None:
@@ -115,7 +115,7 @@ class ArchiveExaminer:
         number = decode_key(key[:8])
         archive = self._archives.get(number)
         try:
-            value = self._view.full_value(ARCHIVE_FAMILY, key, value)
+            value = self._reader.full_value(ARCHIVE_FAMILY, key, value)
             piece = decode_piece(key, value)
         except (StoreFormatError, StoreFailed) as error:
             self._reasons.setdefault(number, str(error))

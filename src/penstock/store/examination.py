@@ -34,7 +34,7 @@ from penstock.store.manifest import read_manifest
 from penstock.store.paths import no_store
 from penstock.store.queue_examination import QueueExaminer
 from penstock.store.ranges import without
-from penstock.store.view import View, open_view
+from penstock.store.salvage_reader import SalvageReader, open_salvage_reader
 from penstock.store.walk import Gap
 from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark
 
@@ -54,9 +54,9 @@ def examine(data_dir: Path) -> Examination:
     with (
         lock_out_brokers(data_dir),
         tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
-        open_view(data_dir, Path(scratch), claimed) as view,
+        open_salvage_reader(data_dir, Path(scratch), claimed) as reader,
     ):
-        return examine_view(view, claimed)
+        return examine_readable(reader, claimed)
 
 
 def has_files(data_dir: Path) -> bool:
@@ -64,26 +64,28 @@ def has_files(data_dir: Path) -> bool:
     return has_database(data_dir) or lacks_current(data_dir / STORE_DIRECTORY)
 
 
-def examine_view(view: View, claimed: Committed | None, copy: Copy | None = None) -> Examination:
-    """Read all of ``view``.
+def examine_readable(
+    reader: SalvageReader, claimed: Committed | None, copy: Copy | None = None
+) -> Examination:
+    """Read all that ``reader`` finds.
 
     Args:
-        view: the readable part of a store.
+        reader: reads the readable part of a store.
         claimed: the watermark, if there is one.
         copy: takes all values that are good and fit together; None for none.
 
     Raises:
         StoreFormatError: it is of another format.
     """
-    return _Examiner(view, claimed, copy).examine()
+    return _Examiner(reader, claimed, copy).examine()
 
 
 @final
 class _Examiner:
     """One examination."""
 
-    def __init__(self, view: View, claimed: Committed | None, copy: Copy | None) -> None:
-        self._view = view
+    def __init__(self, reader: SalvageReader, claimed: Committed | None, copy: Copy | None) -> None:
+        self._reader = reader
         self._copy = copy
         self._claimed = claimed
         self._found = Examination()
@@ -94,13 +96,13 @@ class _Examiner:
     def examine(self) -> Examination:
         """Read one column family after the other."""
         found = self._found
-        for problem in self._view.problems:
+        for problem in self._reader.problems:
             found.add_problem(problem)
-        found.notes += self._view.notes
-        if self._view.removed_may_be_back:
+        found.notes += self._reader.notes
+        if self._reader.removed_may_be_back:
             found.add_problem("records removed shortly before the damage may be there again")
         self._examine_meta()
-        archives = ArchiveExaminer(self._view, found, self._archives, self._copy)
+        archives = ArchiveExaminer(self._reader, found, self._archives, self._copy)
         archives.read()
         self._examine_log(archives)
         archives.conclude()
@@ -113,7 +115,7 @@ class _Examiner:
             lambda key, value: self._check_and_copy(
                 "retained",
                 key,
-                self._view.full_value("retained", key, value),
+                self._reader.full_value("retained", key, value),
                 records.decode_message,
             ),
         )
@@ -187,7 +189,7 @@ class _Examiner:
         left = max((archive.end for archive in self._archives if archive.is_open), default=0)
         begin = max(left, 0 if claimed is None else claimed.begin)
         torn_at: int | None = None
-        for piece in walk_log(self._view, begin):
+        for piece in walk_log(self._reader, begin):
             if piece.end <= left and piece.begin < left:
                 archives.take_from_log(piece)
                 continue
@@ -292,7 +294,7 @@ class _Examiner:
         """Read all of a column family; return how many values it has."""
         count = 0
         found = self._found
-        for item in self._view.walk(family):
+        for item in self._reader.walk(family):
             if isinstance(item, Gap):
                 found.incomplete.add(family)
                 found.add_problem(f"{family}: {self._whereabouts(family, item)} {item.reason}")
@@ -306,7 +308,7 @@ class _Examiner:
                     raise
                 found.incomplete.add(family)
                 found.add_problem(f"{family}: the value of {key!r} cannot be understood: {error}")
-        older = self._view.older.get(family, 0)
+        older = self._reader.older.get(family, 0)
         if older:
             found.incomplete.add(family)
             found.add_problem(

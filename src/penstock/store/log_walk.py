@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from penstock.errors import StoreFailed, StoreFormatError
 from penstock.store.chunk import decode_chunk, decode_key
-from penstock.store.view import View
+from penstock.store.salvage_reader import SalvageReader
 from penstock.store.walk import Gap
 
 
@@ -34,24 +34,24 @@ class LogPiece:
     damage: str = ""
 
 
-def walk_log(view: View, begin: int) -> Iterator[LogPiece]:
+def walk_log(reader: SalvageReader, begin: int) -> Iterator[LogPiece]:
     """Yield the pieces of the log in the order of their offsets.
 
     Args:
-        view: the view of the store with the log.
+        reader: reads the store with the log.
         begin: the offset at which the log should begin, as far as is known; the first chunk may
             begin earlier or later, and a later begin alone is no damage.
     """
     expected: int | None = None
     reason = ""
-    for found in view.walk("log"):
+    for found in reader.walk("log"):
         if isinstance(found, Gap):
             reason = found.reason
             expected = begin if expected is None else expected
             continue
         base = decode_key(found[0])
         try:
-            chunk = view.full_value("log", *found)
+            chunk = reader.full_value("log", *found)
             rows = int(decode_chunk(chunk).num_rows)
         except (StoreFormatError, StoreFailed) as error:
             expected, reason = (base if expected is None else expected), str(error)

@@ -1,6 +1,6 @@
 """Opens the database of a store, at a start and after a failed write.
 
-``StandaloneOpening`` is for a broker alone: RocksDB has all there is, and the watermark is a
+``StandaloneOpener`` is for a broker alone: RocksDB has all there is, and the watermark is a
 witness of it. In a cluster the database is a view of the replicated log
 (``penstock.cluster.database``).
 """
@@ -15,7 +15,7 @@ from penstock.store.faults import probe
 from penstock.store.identity import refuse_losses
 
 
-class Opening(Protocol):
+class DatabaseOpener(Protocol):
     """Opens the database of a ``RocksStore``."""
 
     acknowledged_when: str
@@ -24,7 +24,7 @@ class Opening(Protocol):
     has_witness: bool
     """True where the watermark's file witnesses what was acknowledged."""
 
-    def refuse(self, data_dir: Path) -> None:
+    def verify_complete(self, data_dir: Path) -> None:
         """Refuse a database that holds less than was acknowledged, before it is opened.
 
         Raises:
@@ -47,13 +47,13 @@ class Opening(Protocol):
 
 
 @final
-class StandaloneOpening:
+class StandaloneOpener:
     """Opens the database of a broker that keeps its log alone."""
 
     acknowledged_when = "fsync"
     has_witness = True
 
-    def refuse(self, data_dir: Path) -> None:
+    def verify_complete(self, data_dir: Path) -> None:
         """Refuse a database that holds less than its watermark says."""
         refuse_losses(data_dir)
 

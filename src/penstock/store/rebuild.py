@@ -1,6 +1,6 @@
 """Opening a database for a look whatever is damaged, and rebuilding one of its files.
 
-See ``store.view`` for when and why.
+See ``store.salvage_reader`` for when and why.
 """
 
 from __future__ import annotations

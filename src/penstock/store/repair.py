@@ -36,12 +36,12 @@ from penstock.errors import StoreFailed
 from penstock.store.copying import Copy
 from penstock.store.database import STORE_DIRECTORY, lock_out_brokers
 from penstock.store.diagnosis import REPAIR_FINISHED, unfinished_repair
-from penstock.store.examination import examine_view, has_files
+from penstock.store.examination import examine_readable, has_files
 from penstock.store.findings import Examination
 from penstock.store.identity import Loss
 from penstock.store.manifest import refuse_backup
 from penstock.store.paths import no_store, path_exists
-from penstock.store.view import open_view
+from penstock.store.salvage_reader import open_salvage_reader
 from penstock.store.watermark import (
     WATERMARK_FILE,
     Committed,
@@ -116,10 +116,10 @@ def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report
         if not has_database:
             found = _all_lost(claimed)
         else:
-            with open_view(data_dir, Path(scratch), claimed) as view:
-                report("reading", 0, view.size_bytes)
-                found = examine_view(view, claimed)
-                report("reading", view.size_bytes, view.size_bytes)
+            with open_salvage_reader(data_dir, Path(scratch), claimed) as reader:
+                report("reading", 0, reader.size_bytes)
+                found = examine_readable(reader, claimed)
+                report("reading", reader.size_bytes, reader.size_bytes)
     if not found.problems or is_dry_run:
         return RepairResult(found.epoch, found.end, found.loss, found)
     unfinished = data_dir / _UNFINISHED
@@ -178,8 +178,8 @@ def _copy(
         finally:
             copy.close()
     else:
-        with open_view(data_dir, scratch, claimed) as view:
-            total_bytes = view.size_bytes
+        with open_salvage_reader(data_dir, scratch, claimed) as reader:
+            total_bytes = reader.size_bytes
             free_bytes = shutil.disk_usage(data_dir).free
             if free_bytes < total_bytes + _SPARE_BYTES:
                 needed = -(-(total_bytes + _SPARE_BYTES) // 1_048_576)
@@ -189,7 +189,7 @@ def _copy(
                 )
             copy = Copy(unfinished, copied)
             try:
-                epoch = copy.finish(examine_view(view, claimed, copy))
+                epoch = copy.finish(examine_readable(reader, claimed, copy))
             finally:
                 copy.close()
     shutil.rmtree(scratch)

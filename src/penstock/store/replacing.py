@@ -36,8 +36,8 @@ from penstock.store.watermark import (
 UNFINISHED: Final = "seed.unfinished"
 READY: Final = "seed.ready"
 REPLACED: Final = "store.replaced"
-_KEPT: Final = f"{STORE_DIRECTORY}.kept-"
-_KEEPS: Final = "keeps"  # a file in READY: the name under which the old store is kept
+_OLD_STORE_PREFIX: Final = f"{STORE_DIRECTORY}.kept-"
+_OLD_STORE_NAME_FILE: Final = "keeps"  # in READY: has the name under which it is kept
 
 
 def clear_unfinished(data_dir: Path) -> Path:
@@ -56,14 +56,14 @@ def clear_unfinished(data_dir: Path) -> Path:
     return unfinished
 
 
-def make_ready(data_dir: Path, keeps_old: bool) -> None:
+def make_ready(data_dir: Path, keep_old_store: bool) -> None:
     """Sync the complete copy in ``UNFINISHED`` and rename it to ``READY``: from then on it counts.
 
     The caller calls ``finish`` next, which puts it in the place of the store.
 
     Args:
         data_dir: the data directory.
-        keeps_old: whether the store that it replaces is kept beside it.
+        keep_old_store: whether the store that it replaces is kept beside it.
 
     Raises:
         StoreError: the copy has no manifest.
@@ -75,9 +75,9 @@ def make_ready(data_dir: Path, keeps_old: bool) -> None:
         raise StoreError(f"the copy in {unfinished} has no {MANIFEST_FILE}")
     try:
         write_watermark(unfinished, manifest.committed)
-        if keeps_old:
+        if keep_old_store:
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-            (unfinished / _KEEPS).write_text(f"{_KEPT}{stamp}")
+            (unfinished / _OLD_STORE_NAME_FILE).write_text(f"{_OLD_STORE_PREFIX}{stamp}")
         _sync_all(unfinished)
         unfinished.rename(data_dir / READY)
         sync_directory(data_dir)
@@ -100,8 +100,8 @@ def finish(data_dir: Path) -> Path | None:
             if path_exists(data_dir / REPLACED) and path_exists(store):
                 shutil.rmtree(data_dir / REPLACED)
             return None
-        keeps = ready / _KEEPS
-        aside = data_dir / (keeps.read_text() if path_exists(keeps) else REPLACED)
+        name_file = ready / _OLD_STORE_NAME_FILE
+        aside = data_dir / (name_file.read_text() if path_exists(name_file) else REPLACED)
         if path_exists(ready / STORE_DIRECTORY):
             with lock_out_brokers(data_dir):
                 _put_in_place(ready, store, aside)

@@ -76,7 +76,7 @@ from penstock.store.large_retained import LargeRetained
 from penstock.store.log import chunk_of, messages_of, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
-from penstock.store.opening import Opening, StandaloneOpening
+from penstock.store.opening import DatabaseOpener, StandaloneOpener
 from penstock.store.pages import add_page, page_values
 from penstock.store.parts import LARGE_BYTES, LargeValue, new_run
 from penstock.store.preparing import read_sessions, read_subscriptions
@@ -107,7 +107,7 @@ class RocksStore:
     Args:
         data_dir: created if missing; the database lies in ``store`` beneath it.
         streams: the configured streams; those with a retention of their own have archives.
-        opening: how the database is opened; by default that of a broker that keeps its log alone.
+        opener: how the database is opened; by default that of a broker that keeps its log alone.
 
     Raises:
         StoreLocked: another process has it open.
@@ -123,12 +123,12 @@ class RocksStore:
         self,
         data_dir: Path,
         streams: Sequence[StreamDefinition] = (),
-        opening: Opening | None = None,
+        opener: DatabaseOpener | None = None,
     ) -> None:
-        self._opening = opening or StandaloneOpening()
-        self.acknowledged_when = self._opening.acknowledged_when
+        self._opener = opener or StandaloneOpener()
+        self.acknowledged_when = self._opener.acknowledged_when
         refuse_backup(data_dir)
-        self._opening.refuse(data_dir)
+        self._opener.verify_complete(data_dir)
         self._data_dir = data_dir
         self._streams = streams
         self._usage = ReadWriteLock()
@@ -138,7 +138,7 @@ class RocksStore:
         self._prepared: _PreparedCommit | None = None
         self._run = new_run()  # a commit that is written again has the same parts
         self._large_retained = LargeRetained()
-        self._use(self._opening.open(data_dir))
+        self._use(self._opener.open(data_dir))
         try:
             with damage_as_broken(data_dir):
                 self._begin()
@@ -150,12 +150,12 @@ class RocksStore:
     def _begin(self) -> None:
         data_dir = self._data_dir
         claimed = read_watermark(data_dir)  # it does not move now
-        if not self._opening.has_witness:
+        if not self._opener.has_witness:
             claimed = None
         loss = find_loss(self._database, claimed)
         if loss is not None:
             raise damage_error(data_dir, loss)
-        if self._opening.has_witness and is_unverified(self._database, claimed):
+        if self._opener.has_witness and is_unverified(self._database, claimed):
             logger.warning(
                 "%s is missing or of another log: it is not known whether the newest messages of"
                 " the store are still there",
@@ -302,14 +302,14 @@ class RocksStore:
 
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""
-        self._opening.probe(self._data_dir)
+        self._opener.probe(self._data_dir)
         with self._usage.exclusive():
             self._is_writable = False
             self._prepared = None  # for this database only
             self._database.close()
             try:
-                self._opening.refuse(self._data_dir)
-                self._use(self._opening.open(self._data_dir))
+                self._opener.verify_complete(self._data_dir)
+                self._use(self._opener.open(self._data_dir))
                 self._refuse_foreign_writes()
                 self._refresh_after_reopening()
             except (StoreDamaged, StoreFormatError):

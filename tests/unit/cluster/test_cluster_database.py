@@ -10,7 +10,7 @@ from typing import Final, final
 import pytest
 from rocksdict import WriteBatch
 
-from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
+from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.reading import catch_up
 from penstock.cluster.record import Claim, Position, decode_record, encode_claim
@@ -53,10 +53,10 @@ class Primary:
         catch_up(view, MemoryLog(cluster))
         self.writer.claim(view.end, encode_claim(Claim("a", view.committed().epoch)))
         self.views = [view]
-        self.opening = ViewOpening(
+        self.opener = ViewOpener(
             self.writer, lambda _, view: self.views.append(view), database, view, self._open
         )
-        self.store = RocksStore(data_dir, (), self.opening)
+        self.store = RocksStore(data_dir, (), self.opener)
 
     def _open(self, data_dir: Path) -> ClusterDatabase:
         opened = open_cluster_database(data_dir)
@@ -83,7 +83,7 @@ class Primary:
         if not self._is_closed:
             self._is_closed = True
             self.store.close()
-            self.opening.close()
+            self.opener.close()
 
 
 @pytest.fixture
@@ -117,9 +117,9 @@ def test_what_it_writes_is_in_the_log_first(primary: Primary, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("fault", [AppendFault.LOST, AppendFault.DELAYED, AppendFault.NOT_SENT])
-@pytest.mark.parametrize("lands", [False, True])
+@pytest.mark.parametrize("arrives", [False, True])
 def test_after_doubt_it_goes_on_with_what_the_log_has(
-    primary: Primary, tmp_path: Path, fault: AppendFault, lands: bool
+    primary: Primary, tmp_path: Path, fault: AppendFault, arrives: bool
 ) -> None:
     primary.store.write_state("s", b"1")
     primary.fail(fault)
@@ -129,12 +129,12 @@ def test_after_doubt_it_goes_on_with_what_the_log_has(
         primary.store.write_state("t", b"3")
     assert primary.store.read_state("s") == b"1"
     primary.log.faults.clear()
-    if lands:
+    if arrives:
         for append in list(primary.cluster.delayed):
-            primary.cluster.land(append)
+            primary.cluster.deliver(append)
     primary.store.reopen()
-    has_landed = lands and fault is AppendFault.DELAYED
-    assert primary.store.read_state("s") == (b"2" if has_landed else b"1")
+    has_arrived = arrives and fault is AppendFault.DELAYED
+    assert primary.store.read_state("s") == (b"2" if has_arrived else b"1")
     primary.store.write_state("s", b"2")
     assert primary.store.read_state("s") == b"2"
     primary.close()

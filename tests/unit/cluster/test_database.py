@@ -9,7 +9,7 @@ from struct import Struct
 
 import pytest
 
-from penstock.cluster.database import ClusterDatabase, ViewOpening, open_cluster_database
+from penstock.cluster.database import ClusterDatabase, ViewOpener, open_cluster_database
 from penstock.cluster.log import Entry
 from penstock.cluster.memory_log import AppendFault, MemoryCluster, MemoryLog
 from penstock.cluster.operations import FAMILIES, encode_operations
@@ -58,15 +58,15 @@ class Primary:
         database = open_cluster_database(data_dir)
         view = View(database)
         self.writer.claim(view.end, encode_claim(Claim("a")))
-        self.opening = ViewOpening(self.writer, self._opened, database, view)
-        self.store = RocksStore(data_dir, (), self.opening)
+        self.opener = ViewOpener(self.writer, self._opened, database, view)
+        self.store = RocksStore(data_dir, (), self.opener)
 
     def _opened(self, database: ClusterDatabase, view: View) -> None:
         raise AssertionError(f"{database} and {view} are opened anew, which a committer does")
 
     def close(self) -> None:
         self.store.close()
-        self.opening.close()
+        self.opener.close()
 
 
 @pytest.fixture

@@ -235,7 +235,7 @@ def test_its_claim_that_got_no_answer_and_came_is_read_and_followed_by_another(
     bench.claim_faults = [AppendFault.DELAYED] * 10
     assert bench.step() is Progress.NOTHING
     bench.claim_faults = []
-    assert bench.cluster.land(bench.cluster.delayed[0])
+    assert bench.cluster.deliver(bench.cluster.delayed[0])
     assert bench.step() is Progress.READ
     bench.silence()
     assert bench.step() is Progress.CLAIMED

@@ -62,11 +62,11 @@ def primary(connect: _Connect, tmp_path: Path) -> Iterator[Member]:
     member = Member(settings, tmp_path, "127.0.0.1:1883", "", connect)
     member.start()
     try:
-        opening = member.follow()
-        assert opening is not None
+        opener = member.follow()
+        assert opener is not None
         assert member.role == "primary"
         yield member
-        opening.close()
+        opener.close()
     finally:
         member.stop()
 

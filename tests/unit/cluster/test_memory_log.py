@@ -62,7 +62,7 @@ def test_a_lost_append_never_comes(log: MemoryLog, cluster: MemoryCluster) -> No
     assert log.entry_at(1, 1) is None
 
 
-def test_a_delayed_append_lands_when_the_test_says_so(
+def test_a_delayed_append_arrives_when_the_test_says_so(
     log: MemoryLog, cluster: MemoryCluster
 ) -> None:
     log.faults.extend([AppendFault.DELAYED, AppendFault.DELAYED])
@@ -71,8 +71,8 @@ def test_a_delayed_append_lands_when_the_test_says_so(
             log.append(data, 0, 1)
     assert log.entry_at(1, 1) is None
     first, second = cluster.delayed
-    assert cluster.land(second)
-    assert not cluster.land(first)
+    assert cluster.deliver(second)
+    assert not cluster.deliver(first)
     assert not cluster.delayed
     assert log.read(1, 10, 1) == [Entry(1, b"b")]
 

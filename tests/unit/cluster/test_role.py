@@ -25,7 +25,7 @@ class Bench:
     def __init__(self) -> None:
         self.now_s = 1000.0
         self.standby = Standby("b", LEASE_S, self.now_s)
-        self.standby.begin(self.now_s, TERM)
+        self.standby.restart_wait(self.now_s, TERM)
         self.hears = True
         self.primary_beats = False
 
@@ -77,24 +77,24 @@ def test_it_does_not_claim_while_the_primary_lives(bench: Bench) -> None:
 
 def test_a_record_is_a_sign(bench: Bench) -> None:
     bench.pass_s(0.9)
-    bench.standby.read(bench.now_s, TERM, None)
+    bench.standby.note_records(bench.now_s, TERM, None)
     assert bench.claims_after_s() == near(LEASE_S)
 
 
 def test_a_new_primary_has_time_to_make_its_engine(bench: Bench) -> None:
-    bench.standby.read(bench.now_s, TERM + 1, Claim("a"))
+    bench.standby.note_records(bench.now_s, TERM + 1, Claim("a"))
     assert bench.claims_after_s() == near(CLAIM_LEASES * LEASE_S)
 
 
 def test_a_record_of_a_new_primary_shows_that_it_has_one(bench: Bench) -> None:
-    bench.standby.read(bench.now_s, TERM + 1, Claim("a"))
-    bench.standby.read(bench.now_s, TERM + 1, None)
+    bench.standby.note_records(bench.now_s, TERM + 1, Claim("a"))
+    bench.standby.note_records(bench.now_s, TERM + 1, None)
     assert bench.claims_after_s() == near(LEASE_S)
 
 
 def test_its_own_claim_of_which_it_did_not_learn_is_no_sign(bench: Bench) -> None:
     bench.pass_s(0.9)
-    bench.standby.read(bench.now_s, TERM + 1, Claim("b"))
+    bench.standby.note_records(bench.now_s, TERM + 1, Claim("b"))
     assert bench.claims_after_s() == near(0.1)
 
 
@@ -107,7 +107,7 @@ def test_the_next_in_line_waits_longer() -> None:
 def test_a_refused_claim_waits_for_a_lease(bench: Bench) -> None:
     bench.pass_s(2)
     assert bench.claims()
-    bench.standby.begin(bench.now_s, TERM)
+    bench.standby.restart_wait(bench.now_s, TERM)
     assert bench.claims_after_s() == near(LEASE_S)
 
 
@@ -181,27 +181,27 @@ def test_a_call_of_another_term_is_void(bench: Bench, end: Position) -> None:
 
 
 def test_a_late_call_of_an_older_term_is_void(bench: Bench) -> None:
-    bench.standby.read(bench.now_s, TERM + 1, Claim("b"))
+    bench.standby.note_records(bench.now_s, TERM + 1, Claim("b"))
     bench.beat("a", "standby", hands_over_to="b")
     assert not bench.claims()
 
 
 def test_a_claim_that_fails_after_a_call_waits(bench: Bench) -> None:
     bench.beat("a", "standby", hands_over_to="b")
-    bench.standby.begin(bench.now_s, TERM)
+    bench.standby.restart_wait(bench.now_s, TERM)
     assert not bench.claims()
 
 
 def test_a_new_log_is_claimed_at_once_by_a_member_with_a_store(bench: Bench) -> None:
-    bench.standby.begin(bench.now_s, 0, 0.0)
+    bench.standby.restart_wait(bench.now_s, 0, 0.0)
     assert bench.claims_after_s() < 1.5 * BEAT_S
 
 
 def test_a_new_log_is_claimed_soon_by_a_member_without(bench: Bench) -> None:
-    bench.standby.begin(bench.now_s, 0, NEW_LOG_LEASES)
+    bench.standby.restart_wait(bench.now_s, 0, NEW_LOG_LEASES)
     assert bench.claims_after_s() == near(NEW_LOG_LEASES * LEASE_S)
-    bench.standby.begin(bench.now_s, 0, NEW_LOG_LEASES)
-    bench.standby.read(bench.now_s, 1, None)
+    bench.standby.restart_wait(bench.now_s, 0, NEW_LOG_LEASES)
+    bench.standby.note_records(bench.now_s, 1, None)
     assert bench.claims_after_s() == near(LEASE_S)
 
 

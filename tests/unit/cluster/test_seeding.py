@@ -61,7 +61,7 @@ def test_a_store_that_has_something_of_its_own_is_not_replaced(
 @pytest.mark.parametrize("brings_store", [True, False])
 def test_an_empty_member_leaves_an_empty_log_to_one_that_brings_a_store(brings_store: bool) -> None:
     standby = Standby("b", 1.0, 0.0)
-    standby.begin(0.0, 0, NEW_LOG_LEASES)
+    standby.restart_wait(0.0, 0, NEW_LOG_LEASES)
     other = Beat(node="a", role="waiting", term=0, applied=0, synced=0, brings_store=brings_store)
     for tenth in range(1, 11):
         now_s = tenth / 10

@@ -329,14 +329,14 @@ def test_the_watermark_is_never_ahead(tmp_path: Path, records: Records) -> None:
 
     view = View(Observed(ViewDisk(), tmp_path))
     committed = Committed(0, 0, 0, EPOCH_OF_TESTS)
-    view.show(Watermark(tmp_path, committed), committed)
+    view.attach_watermark(Watermark(tmp_path, committed), committed)
     for portion in portions(records.entries, random):
         view.apply(portion)
         now = read_watermark(tmp_path)
         assert now is not None
         assert (now.end, now.commits) == (view.committed().end, view.committed().commits)
     view.close_watermark()
-    assert not view.is_shown
+    assert not view.has_watermark
     assert shown[-1][0] > 20
     assert all(one <= other for one, other in pairwise(shown))
 
@@ -356,7 +356,7 @@ def test_what_retention_removes_is_hidden_first(tmp_path: Path, records: Records
 
     view = View(Observed(ViewDisk(), tmp_path))
     committed = Committed(0, 0, 0, EPOCH_OF_TESTS)
-    view.show(Watermark(tmp_path, committed), committed)
+    view.attach_watermark(Watermark(tmp_path, committed), committed)
     for entry in records.entries:
         view.apply([entry])
     view.close_watermark()

@@ -117,7 +117,7 @@ def test_one_or_two_faults_cost_nothing(bench: Bench, faults: tuple[AppendFault,
     except CommitUnknown:  # an earlier try came between: only where one was delayed
         assert AppendFault.DELAYED in faults
     for append in list(bench.cluster.delayed):
-        bench.cluster.land(append)
+        bench.cluster.deliver(append)
     assert bench.bodies() == [b"a", b"x"]
     if writer.is_in_doubt:
         writer.resume(bench.end())
@@ -131,7 +131,7 @@ def test_a_claim_counts_once(bench: Bench, faults: tuple[AppendFault, ...]) -> N
     bench.fail(writer, *faults)
     writer.claim(Position(), b"a")
     for append in list(bench.cluster.delayed):
-        assert not bench.cluster.land(append)
+        assert not bench.cluster.deliver(append)
     assert bench.bodies() == [b"a"]
     assert writer.position == bench.end()
 
@@ -162,7 +162,7 @@ def test_in_doubt_it_goes_on_behind_what_the_view_has_read(bench: Bench) -> None
     assert bench.bodies() == [b"a", b"x"]
 
 
-def test_an_earlier_try_that_lands_late_is_met_and_not_overwritten(bench: Bench) -> None:
+def test_an_earlier_try_that_arrives_late_is_met_and_not_overwritten(bench: Bench) -> None:
     """The new try is other bytes, for its number is another: the view takes the earlier one in."""
     writer = bench.primary()
     bench.fail(writer, *[AppendFault.DELAYED] * TRIES)
@@ -172,7 +172,7 @@ def test_an_earlier_try_that_lands_late_is_met_and_not_overwritten(bench: Bench)
     delayed = bench.cluster.delayed[0]
     assert isinstance(writer.log, MemoryLog)
     writer.log.faults.clear()
-    assert bench.cluster.land(delayed)
+    assert bench.cluster.deliver(delayed)
     with pytest.raises(CommitUnknown, match="earlier try"):
         writer.append(b"x")
     assert writer.is_in_doubt
@@ -180,21 +180,21 @@ def test_an_earlier_try_that_lands_late_is_met_and_not_overwritten(bench: Bench)
     writer.resume(bench.end())
     writer.append(b"x")
     assert bench.bodies() == [b"a", b"x", b"x"]
-    assert not any(bench.cluster.land(append) for append in list(bench.cluster.delayed))
+    assert not any(bench.cluster.deliver(append) for append in list(bench.cluster.delayed))
 
 
-def test_an_earlier_try_that_lands_while_it_tries_again_is_the_same(bench: Bench) -> None:
+def test_an_earlier_try_that_arrives_while_it_tries_again_is_the_same(bench: Bench) -> None:
     writer = bench.primary()
     bench.fail(writer, AppendFault.DELAYED, AppendFault.LOST)
-    landed: list[bool] = []
+    arrived: list[bool] = []
 
-    def land() -> None:
+    def deliver() -> None:
         if bench.cluster.delayed:
-            landed.append(bench.cluster.land(bench.cluster.delayed[0]))
+            arrived.append(bench.cluster.deliver(bench.cluster.delayed[0]))
 
-    bench.in_pause = land
+    bench.in_pause = deliver
     position = writer.append(b"x")
-    assert landed == [True]
+    assert arrived == [True]
     assert position == bench.end()
     assert bench.bodies() == [b"a", b"x"]
 
@@ -219,7 +219,7 @@ def test_no_fault_hides_the_claim_of_another(bench: Bench, fault: AppendFault) -
     bench.fail(old, fault)
     with pytest.raises(Fenced):
         old.append(b"y")
-    assert not any(bench.cluster.land(append) for append in list(bench.cluster.delayed))
+    assert not any(bench.cluster.deliver(append) for append in list(bench.cluster.delayed))
     assert bench.bodies() == [b"old", b"new"]
 
 
@@ -280,7 +280,7 @@ def test_a_claim_without_an_answer_may_come_later(bench: Bench) -> None:
     bench.fail(late, *[AppendFault.DELAYED] * TRIES)
     with pytest.raises(LogUnavailable):
         late.claim(primary.position, b"late")
-    assert bench.cluster.land(bench.cluster.delayed[0])
+    assert bench.cluster.deliver(bench.cluster.delayed[0])
     with pytest.raises(Fenced):
         primary.append(b"x")
     assert bench.bodies() == [b"primary", b"late"]

@@ -107,15 +107,15 @@ def killed_at(step: int, act: Callable[[], object]) -> bool:
     return code == KILLED
 
 
-@pytest.mark.parametrize("keeps_old", [False, True])
+@pytest.mark.parametrize("keep_old_store", [False, True])
 def test_a_kill_at_any_step_leaves_one_of_both_whole(
-    template: Case, tmp_path: Path, keeps_old: bool
+    template: Case, tmp_path: Path, keep_old_store: bool
 ) -> None:
     for step in range(STEPS_MAX):
         case = copied(template, tmp_path / str(step))
 
         def replace(data_dir: Path = case.data_dir) -> None:
-            make_ready(data_dir, keeps_old)
+            make_ready(data_dir, keep_old_store)
             finish(data_dir)
 
         killed = killed_at(step, replace)
@@ -130,7 +130,7 @@ def test_a_kill_at_any_step_leaves_one_of_both_whole(
             watermark = read_watermark(case.data_dir)
             assert watermark is not None
             assert watermark.epoch == case.other
-            assert any(".kept-" in name for name in names) == keeps_old
+            assert any(".kept-" in name for name in names) == keep_old_store
         if not killed:
             assert epoch == case.other
             assert step > 5
@@ -141,7 +141,7 @@ def test_a_kill_at_any_step_leaves_one_of_both_whole(
 def test_a_second_kill_while_it_goes_on_does_no_harm(template: Case, tmp_path: Path) -> None:
     for step in range(STEPS_MAX):
         case = copied(template, tmp_path / str(step))
-        make_ready(case.data_dir, keeps_old=False)
+        make_ready(case.data_dir, keep_old_store=False)
         if not killed_at(step, partial(finish, case.data_dir)):
             assert case.epoch() == case.other
             return
@@ -163,7 +163,7 @@ def test_a_copy_without_a_manifest_does_not_count(tmp_path: Path) -> None:
     make_store(tmp_path / "data")
     clear_unfinished(tmp_path / "data")
     with pytest.raises(StoreError, match="has no backup"):
-        make_ready(tmp_path / "data", keeps_old=False)
+        make_ready(tmp_path / "data", keep_old_store=False)
 
 
 def test_an_attempt_removes_what_the_one_before_left(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_attempt_removes_what_the_one_before_left(tmp_path: Path) -> None:
 
 def test_an_open_store_is_not_replaced(template: Case, tmp_path: Path) -> None:
     case = copied(template, tmp_path)
-    make_ready(case.data_dir, keeps_old=False)
+    make_ready(case.data_dir, keep_old_store=False)
     child = os.fork()
     if child == 0:  # the lock is of a process
         database = open_database(case.data_dir)

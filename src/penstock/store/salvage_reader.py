@@ -1,4 +1,4 @@
-"""A view of a database for reading, whatever is damaged about it. Its files are not changed.
+"""Reads a database whatever is damaged about it. Its files are not changed.
 
 ::
 
@@ -48,8 +48,8 @@ from penstock.store.watermark import Committed
 
 
 @final
-class View:
-    """A view of the readable keys and values of a store.
+class SalvageReader:
+    """Reads the readable keys and values of a store.
 
     Attributes:
         problems: sentences about files; none where the database opens as it is.
@@ -161,8 +161,10 @@ def walk_family(database: Rdict, name: str) -> Iterator[tuple[bytes, bytes] | Ga
 
 
 @contextmanager
-def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Iterator[View]:
-    """Open a view of the database below ``data_dir``.
+def open_salvage_reader(
+    data_dir: Path, scratch: Path, claimed: Committed | None
+) -> Iterator[SalvageReader]:
+    """Open a reader of the database below ``data_dir``.
 
     Args:
         data_dir: the data directory, which is not changed.
@@ -177,27 +179,29 @@ def open_view(data_dir: Path, scratch: Path, claimed: Committed | None) -> Itera
     if found:
         mended_copy(store, found, scratch / STORE_DIRECTORY)
         store = scratch / STORE_DIRECTORY
-    view = View(store, scratch)
-    view.notes += [f"{each}; a start mends it" for each in found]
+    reader = SalvageReader(store, scratch)
+    reader.notes += [f"{each}; a start mends it" for each in found]
     try:
-        _Opening(view, store, scratch, claimed).find()
-        yield view
+        _Opening(reader, store, scratch, claimed).find()
+        yield reader
     finally:
-        view.close()
+        reader.close()
 
 
 @final
 class _Opening:
     """The ways to open a damaged database, tried in turn: the most complete first."""
 
-    def __init__(self, view: View, store: Path, scratch: Path, claimed: Committed | None) -> None:
-        self._view = view
+    def __init__(
+        self, reader: SalvageReader, store: Path, scratch: Path, claimed: Committed | None
+    ) -> None:
+        self._reader = reader
         self._store = store
         self._scratch = scratch
         self._claimed = claimed
 
     def find(self) -> None:
-        """Find a database that can be read, and let the view use it."""
+        """Find a database that can be read, and let the reader use it."""
         if self._try_to_open(self._store):
             return
         source = self._store
@@ -208,41 +212,41 @@ class _Opening:
             if self._try_to_open(linked):
                 return
             source = linked if source == self._store else source
-        view = self._view
+        reader = self._reader
         for directory in dict.fromkeys((source, self._store)):
             try:
-                view.use(open_undamaged(directory, is_paranoid=False))
+                reader.use(open_undamaged(directory, is_paranoid=False))
                 return
             except Unreadable as error:
-                view.add_problem(error.part)
+                reader.add_problem(error.part)
         self._use_rebuilt(rebuild(self._store, self._scratch, None))
 
     def _use_rebuilt(self, rebuilt: Rebuilt) -> None:
         for name in rebuilt.left_out:
-            self._view.add_problem(f"its table file {name} is damaged")
-        self._view.add_problem(
+            self._reader.add_problem(f"its table file {name} is damaged")
+        self._reader.add_problem(
             "without its MANIFEST it is not known whether tables are missing, and with them parts"
             " of sessions, subscriptions, queues, retained messages and wills"
         )
-        self._view.removed_may_be_back = True
-        self._view.use(rebuilt.database)
+        self._reader.removed_may_be_back = True
+        self._reader.use(rebuilt.database)
 
     def _try_to_open(self, store: Path) -> bool:
         """Open a database, also behind the damage of its write-ahead log; return whether it opened.
 
         A MANIFEST may have lost its end, and with it the names of tables.
         """
-        view = self._view
+        reader = self._reader
         try:
             database = open_undamaged(store)
             behind = open_undamaged(store, DBRecoveryMode.skip_any_corrupted_record())
         except Unreadable as error:
-            view.add_problem(error.part)
+            reader.add_problem(error.part)
             return False
         commits = _commits(behind)
         if commits > _commits(database):
-            view.add_problem("a part in the middle of its write-ahead log is damaged")
-            view.removed_may_be_back = True
+            reader.add_problem("a part in the middle of its write-ahead log is damaged")
+            reader.removed_may_be_back = True
         database.close()
         claimed = self._claimed
         known = {str(entry["name"]).lstrip("/") for entry in behind.live_files()}
@@ -250,12 +254,12 @@ class _Opening:
         if claimed is not None and claimed.commits > commits and unknown:
             rebuilt = rebuild(self._store, self._scratch, None)
             if _commits(rebuilt.database) > commits:
-                view.add_problem("its MANIFEST, the list of its table files, is not whole")
+                reader.add_problem("its MANIFEST, the list of its table files, is not whole")
                 behind.close()
                 self._use_rebuilt(rebuilt)
                 return True
             rebuilt.database.close()
-        view.use(behind)
+        reader.use(behind)
         return True
 
     def _link(self, manifest: Path) -> Path:
