@@ -2,10 +2,11 @@
 
 Health and metrics are asked once at a time: whoever asks while the same question is under way gets
 its answer, so that any number of scrapes and probes costs the broker one of each. All else waits
-for its turn in a lane (``lanes``): a list that takes long holds up no act, and no login either.
+for its turn in an executor (``bounded_executor``): a list that takes long holds up no act, and no
+login either.
 
 =========  =====================================================================
-lane       requests
+executor   requests
 =========  =====================================================================
 queries    lists, and whatever else changes nothing
 acts       what changes something, and whether somebody may still do it
@@ -22,8 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, NamedTuple, TypeVar, final
 
+from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.admin.disk import with_disk
-from penstock.admin.lanes import Lane
 from penstock.control.client import PROMPT_S, Request, ask
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
@@ -32,7 +33,7 @@ from penstock.control.ranking_requests import RankSessions
 QUERIES_MAX: Final = 2
 ACTS_MAX: Final = 4
 LOGINS_MAX: Final = 4
-"""Requests of each lane that the broker has at a time."""
+"""Requests of each executor that the broker has at a time."""
 
 ACTS_WAITING_MAX: Final = 32
 """Acts that wait: more than of other requests, for before most others the broker is asked here
@@ -76,10 +77,10 @@ class Broker:
         self._metrics: _Question[Metrics] = _Question(
             lambda: with_disk(ask(data_dir, ReadMetrics(), Metrics, METRICS_S_MAX), data_dir)
         )
-        self._queries = Lane("lists", QUERIES_MAX)
-        self._acts = Lane("acts", ACTS_MAX, ACTS_WAITING_MAX)
-        self._logins = Lane("logins", LOGINS_MAX)
-        self._rankings = Lane("rankings", 1)
+        self._queries = BoundedExecutor("lists", QUERIES_MAX)
+        self._acts = BoundedExecutor("acts", ACTS_MAX, ACTS_WAITING_MAX)
+        self._logins = BoundedExecutor("logins", LOGINS_MAX)
+        self._rankings = BoundedExecutor("rankings", 1)
 
     async def health(self) -> BrokerAnswer[Health]:
         """Return the health of the broker: its store, its commits, draining and its end.
@@ -100,8 +101,8 @@ class Broker:
             Refused: it says why not.
             PenstockError: it does not answer in time, is not there, or too many ask.
         """
-        lane = self._rankings if isinstance(request, RankSessions) else self._queries
-        return await lane.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
+        executor = self._rankings if isinstance(request, RankSessions) else self._queries
+        return await executor.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
 
     async def act(self, request: Request, answer: type[T]) -> T:
         """Have the broker carry out a request that changes something; see ``query``."""

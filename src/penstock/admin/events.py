@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, final
 
 import msgspec
 
-from penstock.admin.lanes import Lane
+from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.admin.parameters import Mistake
 from penstock.auth.tokens import OWN_FILE
 from penstock.control.admin_requests import LIMIT_MAX, Cursor, Limit, Page, Seconds
@@ -70,7 +70,7 @@ class EventReader:
         self._token_file = data_dir / OWN_FILE
         self._address = address
         self._uses_tls = uses_tls
-        self._searches = Lane("searches for events", 1)
+        self._searches = BoundedExecutor("searches for events", 1)
 
     async def listed(self, asked: ListEvents) -> Page:
         """Return a page of events.

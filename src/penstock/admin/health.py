@@ -37,8 +37,8 @@ LAG_MAX: Final = 10_000
 """Entries that a standby may be behind to be ready, unless it is asked otherwise."""
 
 
-class Wanted(NamedTuple):
-    """The members of a cluster that are asked for.
+class RequiredRole(NamedTuple):
+    """The role that a member of a cluster must have to be ready.
 
     Attributes:
         role: ``PRIMARY``, ``STANDBY`` or ``ANY`` of both.
@@ -49,7 +49,7 @@ class Wanted(NamedTuple):
     lag_max: int = LAG_MAX
 
 
-SERVES: Final = Wanted(PRIMARY)
+SERVES: Final = RequiredRole(PRIMARY)
 """The member that serves clients."""
 
 
@@ -74,14 +74,14 @@ async def alive(broker: Broker) -> list[Check]:
 
 
 async def ready(
-    broker: Broker, disk_free_bytes_min: int, wanted: Wanted = SERVES
+    broker: Broker, disk_free_bytes_min: int, required: RequiredRole = SERVES
 ) -> tuple[list[Check], Health | None]:
     """Return the checks of a broker that must be ready, and its health if it answered.
 
     Args:
         broker: asks the broker.
         disk_free_bytes_min: free bytes of the disk below which it is not ready.
-        wanted: the roles of a member of a cluster that are ready.
+        required: the role that a member of a cluster must have.
     """
     found = await _ask(broker)
     disk = _disk(broker.data_dir, disk_free_bytes_min)
@@ -89,20 +89,20 @@ async def ready(
         return [found, disk], None
     health = found.answer
     checks = [_loop(found), _store(health), disk, _accepting(health)]
-    if health.role or wanted.role == STANDBY:
-        checks.append(role_check(health, wanted))
+    if health.role or required.role == STANDBY:
+        checks.append(role_check(health, required))
     return checks, health
 
 
-def role_check(health: Health, wanted: Wanted) -> Check:
-    """Return whether a member of a cluster has a wanted role, with a view that is new enough."""
+def role_check(health: Health, required: RequiredRole) -> Check:
+    """Return whether a member of a cluster has the required role, with a view new enough."""
     role = health.role or PRIMARY
     told = f"this member is the {role}" if role == PRIMARY else f"the role of this member is {role}"
     if role != PRIMARY:
         told += f", {health.lag:,} entries behind; the primary is {health.primary or 'not known'}"
-    passes = role == wanted.role or (wanted.role == ANY and role in (PRIMARY, STANDBY))
+    passes = role == required.role or (required.role == ANY and role in (PRIMARY, STANDBY))
     if passes and role == STANDBY:
-        passes = bool(health.primary) and health.lag <= wanted.lag_max
+        passes = bool(health.primary) and health.lag <= required.lag_max
     return Check("role", passes, told)
 
 

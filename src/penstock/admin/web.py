@@ -40,7 +40,7 @@ from penstock.admin.health import (
     PRIMARY,
     STANDBY,
     Check,
-    Wanted,
+    RequiredRole,
     alive,
     ready,
 )
@@ -93,10 +93,10 @@ def web_app(
 
     async def readyz(request: Request) -> Response:
         try:
-            wanted = wanted_of(request)
+            required = required_role_of(request)
         except ValueError as error:
             return refusal(400, str(error))
-        checks, health = await ready(broker, disk_free_bytes_min, wanted)
+        checks, health = await ready(broker, disk_free_bytes_min, required)
         return _checked(checks, gate.recognises(request), health)
 
     async def metrics(request: Request) -> Response:
@@ -157,8 +157,8 @@ def _guard(gate: Gate) -> Callable[[Request, Next], Awaitable[Response]]:
     return guard
 
 
-def wanted_of(request: Request) -> Wanted:
-    """Return the members of a cluster that a request asks for; ValueError if there are none such.
+def required_role_of(request: Request) -> RequiredRole:
+    """Return the role of a member that a request asks for; ValueError if there is none such.
 
     Its parameters are ``role`` (primary, standby, any) and ``lag`` (entries).
     """
@@ -168,7 +168,7 @@ def wanted_of(request: Request) -> Wanted:
         raise ValueError(f"role must be {PRIMARY}, {STANDBY} or {ANY}")
     if not (lag.isascii() and lag.isdigit() and len(lag) <= LAG_DIGITS_MAX):
         raise ValueError("lag must be a number of entries, 0 or more")
-    return Wanted(role, int(lag))
+    return RequiredRole(role, int(lag))
 
 
 def _checked(checks: Sequence[Check], with_reasons: bool, health: Health | None = None) -> Response:

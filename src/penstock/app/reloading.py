@@ -46,7 +46,7 @@ from penstock.services.child_process import ChildProcess
 from penstock.services.landed_tables import LandedTables
 from penstock.services.operator_logins import OperatorLogins
 from penstock.services.reader_leases import ReaderLeases
-from penstock.services.retention import LogBounds
+from penstock.services.retention import RetentionLimits
 from penstock.services.service_manager import ServiceManager
 from penstock.services.status import StatusReports
 from penstock.telemetry.logs import Sentence, configure_broker_logs, get_logger
@@ -69,17 +69,17 @@ class Source:
 
     Attributes:
         settings: the settings as they were read, before limits were fitted to the memory.
-        read_again: reads them anew; it raises ConfigError.
+        reread_settings: reads them anew; it raises ConfigError.
         memory: the memory that the process may use.
     """
 
     settings: Settings
-    read_again: Callable[[], Settings]
+    reread_settings: Callable[[], Settings]
     memory: AvailableMemory
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAgain:
+class ReloadedSettings:
     """Settings that were read again, and are without a mistake.
 
     Attributes:
@@ -93,7 +93,7 @@ class ReadAgain:
     access: UserFiles
 
 
-def read_again(source: Source) -> ReadAgain:
+def read_again(source: Source) -> ReloadedSettings:
     """Read all settings again, and the files of users that they name.
 
     Args:
@@ -102,7 +102,7 @@ def read_again(source: Source) -> ReadAgain:
     Raises:
         ConfigError: there is a mistake in them, or in a file that they name.
     """
-    read = source.read_again()
+    read = source.reread_settings()
     found = compared(source.settings, read)
     settings = fitted(found.used, source.memory)
     for either in (settings, fitted(read, source.memory)):  # now, and at the next start
@@ -113,7 +113,7 @@ def read_again(source: Source) -> ReadAgain:
     access = load_user_files(
         files.password_file, files.acl_file, bool(files.identity_from_certificate)
     )
-    return ReadAgain(found, settings, access)
+    return ReloadedSettings(found, settings, access)
 
 
 class Processes(Protocol):
@@ -146,7 +146,7 @@ def check_files(settings: Settings, processes: Processes) -> None:
         check_opentelemetry(settings.opentelemetry)
 
 
-def outcome(read: ReadAgain, processes: Processes) -> Reloaded:
+def outcome(read: ReloadedSettings, processes: Processes) -> Reloaded:
     """Return what became of each setting that was read again."""
     changes = read.compared.changes
     return Reloaded(
@@ -165,7 +165,7 @@ class Parts:
         driver: runs it.
         authentication: checks logins.
         listeners: the open listeners.
-        log_bounds: age and size of the log.
+        retention_limits: age and size of the log.
         reports: the broker's reports about itself.
         stream: the stream service's process; None without.
         leases: the registered readers; None without.
@@ -179,7 +179,7 @@ class Parts:
     driver: Driver
     authentication: Authentication
     listeners: list[OpenListener]
-    log_bounds: LogBounds
+    retention_limits: RetentionLimits
     reports: StatusReports
     stream: ChildProcess | None
     leases: ReaderLeases | None
@@ -321,8 +321,8 @@ class Reloading:
 
     def _use_in_services(self, settings: Settings) -> None:
         parts = self._parts
-        parts.log_bounds.age_s = settings.durability.retention_s
-        parts.log_bounds.bytes_max = settings.durability.retention_bytes_max
+        parts.retention_limits.age_s = settings.durability.retention_s
+        parts.retention_limits.bytes_max = settings.durability.retention_bytes_max
         parts.reports.apply_settings(settings.status)
         parts.logins.roles = settings.admin.users
         if parts.leases is not None:

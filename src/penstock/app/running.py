@@ -59,7 +59,7 @@ from penstock.services.own_secrets import SECRET_BYTES, login_secret
 from penstock.services.rankings import Rankings
 from penstock.services.reader_leases import ReaderLeases
 from penstock.services.receipts import Receipts
-from penstock.services.retention import LogBounds, trim_log_periodically, trim_memory_log
+from penstock.services.retention import RetentionLimits, trim_log_periodically, trim_memory_log
 from penstock.services.service_manager import ServiceManager
 from penstock.services.slowness_warnings import SlownessWarnings
 from penstock.services.staged_copies import StagedCopies
@@ -220,18 +220,18 @@ class RunningBroker:
                 await driver.stop()  # else its thread would come to a store that is closed
                 raise
         reports = self._reports(server, driver)
-        log_bounds = LogBounds(
+        retention_limits = RetentionLimits(
             settings.durability.retention_s, settings.durability.retention_bytes_max
         )
         tasks: tuple[asyncio.Task[None], ...] = (
-            asyncio.create_task(self._trim_log(server, driver, log_bounds)),
+            asyncio.create_task(self._trim_log(server, driver, retention_limits)),
             asyncio.create_task(reports.run()),
             asyncio.create_task(self._check_leases()),
             asyncio.create_task(Watchdog(self._manager, server, driver).run()),
             *self._bridges(server, driver),
         )
         try:
-            await self._open(driver, server, reports, log_bounds)
+            await self._open(driver, server, reports, retention_limits)
             tasks += tuple(asyncio.create_task(one.watch()) for one in self._listeners)
             await self._stopped.wait()
         finally:
@@ -292,12 +292,12 @@ class RunningBroker:
         ban_source(server, source, for_s, why, driver.now())
         logger.warning("banned %s for %d s: %s", source, for_s, Sentence(why))
 
-    async def _trim_log(self, server: Server, driver: Driver, bounds: LogBounds) -> None:
+    async def _trim_log(self, server: Server, driver: Driver, limits: RetentionLimits) -> None:
         """Trim the log until cancelled."""
         if self.settings.durability.persistence == "memory":
             await trim_memory_log(server, self._store)
             return
-        await trim_log_periodically(server, self._store, bounds, driver.now, self._leases)
+        await trim_log_periodically(server, self._store, limits, driver.now, self._leases)
 
     def _reports(self, server: Server, driver: Driver) -> StatusReports:
         """Return the broker's reports about itself."""
@@ -345,7 +345,11 @@ class RunningBroker:
         return tuple(asyncio.create_task(bridge.run()) for bridge in self._bridge_list)
 
     async def _open(
-        self, driver: Driver, server: Server, reports: StatusReports, log_bounds: LogBounds
+        self,
+        driver: Driver,
+        server: Server,
+        reports: StatusReports,
+        retention_limits: RetentionLimits,
     ) -> None:
         """Open everything that others can reach, then print ``ready``."""
         settings = self.settings
@@ -371,7 +375,7 @@ class RunningBroker:
                 driver,
                 self._authentication,
                 self._listeners,
-                log_bounds,
+                retention_limits,
                 reports,
                 self._children.stream,
                 self._leases,
@@ -398,7 +402,7 @@ class RunningBroker:
                 self._control.on(Release, self._leases.release)
                 self._control.on(ListReaders, self._leases.readers)
             if self._tables is not None:
-                self._control.on(ReportProgress, self._tables.landed)
+                self._control.on(ReportProgress, self._tables.record_progress)
                 self._control.on(ListTables, self._tables.tables)
                 self._control.on(ForgetTable, self._tables.forget)
             if self._staged_rows is not None:

@@ -32,20 +32,20 @@ from penstock.services.service_manager import ServiceManager
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
-from penstock.store.permissions import make_private, privately, warn_of_readable
+from penstock.store.permissions import make_private, private_umask, warn_of_readable
 from penstock.store.replacing import finish
 from penstock.store.rocks import RocksStore
 
 
-@privately()
-def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> int:
+@private_umask()
+def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None) -> int:
     """Run a broker until SIGTERM or SIGINT; return the exit code.
 
     Prints one line with ``ready`` and the addresses when connections are accepted.
 
     Args:
         asked: the settings.
-        read_again: reads them once more for a reload, from where they came; None: they stay.
+        reread_settings: reads them once more for a reload, from where they came; None: they stay.
 
     Raises:
         ConfigError: a port is taken, the data directory cannot be used.
@@ -82,7 +82,7 @@ def serve(asked: Settings, read_again: Callable[[], Settings] | None = None) -> 
         check_packets(remote)
     contexts = [context_of(remote) for remote in settings.bridge.remotes]
     manager = ServiceManager(os.environ, os.getpid())
-    source = Source(asked, read_again or (lambda: asked), memory)
+    source = Source(asked, reread_settings or (lambda: asked), memory)
     parts = BrokerParts(access, contexts, source, manager)
     if settings.cluster.enabled:
         settings.durability.data_dir.mkdir(parents=True, exist_ok=True)

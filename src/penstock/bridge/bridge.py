@@ -324,7 +324,7 @@ class Bridge(ClientCallbacks):
             self._driver.end_turn_soon()  # the next call reports it
         else:
             values.append(("lag_s", round(lag_s, 3)))
-        dropped = self._server.drops.of(session.client_id)
+        dropped = self._server.drops.counts_by_reason(session.client_id)
         values += [(f"dropped/{slug_of(reason)}", count) for reason, count in dropped.items()]
         found: list[tuple[str, object]] = [
             (f"bridge/{self.name}/{name}", value) for name, value in values
@@ -350,7 +350,7 @@ class Bridge(ClientCallbacks):
             self._driver.end_turn_soon()  # the next scrape has it
         else:
             yield "bridge_lag_seconds", labels, lag_s
-        for reason, count in self._server.drops.of(session.client_id).items():
+        for reason, count in self._server.drops.counts_by_reason(session.client_id).items():
             yield "bridge_dropped", (self.name, slug_of(reason)), count
 
     @property

@@ -23,9 +23,9 @@ _SIZE: Final = re.compile(r"[1-9][0-9]{0,8}(MB|GB|TB)")
 @app.callback()
 def begin(context: typer.Context) -> None:
     """Several machines with one log of commits."""
-    from penstock.store.permissions import privately
+    from penstock.store.permissions import private_umask
 
-    context.with_resource(privately())  # until the command has ended
+    context.with_resource(private_umask())  # until the command has ended
 
 
 @app.command()

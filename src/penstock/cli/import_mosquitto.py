@@ -19,9 +19,9 @@ _STEPS: Final = 200  # of a bar
 @app.callback()
 def begin(context: typer.Context) -> None:
     """Come from another broker."""
-    from penstock.store.permissions import privately
+    from penstock.store.permissions import private_umask
 
-    context.with_resource(privately())  # until the command has ended
+    context.with_resource(private_umask())  # until the command has ended
 
 
 @app.command()

@@ -25,9 +25,9 @@ app = typer.Typer(no_args_is_help=True, help="Look after a broker's log and stat
 @app.callback()
 def begin(context: typer.Context) -> None:
     """Look after a broker's log and state."""
-    from penstock.store.permissions import privately
+    from penstock.store.permissions import private_umask
 
-    context.with_resource(privately())  # until the command has ended
+    context.with_resource(private_umask())  # until the command has ended
 
 
 BackupDir = Annotated[Path, typer.Argument(metavar="BACKUP", help="Directory of the backup.")]

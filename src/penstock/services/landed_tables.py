@@ -47,7 +47,7 @@ from penstock.services.flow_topics import topic_level
 from penstock.services.lag import Lag, lags
 from penstock.services.readers import check_owner
 from penstock.services.receipts import Receipts
-from penstock.services.state_file import StateFile, medium_of
+from penstock.services.state_file import StateFile, storage_of
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 
@@ -104,12 +104,12 @@ class LandedTables:
         self._store = store
         self._receipts = receipts
         self.tables_max = settings.tables_max
-        self._file = StateFile(medium_of(data_dir, FILE_NAME, store), TableRecord, epoch, _WITHOUT)
+        self._file = StateFile(storage_of(data_dir, FILE_NAME, store), TableRecord, epoch, _WITHOUT)
         self._known = {table.table: table for table in self._file.read()}
         self._lags: dict[int, Lag] = {}
         self._one_at_a_time = asyncio.Lock()
 
-    async def landed(self, request: ReportProgress) -> ReceiptPosition:
+    async def record_progress(self, request: ReportProgress) -> ReceiptPosition:
         """Record a report, publish the receipts of its range, and return the table's position.
 
         Raises:

@@ -25,7 +25,7 @@ from penstock.engine.clock import Now
 from penstock.errors import StoreError
 from penstock.services.lag import Lag, lags
 from penstock.services.readers import Reader, Readers
-from penstock.services.state_file import StateFile, medium_of
+from penstock.services.state_file import StateFile, storage_of
 from penstock.store.api import Store
 from penstock.telemetry.logs import get_logger
 
@@ -65,7 +65,7 @@ class ReaderLeases:
     ) -> None:
         self._store = store
         self._now = now
-        self._file = StateFile(medium_of(data_dir, FILE_NAME, store), Reader, epoch, _WITHOUT)
+        self._file = StateFile(storage_of(data_dir, FILE_NAME, store), Reader, epoch, _WITHOUT)
         self._readers = Readers(
             epoch,
             settings.readers_max,

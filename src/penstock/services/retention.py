@@ -45,7 +45,7 @@ _NO_LIMIT: Final = 2**63
 
 
 @dataclass(slots=True)
-class LogBounds:
+class RetentionLimits:
     """The age and size above which messages leave the log; a change counts at the next look.
 
     Attributes:
@@ -60,7 +60,7 @@ class LogBounds:
 async def trim_log_periodically(
     server: Server,
     store: Store,
-    bounds: LogBounds,
+    limits: RetentionLimits,
     now: Callable[[], Now],
     leases: ReaderLeases | None = None,
 ) -> None:
@@ -69,7 +69,7 @@ async def trim_log_periodically(
     Args:
         server: the engine with the sessions that hold the log back.
         store: the store with the log.
-        bounds: bounds of the log.
+        limits: age and size above which messages leave it.
         now: returns the time of the clocks; ages are those of the steady clock.
         leases: leases of the readers, which hold the log back, too.
     """
@@ -80,10 +80,10 @@ async def trim_log_periodically(
         keep_from = await needed_from(server)
         await asyncio.sleep(INTERVAL_S)
         now_us = now().steady_us
-        older_than_us = now_us - bounds.age_s * _MICROSECONDS if bounds.age_s else 0
+        older_than_us = now_us - limits.age_s * _MICROSECONDS if limits.age_s else 0
         starts_at = earliest
         with _log_failures("the log could not be trimmed"):
-            starts_at = await _trim(store, older_than_us, bounds.bytes_max, keep_from, leases)
+            starts_at = await _trim(store, older_than_us, limits.bytes_max, keep_from, leases)
         if starts_at > earliest:
             logger.info("retention: the log starts at offset %d now", starts_at)
         earliest = starts_at

@@ -37,7 +37,7 @@ class _Content(msgspec.Struct, Generic[Record]):
     records: list[Record]
 
 
-class Medium(Protocol):
+class StateStorage(Protocol):
     """Keeps the content of a state file; errors and log lines name it by its ``str``."""
 
     def read(self) -> bytes | None:
@@ -56,7 +56,7 @@ class Medium(Protocol):
 
 
 @final
-class FileMedium:
+class FileStorage:
     """A file; it is made when it is first written."""
 
     def __init__(self, path: Path) -> None:
@@ -89,7 +89,7 @@ class FileMedium:
 
 
 @final
-class StoreMedium:
+class DatabaseStorage:
     """A value in the store of a member of a cluster."""
 
     def __init__(self, store: RocksStore, name: str) -> None:
@@ -108,11 +108,11 @@ class StoreMedium:
         self._store.write_state(self._name, content)
 
 
-def medium_of(data_dir: Path, name: str, store: Store) -> Medium:
-    """Return the medium for the state file ``name``: the store of a cluster, else a file."""
+def storage_of(data_dir: Path, name: str, store: Store) -> StateStorage:
+    """Return the storage for the state file ``name``: the store of a member, else a file."""
     if isinstance(store, RocksStore) and store.acknowledged_when == "quorum":
-        return StoreMedium(store, name)
-    return FileMedium(data_dir / name)
+        return DatabaseStorage(store, name)
+    return FileStorage(data_dir / name)
 
 
 @final
@@ -120,14 +120,14 @@ class StateFile(Generic[Record]):
     """One state file.
 
     Args:
-        medium: keeps its content.
+        storage: keeps its content.
         kind: the type of its records.
         epoch: the epoch of the log.
         without: the consequence of its loss, as the rest of a sentence.
     """
 
-    def __init__(self, medium: Medium, kind: type[Record], epoch: str, without: str) -> None:
-        self._medium = medium
+    def __init__(self, storage: StateStorage, kind: type[Record], epoch: str, without: str) -> None:
+        self._storage = storage
         self._kind = kind
         self._epoch = epoch
         self._without = without
@@ -142,7 +142,7 @@ class StateFile(Generic[Record]):
             StoreBroken: it is damaged.
             StoreError: it cannot be read.
         """
-        content = self._medium.read()
+        content = self._storage.read()
         if content is None:
             return []
         try:
@@ -152,14 +152,14 @@ class StateFile(Generic[Record]):
             )
         except msgspec.MsgspecError as error:
             raise StoreBroken(
-                f"{self._medium} is damaged ({error}): {self._without}; put a copy of it in its"
+                f"{self._storage} is damaged ({error}): {self._without}; put a copy of it in its"
                 " place, or remove it to start without"
             ) from error
         if found.epoch != self._epoch:
             if found.records:
                 logger.warning(
                     "%s is of the log's epoch %s, which is %s now: its %d entries are forgotten",
-                    self._medium,
+                    self._storage,
                     found.epoch,
                     self._epoch,
                     len(found.records),
@@ -179,7 +179,7 @@ class StateFile(Generic[Record]):
             content = msgspec.json.encode(_Content(self._epoch, records()))
             self.has_changed = False
             try:
-                await loop.run_in_executor(None, self._medium.write, content)
+                await loop.run_in_executor(None, self._storage.write, content)
             except StoreError:
                 self.has_changed = True
                 raise

@@ -22,7 +22,7 @@ _STORE: Final = "store"
 
 
 @contextlib.contextmanager
-def privately() -> Iterator[None]:
+def private_umask() -> Iterator[None]:
     """Make all files that this process makes meanwhile readable for their owner only."""
     umask = os.umask(_OTHERS)
     try:

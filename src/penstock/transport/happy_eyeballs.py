@@ -22,11 +22,11 @@ ATTEMPT_DELAY_S: Final = 0.25
 """Time from one attempt to the next beside it, in seconds: RFC 8305 section 5."""
 
 
-def in_turn(places: list[SocketAddress]) -> list[SocketAddress]:
-    """Return ``places`` with the families taking turns, the first one's first (section 4)."""
+def interleave_families(addresses: list[SocketAddress]) -> list[SocketAddress]:
+    """Return ``addresses`` with the families taking turns, the first one's first (section 4)."""
     by_family: dict[int, deque[SocketAddress]] = {}
-    for place in places:
-        by_family.setdefault(place.family, deque()).append(place)
+    for address in addresses:
+        by_family.setdefault(address.family, deque()).append(address)
     found: list[SocketAddress] = []
     while any(by_family.values()):
         found += [waiting.popleft() for waiting in by_family.values() if waiting]
@@ -40,7 +40,7 @@ async def connect(host: str, port: int) -> socket.socket:
         OSError: there is no such name, or no server answers: the error of the first address.
         ValueError: ``host`` is no host name.
     """
-    waiting = deque(in_turn(await look_up(host, port)))
+    waiting = deque(interleave_families(await look_up(host, port)))
     attempts: list[asyncio.Task[socket.socket]] = []
     under_way: set[asyncio.Task[socket.socket]] = set()
     winner: socket.socket | None = None

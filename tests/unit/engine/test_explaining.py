@@ -104,7 +104,7 @@ def test_what_was_dropped_from_a_group_is_told_of_its_members_alone() -> None:
     assert (twin.drops, twin.group_drops) == ({"queue_full": 1}, [])
     assert facts_of(bench, "$share/g/b", "a").drops == {}
     bench.server.router.unsubscribe(bench.lines[0].session, "$share/g/a")
-    assert bench.server.drops.of_groups.of("$share/g/a") == {}
+    assert bench.server.drops.of_groups.counts_by_reason("$share/g/a") == {}
 
 
 def test_what_is_recorded_of_a_client_that_is_gone() -> None:

@@ -210,7 +210,7 @@ def test_a_new_session_starts_without_drops(pair: Pair) -> None:
     pair.bench.join("s", durable=False)
     assert flow(pair.bench).drops == {}
     pair.bench.server.drops.count(QUEUE_FULL, "nobody", "t")
-    assert pair.bench.server.drops.of("nobody") == {}
+    assert pair.bench.server.drops.counts_by_reason("nobody") == {}
 
 
 def test_pubrec_does_not_free_a_place_and_pubcomp_does(pair: Pair) -> None:

@@ -114,7 +114,7 @@ def test_beyond_its_share_a_user_loses_messages_and_others_do_not() -> None:
         publish(bench, "t")
     assert 1000 * KIB < bench.server.context.budget.waiting_bytes < 1200 * KIB
     dropped = bench.server.drops.counts[drops.MEMORY_FULL]
-    assert dropped == bench.server.drops.of("greedy")[drops.MEMORY_FULL] == 30
+    assert dropped == bench.server.drops.counts_by_reason("greedy")[drops.MEMORY_FULL] == 30
     publish(bench, "u", count=5)
     assert acknowledge_all(bench, other) == 5
     check_waiting(bench.server)

@@ -134,7 +134,7 @@ async def test_the_lag_is_told_in_messages_and_seconds(tmp_path: Path) -> None:
 async def test_every_topic_of_readers_and_tables_is_documented_and_no_other(tmp_path: Path) -> None:
     readers, landing = leases(tmp_path), tables(tmp_path, Publisher())
     await readers.lease(asks(0))
-    await landing.landed(landed(0))
+    await landing.record_progress(landed(0))
     told = {
         re.sub(r"^(\w+)/\w+/", r"\1/+/", name) for name, _ in [*readers.status(), *landing.status()]
     }
@@ -147,10 +147,10 @@ async def test_every_topic_of_readers_and_tables_is_documented_and_no_other(tmp_
 async def test_a_table_moves_only_over_ranges_that_begin_where_it_is(tmp_path: Path) -> None:
     publisher = Publisher()
     made = tables(tmp_path, publisher)
-    assert (await made.landed(landed(20))).offset == 0
-    assert (await made.landed(landed(20, 5, 10, [6]))).offset == 0
-    assert (await made.landed(landed(20, 0, 10, [1, 2]))).offset == 10
-    assert (await made.landed(landed(20, 0, 10, [1, 2]))).offset == 10, "asked again"
+    assert (await made.record_progress(landed(20))).offset == 0
+    assert (await made.record_progress(landed(20, 5, 10, [6]))).offset == 0
+    assert (await made.record_progress(landed(20, 0, 10, [1, 2]))).offset == 10
+    assert (await made.record_progress(landed(20, 0, 10, [1, 2]))).offset == 10, "asked again"
     assert publisher.told == {1: 1, 2: 1}
     again = tables(tmp_path, publisher)
     (state,) = await again.tables(ListTables())
@@ -180,13 +180,13 @@ def test_whatever_is_killed_each_receipt_is_published_before_the_table_has_moved
         end = 0
         for length, span, what in [*steps, *[(END, END, "goes well")]]:
             end = max(end, length)
-            begin = (await made.landed(landed(end))).offset
+            begin = (await made.record_progress(landed(end))).offset
             until = min(end, begin + span)
             wanted = sorted(offset for offset in asking if begin <= offset < until)
             publisher.failures = [what == "fails"]
             try:
                 if what != "call is lost":
-                    await made.landed(landed(end, begin, until, wanted))
+                    await made.record_progress(landed(end, begin, until, wanted))
             except StoreFailed:
                 assert wanted
             if what == "broker is killed":
@@ -194,7 +194,7 @@ def test_whatever_is_killed_each_receipt_is_published_before_the_table_has_moved
             (state,) = await made.tables(ListTables())
             for offset in asking:
                 assert publisher.told[offset] or offset >= state.offset
-        if (await made.landed(landed(END))).offset == END:
+        if (await made.record_progress(landed(END))).offset == END:
             assert set(publisher.told) >= asking
 
     with tempfile.TemporaryDirectory() as path:

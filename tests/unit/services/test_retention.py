@@ -58,7 +58,7 @@ async def test_it_goes_on_after_any_failure(
         retention.trim_log_periodically(
             Bench().server,
             store,  # type: ignore[arg-type]
-            retention.LogBounds(0, 0),
+            retention.RetentionLimits(0, 0),
             MachineClock().now,
         )
     )
@@ -97,7 +97,7 @@ async def test_it_goes_on_until_nothing_is_left_to_remove(monkeypatch: pytest.Mo
         retention.trim_log_periodically(
             Bench().server,
             store,  # type: ignore[arg-type]
-            retention.LogBounds(0, 0),
+            retention.RetentionLimits(0, 0),
             MachineClock().now,
         )
     )
@@ -182,7 +182,7 @@ async def test_a_lease_holds_up_to_a_size_which_is_not_below_that_of_the_log(
         retention.trim_log_periodically(
             Bench().server,
             store,  # type: ignore[arg-type]
-            retention.LogBounds(0, bytes_max),
+            retention.RetentionLimits(0, bytes_max),
             MachineClock().now,
             leases,
         )

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from penstock.errors import StoreBroken, StoreFailed
-from penstock.services.state_file import FileMedium, StateFile
+from penstock.services.state_file import FileStorage, StateFile
 
 
 class Entry(msgspec.Struct):
@@ -17,7 +17,7 @@ class Entry(msgspec.Struct):
 
 
 def kept(path: Path, epoch: str = "e1") -> StateFile[Entry]:
-    return StateFile(FileMedium(path / "entries.json"), Entry, epoch, "nobody knows who entered")
+    return StateFile(FileStorage(path / "entries.json"), Entry, epoch, "nobody knows who entered")
 
 
 def names(path: Path) -> list[str]:

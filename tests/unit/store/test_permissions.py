@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.permissions import make_private, privately, warn_of_readable
+from penstock.store.permissions import make_private, private_umask, warn_of_readable
 
 
 def mode_of(path: Path) -> int:
@@ -72,7 +72,7 @@ def test_one_that_is_not_there_is_not_made(tmp_path: Path) -> None:
 
 def test_what_is_made_meanwhile_is_private(tmp_path: Path) -> None:
     (tmp_path / "before").touch(0o666)
-    with privately():
+    with private_umask():
         (tmp_path / "made").touch(0o666)
     (tmp_path / "after").touch(0o666)
     assert mode_of(tmp_path / "made") == 0o600

@@ -20,7 +20,7 @@ from typing import Any, Final
 import pytest
 
 from penstock.transport import name_lookup
-from penstock.transport.happy_eyeballs import _give_up, connect, in_turn
+from penstock.transport.happy_eyeballs import _give_up, connect, interleave_families
 from penstock.transport.name_lookup import SocketAddress, look_up
 from tests.support.deadline import DEADLINE_S, wait_for
 
@@ -128,8 +128,8 @@ def test_an_exit_does_not_wait_for_a_look_up(tmp_path: Path) -> None:
 def test_families_take_turns() -> None:
     six = [SocketAddress(socket.AF_INET6, (f"::{number}", 1, 0, 0)) for number in range(3)]
     four = [SocketAddress(socket.AF_INET, (f"127.0.0.{number}", 1)) for number in range(1)]
-    assert in_turn(six + four) == [six[0], four[0], six[1], six[2]]
-    assert in_turn([]) == []
+    assert interleave_families(six + four) == [six[0], four[0], six[1], six[2]]
+    assert interleave_families([]) == []
 
 
 def _resolve(monkeypatch: pytest.MonkeyPatch, port: int, *hosts: str) -> None:

@@ -158,7 +158,7 @@ def explain(
     connection = connection_of(server, session)
     facts["session"] = session_summary(server, session)
     facts["disconnected_because"] = session.disconnected_because
-    flow = FlowSnapshot(session, connection, server.drops.of(client_id), now)
+    flow = FlowSnapshot(session, connection, server.drops.counts_by_reason(client_id), now)
     facts["limits"] = [
         {"limit": LIMITS[number], "lasts_s": round(used.lasts_s, 3), "times": used.times}
         for number, used in enumerate(flow.limits)
@@ -215,7 +215,7 @@ def _subscription(entry: SessionSubscription) -> JsonObject:
 
 
 def _drops(drops: OwnerDrops, name: str) -> JsonObject:
-    return {slug_of(reason): number for reason, number in drops.of(name).items()}
+    return {slug_of(reason): number for reason, number in drops.counts_by_reason(name).items()}
 
 
 def _last_drops(drops: OwnerDrops, name: str) -> list[JsonObject]:

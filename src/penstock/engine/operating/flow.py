@@ -96,6 +96,6 @@ def flow_of(server: Server, client_id: str, now: Now) -> FlowSnapshot | None:
     return FlowSnapshot(
         session,
         connection if isinstance(connection, ServerConnection) else None,
-        server.drops.of(client_id),
+        server.drops.counts_by_reason(client_id),
         now,
     )

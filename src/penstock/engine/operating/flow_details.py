@@ -36,7 +36,7 @@ def flow_details(server: Server, session: Session, now: Now) -> JsonObject:
     if link is not None:
         update_rates(link, now)
     connection = connection_of(server, session)
-    drops = server.drops.of(session.client_id)
+    drops = server.drops.counts_by_reason(session.client_id)
     flow = FlowSnapshot(session, connection, drops, now)
     details = ranked(server, session, now)
     states = [_state(entry) for entry in session.transmission.window.entries()]

@@ -79,7 +79,7 @@ def is_bridge(session: Session) -> bool:
 def session_summary(server: Server, session: Session) -> JsonObject:
     """Return the description of a session in a list."""
     connection = connection_of(server, session)
-    dropped = server.drops.of(session.client_id)
+    dropped = server.drops.counts_by_reason(session.client_id)
     lead_us = server.context.batch.lead_us
     since = since_us(session, connection)
     description: JsonObject = {
@@ -129,7 +129,7 @@ def session_details(server: Server, session: Session) -> JsonObject:
         filters.append(subscription)
     description["filters"] = filters
     drops: JsonObject = {}
-    for reason, number in sorted(server.drops.of(session.client_id).items()):
+    for reason, number in sorted(server.drops.counts_by_reason(session.client_id).items()):
         drops[slug_of(reason)] = number
     description["drops"] = drops
     return description

@@ -139,7 +139,7 @@ class OwnerDrops:
         ``LAST_MAX``."""
         return list(self._last.get(name, []))
 
-    def of(self, name: str) -> dict[int, int]:
+    def counts_by_reason(self, name: str) -> dict[int, int]:
         """Return how many messages were dropped for one of them, by reason; a copy."""
         counts = self._counts.get(name)
         return {} if counts is None else dict(counts)
@@ -247,9 +247,9 @@ class Drops:
         ``LAST_MAX``."""
         return self.of_clients.last_of(client_id)
 
-    def of(self, client_id: str) -> dict[int, int]:
+    def counts_by_reason(self, client_id: str) -> dict[int, int]:
         """Return how many messages were dropped for one session, by reason; a copy."""
-        return self.of_clients.of(client_id)
+        return self.of_clients.counts_by_reason(client_id)
 
     def counters_of(self, client_id: str) -> Counters:
         """Return the counters of the listener and group of a client; of no one if it has no

@@ -361,7 +361,7 @@ class ServerConnection(OpeningConnection):
         by = "broker" if self.closed_locally else "network"
         if self.close_reason == DISCONNECTED_ITSELF:
             by = "client"
-        dropped = sum(self._server.drops.of(self.client_id).values())
+        dropped = sum(self._server.drops.counts_by_reason(self.client_id).values())
         event: Event = {
             "by": by,
             "reason": self.close_reason,

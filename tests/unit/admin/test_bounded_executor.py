@@ -1,34 +1,34 @@
-"""A lane has so many turns, and so many places for those that wait."""
+"""A bounded executor has so many turns, and so many places for those that wait."""
 
 import asyncio
 import threading
 
 import pytest
 
-from penstock.admin.lanes import Lane
+from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.errors import StoreError
 
 
 async def test_so_many_wait_and_the_next_is_refused_at_once() -> None:
-    lane = Lane("lists", 1, 2)
+    executor = BoundedExecutor("lists", 1, 2)
     go_on = threading.Event()
-    waiting = [asyncio.create_task(lane.run(go_on.wait)) for _ in range(3)]
+    waiting = [asyncio.create_task(executor.run(go_on.wait)) for _ in range(3)]
     await asyncio.sleep(0)  # each has begun
     with pytest.raises(StoreError, match="too many lists wait for their turn; ask again"):
-        await lane.run(go_on.wait)
+        await executor.run(go_on.wait)
     go_on.set()
     assert await asyncio.gather(*waiting) == [True, True, True]
-    assert await lane.run(go_on.wait), "there is room again"
+    assert await executor.run(go_on.wait), "there is room again"
 
 
 async def test_who_gives_up_makes_room() -> None:
-    lane = Lane("lists", 1, 1)
+    executor = BoundedExecutor("lists", 1, 1)
     go_on = threading.Event()
-    first, second = (asyncio.create_task(lane.run(go_on.wait)) for _ in range(2))
+    first, second = (asyncio.create_task(executor.run(go_on.wait)) for _ in range(2))
     await asyncio.sleep(0)
     second.cancel()
     await asyncio.wait([second])
-    third = asyncio.create_task(lane.run(go_on.wait))
+    third = asyncio.create_task(executor.run(go_on.wait))
     await asyncio.sleep(0)
     go_on.set()
     assert all(await asyncio.gather(first, third))

@@ -1,4 +1,4 @@
-"""Lanes: work of one kind, some of it at a time, each in a thread; the rest waits.
+"""An executor for requests of one kind: some at a time, each in a thread; a few more may wait.
 
 ::
 
@@ -19,14 +19,14 @@ from typing import Final, TypeVar, final
 from penstock.errors import StoreError
 
 WAITING_MAX: Final = 8
-"""Requests that wait for their turn in one lane."""
+"""Requests that wait for their turn in one executor."""
 
 T = TypeVar("T")
 
 
 @final
-class Lane:
-    """Requests of one kind.
+class BoundedExecutor:
+    """Runs requests of one kind in threads, a bounded number of them.
 
     Args:
         name: the kind in a word or two, as a refusal tells it.
