@@ -123,11 +123,15 @@ def init(
         print(f"wrote {to / machine.name}")
     if tls:
         print(f"wrote {to / AUTHORITY_DIRECTORY}: its key signs certificates, keep it off the net")
-    there = place or "it"
-    print(f"\nCopy each directory to its machine{f' as {place}' if place else ''}, and in {there}:")
+    is_one_machine = len({machine.host for machine in chosen}) == 1 and not place
+    if is_one_machine:
+        print("\nRun each in a terminal of its own; clients come to the ports of listener.bind:")
+    else:
+        as_place = f" as {place}" if place else ""
+        print(f"\nCopy each directory to its machine{as_place}, and beside or in it:")
     for machine in chosen:
         first = "" if embedded else f"nats-server -c {plan.path('nats.conf')} & "
-        where = place or machine.name
+        where = to / machine.name if is_one_machine else place or machine.name
         print(f"  on {machine.host}:  cd {where} && {first}{serve_command(plan)}")
 
 

@@ -141,6 +141,7 @@ class Member:
         self._last = Position()  # of the view that was open last
         self._synced = 0
         self._hands_over_to = ""
+        self._told_term = 0  # of the primary that the log named last
         self._brings_store = False
         self._standby = Standby(self.node, settings.lease_s, now_s(), self._process)
         self._stopping = threading.Event()
@@ -369,6 +370,8 @@ class Member:
         )
 
     def _tell(self, note: str) -> None:
+        if self.note and not note:
+            logger.info("the cluster's log is read again")
         self.note = note
         if note:
             warn_limited(logger, self._limiter, self._now_s(), "follow", "%s", note)
@@ -440,8 +443,15 @@ class Member:
                     self._standby.heard(beat, now_s)
                     if self.members.hear(beat, now_s):
                         self._compare_terms(beat)
+                        self._tell_primary(beat)
         finally:
             heartbeats.close()
+
+    def _tell_primary(self, beat: Beat) -> None:
+        """Log that another member is the primary, once for each term."""
+        if beat.role == "primary" and beat.term > self._told_term:
+            self._told_term = beat.term
+            logger.info("%s is the primary, in term %d", beat.node, beat.term)
 
     def _compare_terms(self, beat: Beat) -> None:
         """Fence this primary if the view of another member has reached a newer term."""
