@@ -14,7 +14,6 @@ import trustme
 
 from penstock.cluster.jetstream import JetStreamLog, NatsHeartbeats, nats_client
 from penstock.cluster.log import AppendRefused, Bounds, Entry, LogRefused, LogUnavailable
-from penstock.cluster.nats_monitoring import examine
 from penstock.config.cluster import Cluster
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.nats_cluster import NatsCluster, needed
@@ -241,33 +240,6 @@ def _append_or_find(log: JetStreamLog, data: bytes, after: int) -> Entry | None:
     with contextlib.suppress(LogUnavailable):
         return log.entry_at(after + 1, 1.0)
     return None
-
-
-def test_monitoring_ports_tell_what_a_client_is_not_told(start: Start) -> None:
-    cluster = start(3)
-    with closing(log_of(cluster, 3)) as log:
-        assert works(log)
-    urls = [server.monitoring_url for server in cluster.servers]
-    assert examine(urls, "orders", CALL_S) == []
-    [twice] = examine([urls[0], *urls], "orders", CALL_S)
-    assert "the same server, n1" in twice
-    cluster.servers[2].kill()
-    away, fewer = examine(urls, "orders", CALL_S)
-    assert away.startswith(f"{urls[2]} does not answer")
-    assert "2 NATS server(s) answered" in fewer
-
-
-def test_a_server_that_does_not_sync_each_append_is_named(start: Start) -> None:
-    cluster = start(jetstream="sync_interval: 10s")
-    sync, size = examine([cluster.servers[0].monitoring_url], "orders", CALL_S)
-    assert "n1" in sync
-    assert "sync_interval: always" in sync
-    assert "one of 1 server(s)" in size
-
-
-def test_a_monitoring_port_is_one_of_nats(start: Start) -> None:
-    [sentence] = examine([start().urls[0]], "orders", CALL_S)
-    assert "http://HOST:PORT" in sentence
 
 
 def test_a_leader_that_hears_no_majority_does_not_say_where_the_log_ends(start: Start) -> None:

@@ -7,8 +7,6 @@ each broker has (docs/decisions/cluster.md).
 ``jetstream_stream.py``, ``nats_client.py``, ``nats_protocol.py``, ``nats_login.py``
     what ``jetstream.py`` is made of: the stream's configuration; a blocking client of NATS, its
     bytes, and its login.
-``nats_monitoring.py``
-    what a client of NATS is not told: whether servers sync each append, and have all entries
 ``etcd_client.py``
     a blocking client of etcd's JSON gateway, with which ``etcd.py`` is made.
 ``server_checks.py``, ``nats_program.py``
