@@ -83,7 +83,7 @@ def test_a_lost_primary_costs_no_message_and_no_session(
 def test_a_primary_hands_over_without_waiting_for_the_lease(
     servers: NatsCluster | EtcdCluster, tmp_path: Path
 ) -> None:
-    settings = {"cluster.name": "over", "cluster.lease_s": 10}
+    settings = {"cluster.name": "over", "cluster.lease_s": 50}  # longer than a test waits
     members = Members(tmp_path, servers.urls, settings, ("a", "b"))
     try:
         first = members.start()
