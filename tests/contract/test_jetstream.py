@@ -179,8 +179,9 @@ def test_tls_shows_certificates_in_both_directions(start: Start, tmp_path: Path)
         log.open(SHORT_S)
 
 
-def test_a_child_process_goes_on_with_a_connection_of_its_own(start: Start) -> None:
-    with closing(log_of(start())) as log:
+def append_in_a_fork(cluster: Cluster) -> None:
+    """Append in a child by fork, then here; in a process with no other thread to fork beside."""
+    with closing(JetStreamLog(cluster, "test", 1)) as log:
         assert works(log)
         child = multiprocessing.get_context("fork").Process(
             target=log.append, args=(b"of the child", 1, CALL_S)
@@ -190,6 +191,14 @@ def test_a_child_process_goes_on_with_a_connection_of_its_own(start: Start) -> N
         assert child.exitcode == 0
         assert log.entry_at(2, CALL_S) == Entry(2, b"of the child")
         log.append(b"of the parent", 2, CALL_S)
+
+
+def test_a_child_process_goes_on_with_a_connection_of_its_own(start: Start) -> None:
+    cluster = Cluster.model_validate({"log": start().urls, "name": "orders"})
+    parent = multiprocessing.get_context("spawn").Process(target=append_in_a_fork, args=(cluster,))
+    parent.start()
+    parent.join(2 * DEADLINE_S)
+    assert parent.exitcode == 0
 
 
 def test_a_server_that_was_restarted_is_reached_again_without_an_unknown_append(

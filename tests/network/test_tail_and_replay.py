@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,13 +10,18 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from penstock.protocol.encode import encode
+from penstock.protocol.kinds import PINGREQ, PUBLISH, V5
+from penstock.protocol.packets import Pingresp, Puback
 from penstock.protocol.properties import Properties
 from penstock.stream.client import StreamClient
 from penstock.stream.rows import STREAM_SCHEMA
 from tests.support.broker import Broker
-from tests.support.commands import run, running
+from tests.support.commands import Command, run, running
 from tests.support.deadline import DEADLINE_S, wait_for
+from tests.support.fake_server import FakeServer, only_to
 from tests.support.fixtures import Clients, running_broker
+from tests.support.seen_packets import Seen
 
 PRODUCED = [("penstock-producer", "p"), ("penstock-sequence", "1"), ("k", "v")]
 
@@ -192,6 +198,37 @@ def test_nothing_is_published_to_the_topics_it_came_from_unless_that_is_said(
     assert run("replay", *at(broker), *options, "--to-same-topics")[0] == 0
     payloads = tailed(broker, "--from", str(first), "-t", f"{name}/#", "-F", "%p")
     assert payloads == ["0", "1", "0", "1"]  # and not what it published itself
+
+
+async def test_a_replay_that_is_interrupted_waits_for_acknowledgements(
+    broker: Broker, clients: Clients, name: str
+) -> None:
+    """The acknowledgement comes with the answer to the first PINGREQ after the signal."""
+    first = published(broker, clients, name, 3)
+    end = logged(broker, first + 3)
+    commands: list[Command] = []
+    held: list[Seen] = []
+
+    def interrupt(packet: Seen) -> bytes:
+        held.append(packet)
+        commands[0].ask_to_end()
+        return b""
+
+    def acknowledge(_: Seen) -> bytes:
+        return encode(Puback(held[0].packet_id), V5) + encode(Pingresp(), V5)
+
+    answer = only_to(PUBLISH, interrupt, only_to(PINGREQ, acknowledge))
+    async with FakeServer(answer) as target:
+        host, port = target.address
+        to_target = ("-h", host, "-p", str(port), "-k", "1", "--prefix", "p/")
+        with running(
+            "replay", *server(broker), *to_target, "--speed", "0.001", "--from", str(first)
+        ) as command:
+            commands.append(command)
+            code, _, told = await asyncio.to_thread(command.finish)
+    assert code == 1
+    assert f"the rest: --from {first + 1} --until {end}, without --last".encode() in told
+    assert b"interrupted: 1 message was published" in told
 
 
 def test_a_replay_that_is_interrupted_says_where_the_rest_begins(

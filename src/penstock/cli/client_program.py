@@ -102,6 +102,13 @@ async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
     return await program
 
 
+def uncancel() -> None:
+    """Undo the cancellation of the current task by a signal: the task ends in its own way."""
+    task = asyncio.current_task()
+    assert task is not None
+    task.uncancel()
+
+
 def _advice(error: ConnectFailed) -> str:
     match error.reason:
         case reasons.BAD_USER_NAME_OR_PASSWORD | reasons.NOT_AUTHORIZED:

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, final
 
+from penstock.cli.client_program import uncancel
 from penstock.cli.exit_codes import EXIT_TIMED_OUT
 from penstock.cli.input_lines import Lines
 from penstock.cli.progress import Progress, progress_shown
@@ -56,7 +57,7 @@ async def publish(
                 if time.expired() or not client.is_connected:
                     raise
                 interrupted = True  # a signal: wait a while for accepted messages
-                _uncancel()
+                uncancel()
     except TimeoutError:
         if not time.expired():
             raise
@@ -66,13 +67,6 @@ async def publish(
     if interrupted:
         publishing.check_after_interruption()
     return 0
-
-
-def _uncancel() -> None:
-    """Undo the cancellation of the current task, which ends in its own way."""
-    task = asyncio.current_task()
-    assert task is not None
-    task.uncancel()
 
 
 @final

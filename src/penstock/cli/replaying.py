@@ -26,6 +26,7 @@ from penstock.cli.chosen_messages import (
     received_in,
     times_us_of,
 )
+from penstock.cli.client_program import uncancel
 from penstock.cli.log_options import LogOptions
 from penstock.cli.log_positions import local_text
 from penstock.cli.message_format import Received
@@ -163,16 +164,25 @@ class Replaying:
         Raises:
             PublishFailed: the broker refused one, or the run was interrupted.
         """
+        is_interrupted = False
         try:
             chosen = await self._choose()
             async with client, progress_shown(self._progress, wanted=not quiet):
-                await self._publish(client, chosen)
-                await self._settle(0)
+                try:
+                    await self._publish(client, chosen)
+                    await self._settle(0)
+                except asyncio.CancelledError:
+                    if not client.is_connected:
+                        raise
+                    is_interrupted = True  # the client waits a while for acknowledgements
+                    uncancel()
         except asyncio.CancelledError:
-            self._log.cancel()
-            raise PublishFailed(f"interrupted: {self._summary()}") from None
+            is_interrupted = True
         except PublishFailed as error:
             raise PublishFailed(f"{error.message}; {self._summary()}", error.reason) from error
+        if is_interrupted:
+            self._log.cancel()
+            raise PublishFailed(f"interrupted: {self._summary()}")
         if not quiet:
             print(f"penstock: {_published(self._done)}", file=sys.stderr)
         return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -29,6 +31,8 @@ from penstock.store.watermark import read_watermark
 CHANGES = frozenset({"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"})
 STEPS_MAX = 200
 KILLED = 77
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload([__name__])
 
 
 class Case(NamedTuple):
@@ -83,28 +87,38 @@ def copied(template: Case, directory: Path) -> Case:
     return template._replace(data_dir=directory / "data")
 
 
+def replace(data_dir: Path, keep_old_store: bool) -> None:
+    """Replace the store by the copy that has arrived."""
+    make_ready(data_dir, keep_old_store)
+    finish(data_dir)
+
+
+def act_until(step: int, act: Callable[[], object]) -> None:
+    """End this process before change number ``step`` of ``act``."""
+    left = step
+
+    def count(event: str, _: object) -> None:
+        nonlocal left
+        if event in CHANGES:
+            left -= 1
+            if left < 0:
+                os._exit(KILLED)
+
+    sys.addaudithook(count)
+    act()
+
+
 def killed_at(step: int, act: Callable[[], object]) -> bool:
-    """Whether ``act`` was killed before its change number ``step``; it runs in a child."""
-    child = os.fork()
-    if child == 0:
-        left = step
+    """Whether ``act`` was killed before its change number ``step``; it runs in a child.
 
-        def count(event: str, _: object) -> None:
-            nonlocal left
-            if event in CHANGES:
-                left -= 1
-                if left < 0:
-                    os._exit(KILLED)
-
-        sys.addaudithook(count)
-        try:
-            act()
-            os._exit(0)
-        except BaseException:
-            os._exit(1)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert code in (0, KILLED)
-    return code == KILLED
+    A server with a single thread forks the child: a fork of the test's own process, which has
+    threads, would wait for ever for a lock that one of those had taken.
+    """
+    child = FORKS.Process(target=act_until, args=(step, act))
+    child.start()
+    child.join()
+    assert child.exitcode in (0, KILLED)
+    return child.exitcode == KILLED
 
 
 @pytest.mark.parametrize("keep_old_store", [False, True])
@@ -113,12 +127,7 @@ def test_a_kill_at_any_step_leaves_one_of_both_whole(
 ) -> None:
     for step in range(STEPS_MAX):
         case = copied(template, tmp_path / str(step))
-
-        def replace(data_dir: Path = case.data_dir) -> None:
-            make_ready(data_dir, keep_old_store)
-            finish(data_dir)
-
-        killed = killed_at(step, replace)
+        killed = killed_at(step, partial(replace, case.data_dir, keep_old_store))
         is_ready = (case.data_dir / READY).exists()
         finish(case.data_dir)
         epoch = case.epoch()
@@ -175,13 +184,11 @@ def test_an_attempt_removes_what_the_one_before_left(tmp_path: Path) -> None:
 def test_an_open_store_is_not_replaced(template: Case, tmp_path: Path) -> None:
     case = copied(template, tmp_path)
     make_ready(case.data_dir, keep_old_store=False)
-    child = os.fork()
-    if child == 0:  # the lock is of a process
-        database = open_database(case.data_dir)
-        code = os.waitstatus_to_exitcode(os.spawnv(os.P_WAIT, sys.executable, finishing(case)) << 8)
+    database = open_database(case.data_dir)
+    try:  # the lock is of a process
+        assert subprocess.run(finishing(case), check=False).returncode == KILLED
+    finally:
         database.close()
-        os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == KILLED
     assert finish(case.data_dir) is None
     assert case.epoch() == case.other
 
