@@ -48,7 +48,7 @@ def status(
         _watch(settings, as_json)
         return
     state = _ask(settings)
-    _print(state, as_json)
+    print_state(state, as_json)
     if state.problems:
         raise typer.Exit(EXIT_PROBLEMS)
 
@@ -102,9 +102,7 @@ def _where_to_run(settings: Settings, refusal: str) -> str:
 
 def _primary_of(state: ClusterState) -> MemberState | None:
     """Return the primary of the newest term that was heard lately; None while there is none."""
-    from penstock.services.cluster_problems import SILENT_S
-
-    found = [one for one in state.members if one.role == "primary" and one.heard_s < SILENT_S]
+    found = [one for one in state.members if one.role == "primary" and not one.is_silent]
     return max(found, key=lambda one: one.term, default=None)
 
 
@@ -141,7 +139,8 @@ def _ask(settings: Settings) -> ClusterState:
     return ask(settings.durability.data_dir, AskCluster(), ClusterState, ANSWER_S_MAX)
 
 
-def _print(state: ClusterState, as_json: bool) -> None:
+def print_state(state: ClusterState, as_json: bool) -> None:
+    """Print the state of a cluster: a picture on a terminal, lines of text else, or one object."""
     from msgspec import to_builtins
 
     from penstock.cli.screen import Screen, print_objects, print_pairs, print_table
@@ -171,7 +170,7 @@ def _watch(settings: Settings, as_json: bool) -> None:
     if as_json or not screen.is_terminal:
         while True:
             try:
-                _print(_ask(settings), as_json)
+                print_state(_ask(settings), as_json)
             except StoreError as error:  # it changes its role, or starts again
                 print(error)
             time.sleep(WATCH_S)
@@ -250,7 +249,7 @@ def _tables(state: ClusterState) -> Iterator[tuple[tuple[str, ...], list[tuple[s
 def _member_row(one: MemberState, state: ClusterState) -> tuple[str, ...]:
     return (
         one.node,
-        one.role,
+        f"silent, was {one.role}" if one.is_silent else one.role,
         str(one.term),
         f"{one.applied:,}",
         f"{one.synced:,}",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 
@@ -35,6 +37,11 @@ class HandedOver(msgspec.Struct, frozen=True):
     term: int
 
 
+SILENT_S: Final = 5.0
+"""Time in seconds after which a member, or a server of the log, that was not heard counts as
+silent."""
+
+
 class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
     """A member, by its last heartbeat.
 
@@ -66,6 +73,11 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
     note: str = ""
     damaged: int = 0
     skipped: int = 0
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether the member was not heard for longer than ``SILENT_S``."""
+        return self.heard_s > SILENT_S
 
 
 class ServerState(msgspec.Struct, frozen=True):

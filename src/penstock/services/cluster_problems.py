@@ -9,13 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from penstock.cluster.log import LogState
-from penstock.control.cluster_requests import MemberState
+from penstock.control.cluster_requests import SILENT_S, MemberState
 
 LAG_MAX: Final = 10_000
 """Entries that a view may be behind before an operator is told."""
-
-SILENT_S: Final = 5.0
-"""Time in seconds after which an operator is told that a member was not heard."""
 
 
 def problems(
@@ -52,7 +49,12 @@ def _of_log(log: LogState | None, entries_max: int, why: str) -> Iterator[str]:
             " are missing"
         )
     for node in log.nodes:
-        if not node.is_current:
+        if not node.is_current and node.seen_s <= SILENT_S:
+            yield (
+                f"the server {node.name} of the cluster's log is {node.lag:,} entries behind, and"
+                " catches up; if another one is lost meanwhile, nothing is acknowledged"
+            )
+        elif not node.is_current:
             yield (
                 f"the server {node.name} of the cluster's log has not all that is acknowledged, and"
                 f" was last heard {node.seen_s:.0f} s ago: start it, or look at its disk and its"
@@ -68,7 +70,7 @@ def _of_log(log: LogState | None, entries_max: int, why: str) -> Iterator[str]:
 
 
 def _of_members(members: Sequence[MemberState]) -> Iterator[str]:
-    heard = [one for one in members if one.heard_s <= SILENT_S]
+    heard = [one for one in members if not one.is_silent]
     primaries = [one.node for one in heard if one.role == "primary"]
     if not primaries:
         yield (
@@ -81,7 +83,7 @@ def _of_members(members: Sequence[MemberState]) -> Iterator[str]:
             " nothing is removed from the log. Start the other members"
         )
     for one in members:
-        if one.heard_s > SILENT_S:
+        if one.is_silent:
             yield (
                 f"{one.node} was not heard for {one.heard_s:.0f} s: start it, or look at its"
                 " network; a member that is gone for good is forgotten after an hour"

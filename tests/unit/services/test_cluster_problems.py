@@ -30,6 +30,11 @@ def test_a_cluster_in_which_all_is_well_has_none() -> None:
             LOG._replace(nodes=(NODES[0], LogNode("n2", False, False, 7, 31.4))),
             "n2 of the cluster's log has not all that is acknowledged, and was last heard 31 s ago",
         ),
+        (
+            [PRIMARY, STANDBY],
+            LOG._replace(nodes=(NODES[0], LogNode("n2", False, False, 7, 0.4))),
+            "n2 of the cluster's log is 7 entries behind, and catches up",
+        ),
         ([PRIMARY, STANDBY], LOG._replace(bounds=Bounds(1, 1100)), "has 1,100 entries, more than"),
         ([replace(PRIMARY, role="fenced"), STANDBY], LOG, "no member is the primary now"),
         ([PRIMARY], LOG, "only a is heard"),

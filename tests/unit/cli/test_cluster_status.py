@@ -1,0 +1,44 @@
+"""What `penstock cluster status` prints about a cluster."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.cli.cluster_status import print_state
+from penstock.control.cluster_requests import ClusterState, MemberState, ServerState
+
+STATE = ClusterState(
+    "orders",
+    "b",
+    [
+        MemberState("a", "primary", 3, 100, 100, 7.5, "10.0.0.1:1883"),
+        MemberState("b", "primary", 4, 120, 118, 0.0, "10.0.0.2:1883"),
+        MemberState("c", "standby", 4, 119, 118, 0.2, "10.0.0.3:1883"),
+    ],
+    "nats",
+    "2.15.1",
+    "b",
+    True,
+    [ServerState("b", True, True, 0, 0.0), ServerState("a", False, False, 20, 7.5)],
+    101,
+    120,
+    4000,
+    ["a was not heard for 8 s"],
+)
+
+
+def test_a_primary_that_is_silent_is_told_from_the_one_that_took_over(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_state(STATE, as_json=False)
+    printed = capsys.readouterr().out.splitlines()
+
+    def line_with(text: str) -> str:
+        (line,) = (line for line in printed if text in line)
+        return line
+
+    assert "silent, was primary" in line_with("10.0.0.1")
+    assert "silent" not in line_with("10.0.0.2")
+    assert line_with("term 4").startswith("primary")
+    assert "20" in line_with("follower")
+    assert printed[-1] == "a was not heard for 8 s"
