@@ -17,11 +17,8 @@ import asyncio
 import time
 from typing import Final, final
 
-from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
-from penstock.engine.operating.listing import connection_of, is_bridge
-from penstock.engine.reporting.histogram import Histogram
+from penstock.engine.operating.survey import Survey, SurveyWalk
 from penstock.engine.server.server import Server
-from penstock.engine.session.session import Session
 from penstock.runtime.driver import Driver
 from penstock.services.portions import in_portions
 
@@ -36,55 +33,6 @@ VISITS: Final = 32
 
 _PORTION_S: Final = 0.0005
 _PAUSE_S: Final = 0.005
-
-WINDOW_BOUNDS: Final = (0.0, 1.0, 5.0, 10.0, 50.0, 100.0, 500.0, 1_000.0, 10_000.0)
-QUEUE_BOUNDS: Final = (0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0, 1_000_000.0)
-
-
-@final
-class Survey:
-    """The result of one walk; bridges of this broker are left out.
-
-    Attributes:
-        at_s: when it was complete, monotonic seconds.
-        window: places taken in the window, by connected client.
-        queue: messages in the queue, by session.
-        by_version: connected clients, by protocol level.
-        by_listener: connected clients, by the listener that they use.
-        by_group: connected clients, by listener and client group.
-        at_limit: sessions at each limit of ``LIMITS``.
-    """
-
-    def __init__(self) -> None:
-        self.at_s = 0.0
-        self.window = Histogram(WINDOW_BOUNDS)
-        self.queue = Histogram(QUEUE_BOUNDS)
-        self.by_version: dict[int, int] = {}
-        self.by_listener: dict[str, int] = {}
-        self.by_group: dict[tuple[str, str], int] = {}
-        self.at_limit = [0] * len(LIMITS)
-
-    def add(self, server: Server, session: Session) -> None:
-        """Count one session."""
-        if is_bridge(session):
-            return
-        self.queue.count(session.queue_length)
-        for limit in (WINDOW, WRITE_BUFFER, QUEUE):
-            usage = session.transmission.limit_usage(limit)
-            if usage is not None and usage.since_s >= 0:
-                self.at_limit[limit] += 1
-        connection = connection_of(server, session)
-        if connection is None:
-            return
-        self.window.count(session.window_length)
-        self.by_version[connection.version] = self.by_version.get(connection.version, 0) + 1
-        self.by_listener[session.zone] = self.by_listener.get(session.zone, 0) + 1
-        counters = connection.link.counters
-        pair = (counters.listener, counters.group)
-        self.by_group[pair] = self.by_group.get(pair, 0) + 1
-        inbound = connection.inbound_limit
-        if inbound is not None and inbound.since_s >= 0:
-            self.at_limit[INBOUND] += 1
 
 
 @final
@@ -118,22 +66,15 @@ class ClientSurvey:
 
     async def _walk(self) -> None:
         began_s = time.monotonic()
-        survey = Survey()
-        order = self._server.registry.order
-        cursor = 0
+        walk = SurveyWalk(self._server)
 
         def step() -> bool:
-            nonlocal cursor
-            sessions = order.after(cursor, VISITS)
-            for session in sessions:
-                cursor = session.number
-                survey.add(self._server, session)
-            return len(sessions) < VISITS
+            return walk.step(VISITS)
 
         try:
             took_s = await in_portions(self._driver, step, _PORTION_S, _PAUSE_S)
-            survey.at_s = time.monotonic()
+            walk.survey.at_s = time.monotonic()
             self._due_s = began_s + took_s / SHARE
-            self._last = survey
+            self._last = walk.survey
         finally:
             self._walking = None

@@ -30,12 +30,13 @@ from penstock.control.metric_requests import (
     Sample,
 )
 from penstock.engine.memory.limit_usage import LIMITS
+from penstock.engine.operating.survey import Survey
 from penstock.engine.reporting.drop_counts import REASONS, slug_of
 from penstock.engine.reporting.histogram import Histogram
 from penstock.engine.server.server import Server
 from penstock.protocol.kinds import AUTH, V5, V31, V311, packet_name
 from penstock.runtime.driver import Driver
-from penstock.services.client_survey import ClientSurvey, Survey
+from penstock.services.client_survey import ClientSurvey
 from penstock.services.cluster_metrics import ClusterMetrics
 from penstock.services.control import Control
 from penstock.store.rocks import RocksStore

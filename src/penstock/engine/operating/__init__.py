@@ -4,6 +4,7 @@ Modules::
 
     flow            the flow of one client, as a value
     ranking         the sessions that are highest by a measure; what holds each of them up
+    survey          windows and queues of all clients by how full they are, as histograms
     flow_details    the window and the queue of one client, place by place
     listing         sessions and retained messages as values; the walk over sessions
     selection       which sessions an operator selects
