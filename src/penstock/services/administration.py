@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable
 from typing import Final, final
 
+import msgspec
+
 from penstock.control.admin_requests import (
     LIMIT_MAX,
     ClearRetained,
@@ -52,6 +54,7 @@ from penstock.engine.operating.listing import (
 )
 from penstock.engine.operating.recorded import committed_about, recorded
 from penstock.engine.operating.selection import SessionSelection
+from penstock.engine.operating.session_summary import SessionSummary
 from penstock.engine.server.draining import Draining
 from penstock.engine.server.server import Server
 from penstock.engine.session.retained import RetainedWalk
@@ -76,6 +79,13 @@ _BAN_S_MAX: Final = 10_000_000_000
 WALKS_MAX: Final = 16
 WALK_S_MAX: Final = 60.0
 """A list of retained messages that is not continued is forgotten after this, in seconds."""
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    """A ``Page`` of sessions, as it is sent."""
+
+    entries: list[SessionSummary]
+    cursor: str
 
 
 @final
@@ -114,22 +124,22 @@ class Administration:
 
     # -- sessions ----------------------------------------------------------------------
 
-    async def list_sessions(self, request: ListSessions) -> Page:
+    async def list_sessions(self, request: ListSessions) -> SessionPage:
         """Return some sessions, in the order in which they were made."""
         limit = _limit(request.limit)
         if request.cursor and not request.cursor.isdecimal():
             raise ConfigError(f"{request.cursor!r} is no cursor of a list of sessions")
         walk = SessionWalk(self._server, selection_of(request.filter), int(request.cursor or 0))
-        entries: list[JsonObject] = []
+        entries: list[SessionSummary] = []
 
         def step() -> bool:
             now = self._driver.now()
             found = walk.step(min(VISITS, limit - len(entries)), now)
-            entries.extend(session_summary(self._server, session) for session in found)
+            entries.extend([session_summary(self._server, session) for session in found])
             return walk.finished or len(entries) >= limit
 
         await in_portions(self._driver, step)
-        return Page(entries, "" if walk.finished else str(walk.cursor))
+        return SessionPage(entries, "" if walk.finished else str(walk.cursor))
 
     async def show_session(self, request: ShowSession) -> JsonObject | None:
         """Return all of one session; None where there is none."""

@@ -159,8 +159,8 @@ def test_how_long_a_client_was_here(step_s: int) -> None:
     assert [event["duration_us"] for event in events.take(DISCONNECTED)] == [5_000_000]
     bench.pass_s(5)
     told = session_summary(bench.server, session)
-    assert told["since_us"] == bench.now.wall_us - 5_000_000
-    assert told["expires_at_us"] == bench.now.wall_us + (HOUR_S - 5) * 1_000_000
+    assert told.since_us == bench.now.wall_us - 5_000_000
+    assert told.expires_at_us == bench.now.wall_us + (HOUR_S - 5) * 1_000_000
     assert SessionSelection(older_than_s=4.9).has(session, None, bench.now)
     assert not SessionSelection(older_than_s=5).has(session, None, bench.now)
 

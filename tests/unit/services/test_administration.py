@@ -103,7 +103,7 @@ async def test_pages_together_are_the_list(bench: Bench, operator: Administratio
     cursor = ""
     while True:
         page = await operator.list_sessions(ListSessions(cursor=cursor, limit=300))
-        seen += [entry["client_id"] for entry in page.entries]
+        seen += [entry.client_id for entry in page.entries]
         cursor = page.cursor
         if not cursor:
             break
@@ -111,9 +111,9 @@ async def test_pages_together_are_the_list(bench: Bench, operator: Administratio
     assert seen == [f"c{number}" for number in range(SESSIONS)]
     topics: list[object] = []
     while True:
-        page = await operator.list_retained(ListRetained("r/#", 0.0, cursor, 300))
-        topics += [entry["topic"] for entry in page.entries]
-        cursor = page.cursor
+        retained = await operator.list_retained(ListRetained("r/#", 0.0, cursor, 300))
+        topics += [entry["topic"] for entry in retained.entries]
+        cursor = retained.cursor
         if not cursor:
             break
         bench.server.router.retained.remove(str(topics[-1]))

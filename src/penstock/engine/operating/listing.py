@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias, final
 
+from msgspec.structs import asdict
+
 from penstock.engine.clock import MICROSECONDS, Now
 from penstock.engine.limits import NEVER_EXPIRES_S
 from penstock.engine.message import Message
 from penstock.engine.operating.selection import SessionSelection, since_us
+from penstock.engine.operating.session_summary import SessionSummary
 from penstock.engine.reporting.drop_counts import slug_of
 from penstock.engine.server.server import Server
 from penstock.engine.server.server_connection import ServerConnection
@@ -76,38 +79,38 @@ def is_bridge(session: Session) -> bool:
     return session.transmission.forwarding is not None
 
 
-def session_summary(server: Server, session: Session) -> JsonObject:
+def session_summary(server: Server, session: Session) -> SessionSummary:
     """Return the description of a session in a list."""
     connection = connection_of(server, session)
     dropped = server.drops.counts_by_reason(session.client_id)
     lead_us = server.context.batch.lead_us
     since = since_us(session, connection)
-    description: JsonObject = {
-        "client_id": session.client_id,
-        "user": session.username,
-        "connected": session.link is not None,
-        "address": None if connection is None else connection.address,
-        "listener": session.zone,
-        "version": 0 if connection is None else connection.version,
-        "since_us": since + lead_us if since > 0 else 0,
-        "expires_at_us": expires_at_us(session, lead_us),
-        "expiry_interval_s": session.expiry_interval_s,
-        "window": session.window_length,
-        "window_size": session.transmission.window_size,
-        "queue": session.queue_length,
-        "queue_max": session.backlog.queue_length_max,
-        "queue_bytes": session.backlog.queue_bytes,
-        "subscriptions": len(session.subscriptions),
-        "dropped": sum(dropped.values()),
-        "bridge": is_bridge(session),
-    }
-    return description
+    backlog = session.backlog
+    return SessionSummary(  # in the order of its fields: names would cost as much as all the rest
+        session.client_id,
+        session.username,
+        session.link is not None,
+        None if connection is None else connection.address,
+        session.zone,
+        0 if connection is None else connection.version,
+        since + lead_us if since > 0 else 0,
+        expires_at_us(session, lead_us),
+        session.expiry_interval_s,
+        session.window_length,
+        session.transmission.window_size,
+        session.queue_length,
+        backlog.queue_length_max,
+        backlog.queue_bytes,
+        len(session.subscriptions),
+        sum(dropped.values()) if dropped else 0,
+        is_bridge(session),
+    )
 
 
 def session_details(server: Server, session: Session) -> JsonObject:
     """Return the full description of one session, with its first thousand subscriptions, up to
     1 MiB."""
-    description = session_summary(server, session)
+    description: JsonObject = asdict(session_summary(server, session))
     filters: list[JsonObject] = []
     size_bytes = 0
     for topic_filter, entry in session.subscriptions.items():

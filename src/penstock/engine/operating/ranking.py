@@ -15,6 +15,8 @@ from __future__ import annotations
 from heapq import heappush, heapreplace
 from typing import Final, final
 
+from msgspec.structs import asdict
+
 from penstock.engine.clock import Now
 from penstock.engine.memory.limit_usage import INBOUND, LIMITS, QUEUE, WINDOW, WRITE_BUFFER
 from penstock.engine.operating.listing import (
@@ -121,7 +123,7 @@ def _place(entry: tuple[float, int, Session]) -> tuple[float, int]:
 def ranked(server: Server, session: Session, now: Now) -> JsonObject:
     """Return the description of a session in a ranking: as in a list, with bytes and limits."""
     link = session.link
-    description = session_summary(server, session)
+    description: JsonObject = asdict(session_summary(server, session))
     received = sent = 0
     received_per_s = sent_per_s = 0.0
     if link is not None:
