@@ -4,14 +4,14 @@ No module here reads a clock, draws a random number, logs or touches a socket
 (``import-linter`` proves it), so every run can be replayed from its inputs. Packages import down
 only, in this order::
 
-    operating         what an operator asks and does
+    operating         requests of an operator: listings, explanations, actions
     dialling          the connecting role
     server            the accepting role: one broker
-    connection        what both roles share of a connection
+    connection        the parts of a connection that both roles share
     publishing        numbered producers, rows of Spark, publishes that wait for room
     routing           from a published message to the log and the sessions
     session           the state of one client
-    batch             one turn, and the commit that ends it
+    batch             one turn of the event loop, and the commit that ends it
     reporting         drops and events
     access            authentication, permissions, bans
     wire              the sending half of a connection
@@ -23,15 +23,15 @@ Below all of them, values and limits::
     topics            topic names and topic filters
     topic_cache       a bounded cache of numbers by topic
     priorities        the priority of each topic
-    client_record     what is recorded of one client, as runs of like events
+    client_record     the latest events of one client, as runs of events of one kind
     message           a published message, and its delivery to one session
     mount_point       a prefix of all topics of a listener's clients
     bridge_forwarding  the changes that a bridge makes to a message
     declared_limits   every limit: name, range, default and explanation
-    limits            the same as compiled code reads them
+    limits            the values of these limits, in the form that compiled code reads
     options           settings that are no limits
-    change_effects    which settings, of all groups, need a restart where they change
-    work_budget       the work that one connection may do in a turn
+    change_effects    which settings, of all groups, need a restart when they change
+    work_budget       the work that one connection may do in a turn of the event loop
     rate_limit        a token bucket
     addresses         the address of a peer, and which addresses count as one
     counters          totals of packets and bytes, by listener and client group

@@ -18,11 +18,11 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _SOURCE_BITS: Final = {4: 32, 6: 64}
-_MAPPED_BITS: Final = 96  # of ::ffff:0:0/96, in which IPv4 addresses are mapped
+_MAPPED_BITS: Final = 96  # prefix length of ::ffff:0:0/96, in which IPv4 addresses are mapped
 
 
 def host_of(peer: str) -> str:
-    """Return a peer's name without port and brackets; one that has no port stays as it is."""
+    """Return a peer's name without port and brackets; a name without a port is returned whole."""
     host, colon, _ = peer.rpartition(":")
     if not colon or (":" in host and not host.startswith("[")):
         host = peer  # IPv4, or IPv6 without brackets
@@ -43,7 +43,7 @@ def ip_of(peer: str) -> IPAddress | None:
 def source_of(peer: str, exempt: Sequence[IPNetwork] = ()) -> str:
     """Return the source that a peer belongs to, as text: an IPv4 address or an IPv6 /64.
 
-    Empty where it has no address, or one of a network in ``exempt``.
+    Return an empty text if the peer has no address, or its address is in a network of ``exempt``.
     """
     address = ip_of(peer)
     if address is None or any(address in network for network in exempt):
@@ -55,7 +55,7 @@ def network_of(text: str) -> IPNetwork:
     """Return the network that ``text`` names, or the source of the address that it names.
 
     Raises:
-        ValueError: it names neither; one sentence.
+        ValueError: ``text`` is neither an address nor a network; the message is one sentence.
     """
     address = None if "/" in text else ip_of(text)
     if address is not None:
@@ -73,7 +73,7 @@ def network_of(text: str) -> IPNetwork:
 
 
 def text_of(network: IPNetwork) -> str:
-    """Return the text of ``network``; one IPv4 address has no prefix length."""
+    """Return the text of ``network``; a single IPv4 address is written without a prefix length."""
     if network.version == 4 and network.prefixlen == _SOURCE_BITS[4]:
         return str(network.network_address)
     return str(network)

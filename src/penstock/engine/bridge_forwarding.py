@@ -1,4 +1,4 @@
-"""The changes that a bridge makes to a message it forwards: another topic, and one hop more.
+"""The changes that a bridge makes to a forwarded message: another topic, a higher hop count.
 
 ::
 
@@ -21,7 +21,7 @@ from penstock.engine.topics import SHARE_PREFIX, topic_matches
 from penstock.protocol.kinds import V5
 from penstock.protocol.properties import Properties, encode_properties, parse_properties
 
-HOPS: Final = "penstock-hops"  # user property: bridges that a message has passed
+HOPS: Final = "penstock-hops"  # user property: the number of bridges that a message has passed
 
 _TOPICS_MAX: Final = 10_000
 _NO_RULE: Final = -1
@@ -35,7 +35,7 @@ class Rule:
     Args:
         topic_filter: matches the topics of the messages on the side they come from.
         remove: prefix that is removed from a topic; a topic without it stays whole.
-        add: prefix that is put before the rest.
+        add: prefix that is put before the topic after that.
         qos_max: highest QoS of a forwarded message, 0..2.
         keeps_retain: whether RETAIN stays as it was published.
         group: share name of a shared subscription; empty for an ordinary one.
@@ -59,7 +59,7 @@ class Rule:
         self._add = add
 
     def topic_for(self, topic: str) -> str:
-        """Return the topic that ``topic`` has on the other side."""
+        """Return the topic under which a message with ``topic`` is forwarded."""
         return self._add + topic.removeprefix(self._remove)
 
 
@@ -68,9 +68,9 @@ class Forwarding:
     """One direction of a bridge: its rules and its counters.
 
     Args:
-        rules: the first that matches a topic counts.
-        hops_max: a message that passed so many bridges is not forwarded; 1 or more.
-        user_properties: added to each message, in MQTT 5.
+        rules: the rules; the first one that matches a topic applies.
+        hops_max: a message that has passed this many bridges is not forwarded; 1 or more.
+        user_properties: added to each forwarded message, in MQTT 5.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Forwarding:
         self.rules = rules
         self.looped = 0  # messages not forwarded because of their hops
         self.too_long = 0  # messages not forwarded because their topic would be too long
-        self.packets = 0  # PUBLISH, first and again
+        self.packets = 0  # PUBLISH packets that were sent, repeats included
         self.resent = 0  # PUBLISH packets that were repeats
         self.acknowledged = 0  # messages, by PUBACK or PUBCOMP
         self._hops_max = hops_max
@@ -89,11 +89,11 @@ class Forwarding:
 
     @property
     def sent(self) -> int:
-        """Return how many messages were sent, each counted when it is sent first."""
+        """Return how many messages were sent; repeats are not counted."""
         return self.packets - self.resent
 
     def rule_for(self, topic: str) -> Rule | None:
-        """Return the rule of ``topic``; None: it is not forwarded."""
+        """Return the rule that matches ``topic``; None if the topic is not forwarded."""
         place = self._chosen.known.get(topic)
         if place is None:
             place = _NO_RULE
@@ -107,7 +107,7 @@ class Forwarding:
     def may_forward(self, rule: Rule, topic: str, encoded: bytes) -> bool:
         """Return whether ``rule`` may forward a message with this topic and these properties.
 
-        A message that may not pass is counted.
+        If not, the message is counted as looped or as too long.
         """
         if len(rule.topic_for(topic).encode()) > _TOPIC_BYTES_MAX:
             self.too_long += 1
@@ -118,8 +118,10 @@ class Forwarding:
         return True
 
     def message_for(self, message: Message, version: int) -> Message:
-        """Return the message that is sent in place of ``message``; ``version`` is the link's
-        protocol level."""
+        """Return the forwarded form of ``message``: its topic on the other side, its properties.
+
+        ``version`` is the protocol level of the link.
+        """
         rule = self.rule_for(message.topic)
         topic = message.topic if rule is None else rule.topic_for(message.topic)
         properties = b""
@@ -142,8 +144,8 @@ class Forwarding:
         return changed
 
     def properties_for(self, encoded: bytes) -> bytes:
-        """Return the encoded properties of a forwarded message: one hop more, and the bridge's
-        own."""
+        """Return the encoded properties of a forwarded message: the hop count raised by one, and
+        the user properties of the bridge."""
         if len(encoded) == 0:
             return self._first_hop
         properties = parse_properties(encoded)
@@ -160,8 +162,10 @@ class Forwarding:
 
 
 def hops_of(encoded: bytes) -> int:
-    """Return how many bridges a message with these properties has passed; a value that is no
-    number counts 0."""
+    """Return how many bridges a message with these encoded properties has passed.
+
+    A hop count that is no number counts as 0.
+    """
     if len(encoded) == 0 or HOPS.encode() not in encoded:
         return 0
     hops = 0

@@ -1,15 +1,15 @@
 """The effects of a changed setting on a running broker, declared beside the setting itself.
 
-A class of settings says it for all of its own fields, and a field that differs says so in its
-annotation::
+A decorator declares the effect for all fields of a class of settings; a field with another effect
+declares it in its annotation::
 
     @takes_effect(AT_ONCE)
     class Status(Group):
-        sys_interval_s: float = ...                    # a reload is enough
-        something: Annotated[int, RESTART] = ...       # but not for this one
+        sys_interval_s: float = ...                    # a reload applies a change
+        something: Annotated[int, RESTART] = ...       # a change needs a restart
 
-Where neither says anything, a change needs a restart. ``config.changes`` reads it, for the reload
-and for docs/configuration.md.
+Without a declaration a change needs a restart. ``config.changes`` reads the declarations, for the
+reload and for docs/configuration.md.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _ATTRIBUTE: Final = "changes_of_its_fields_take_effect"
 
 @final
 class ChangeEffect:
-    """The moment from which a change counts.
+    """The moment at which a changed setting takes effect.
 
     Args:
-        name: the word for it in docs/configuration.md and in the answer to a reload.
+        name: the word for this moment in docs/configuration.md and in the answer to a reload.
     """
 
     def __init__(self, name: str) -> None:
@@ -37,27 +37,27 @@ class ChangeEffect:
 RESTART: Final = ChangeEffect("restart")
 AT_ONCE: Final = ChangeEffect("reload")
 NEW_CONNECTIONS: Final = ChangeEffect("new")
-"""A client that is connected goes on with what it was told in CONNACK."""
+"""New connections get the changed value; a connected client keeps what its CONNACK announced."""
 
 TABLE_JOBS: Final = ChangeEffect("job")
-"""The broker does not use it: `penstock tables run` reads it when it starts."""
+"""`penstock tables run` reads the setting when it starts; the broker does not use it."""
 
 BY_PART: Final = ChangeEffect("by part")
-"""A table of settings; each of them has an effect of its own."""
+"""The setting is a table of settings, each of which has an effect of its own."""
 
 
 def takes_effect(effect: ChangeEffect) -> Callable[[Kind], Kind]:
-    """Return a decorator that says when changes of a class's own fields count."""
+    """Return a class decorator that declares when changes of the class's own fields take effect."""
 
-    def declared(kind: Kind) -> Kind:
+    def declare(kind: Kind) -> Kind:
         setattr(kind, _ATTRIBUTE, effect)
         return kind
 
-    return declared
+    return declare
 
 
 def effect_declared_by(kind: type) -> ChangeEffect:
-    """Return the effect that a class itself declares for its fields, not one of its bases."""
+    """Return the effect that ``kind`` declares for its own fields, without those of its bases."""
     found = vars(kind).get(_ATTRIBUTE, RESTART)
     assert isinstance(found, ChangeEffect)
     return found

@@ -1,9 +1,10 @@
-"""Client groups: a name for some of the clients, under which metrics count them together.
+"""Client groups: named sets of clients, which metrics count together.
 
-A group is described by patterns (``name_patterns``). The first that fits a client is its group, and
-``OTHER`` where none does. It is decided once, when the client is let in, so that a message costs
-nothing. A name that is longer than any device's fits no pattern: whoever is let in or refused chose
-it, and the loop waits while it is looked at.
+A group is described by patterns (``name_patterns``). A client belongs to the first group that it
+matches, or to ``OTHER``. Its group is determined once, when its CONNECT is accepted, so that a
+message costs nothing. A name of more than ``NAME_CHARACTERS_MAX`` characters matches no pattern:
+any client, even one that is refused, may choose such a name, and the event loop waits while a name
+is matched.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from typing import Final, final
 from penstock.engine.name_patterns import NamePattern
 
 OTHER: Final = "other"
-"""The group of clients that fit no other."""
+"""The group of clients that match no configured group."""
 
 NAME_CHARACTERS_MAX: Final = 1024
-"""Characters of a client identifier or user name; a longer one fits no pattern."""
+"""Characters of a client identifier or user name; a longer one matches no pattern."""
 
 
 @final
 class ClientGroup:
-    """The description of one group; conditions that are empty fit every client.
+    """The description of one group; an empty condition matches every client.
 
     Args:
-        name: its name.
+        name: the name of the group.
         client: pattern of client identifiers.
-        user: pattern of user names; a client without one fits no pattern.
+        user: pattern of user names; a client without a user name matches no pattern.
         listener: the name of a listener.
     """
 
@@ -37,7 +38,7 @@ class ClientGroup:
         self._listener = listener
 
     def has(self, listener: str, client_id: str, username: str | None) -> bool:
-        """Return whether a client fits."""
+        """Return whether a client with these names on this listener belongs to the group."""
         if self._listener and self._listener != listener:
             return False
         if self._client is not None and not _fits(self._client, client_id):
@@ -48,14 +49,16 @@ class ClientGroup:
 
 @final
 class ClientGroups:
-    """All groups of a broker, in the order in which they are asked."""
+    """All groups of a broker, in the order in which they are tried."""
 
     def __init__(self, groups: tuple[ClientGroup, ...] = ()) -> None:
         self._groups = groups
 
     def name_for(self, listener: str, client_id: str, username: str | None) -> str:
-        """Return the name of the first group that a client fits; ``username`` is None for an
-        anonymous one."""
+        """Return the name of the first group that a client matches, else ``OTHER``.
+
+        ``username`` is None for an anonymous client.
+        """
         for group in self._groups:
             if group.has(listener, client_id, username):
                 return group.name

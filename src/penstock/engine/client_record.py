@@ -1,25 +1,25 @@
-"""The record of one client in memory: runs of like events, the older the coarser.
+"""The record of one client in memory: runs of events of one kind, coarser the older they are.
 
 ::
 
       event ─▶ open run ── 20 ms passed, or the clock was set ─▶ closed runs, oldest first
-               first and last time          (a new run begins)       │ more than there may be
+               first and last time          (a new run begins)       │ above ``runs_max``
                lowest, highest offset                                ▼
-               how many                      neighbours become one, where that is short for its age
+               count                         neighbours that are short for their age are merged
 
-The cost of an event is a few attributes of the open run; no object is made for it while the run is
-open. A series never forgets an event, it knows less and less exactly when it happened: a run from a
-minute ago may last ten seconds, one from a moment ago is exact.
+An event changes a few attributes of the open run; no object is made for it. A series never forgets
+an event, but its time becomes less exact: a run from a minute ago may last ten seconds, one from a
+moment ago is exact.
 
-What a run promises, and no more:
+A run guarantees the following:
 
 1. Each of its events happened between its first and its last time.
-2. Its lowest and its highest log offset are those of two of its events (or of one). Another offset
-   between them belongs to an event for certain only if the offsets ascended and none is missing
+2. Its lowest and its highest log offset are offsets of its events. Another offset between them
+   certainly belongs to an event only if the offsets ascended and none is missing
    (``Run.verdict_on``).
-3. A run begins anew when the wall clock is set, so that its two times have the same lead. Times are
-   those of the steady clock; only where there is no other room, runs with different leads become
-   one, and then the lead is the newer one.
+3. A new run begins when the wall clock is set, so that both times of a run have the same lead.
+   Times are those of the steady clock. Runs with different leads are merged only if nothing else
+   makes room; the merged run has the newer lead.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from penstock.engine.clock import Now
 WINDOW_US: Final = 20_000  # events within this time after a run's first one join it
 FLOW_RUNS_MAX: Final = 32  # closed runs of messages received, queued, sent or acknowledged
 CONNECTION_RUNS_MAX: Final = 8  # closed runs of connections, and of their ends
-REASON_RUNS_MAX: Final = 4  # closed runs of what was dropped or refused for one reason
-REASONS_MAX: Final = 6  # reasons of one client; the one that is longest ago is forgotten first
+REASON_RUNS_MAX: Final = 4  # closed runs of messages dropped or refused for one reason
+REASONS_MAX: Final = 6  # reasons of one client; the least recent one is forgotten first
 TEXT_MAX: Final = 64  # characters
-RECORD_BYTES: Final = 28_672  # a record that is full of everything, see ``config.memory``
+RECORD_BYTES: Final = 28_672  # memory of a record with as many runs as possible: ``config.memory``
 
-RECEIVED: Final = 0  # the client published it
-QUEUED: Final = 1  # it waits for the client
-SENT: Final = 2  # handed to the client's socket, also when it was sent again
+RECEIVED: Final = 0  # the client published a message
+QUEUED: Final = 1  # a message waits for the client
+SENT: Final = 2  # a message was handed to the client's socket, for the first time or again
 ACKNOWLEDGED: Final = 3  # by PUBACK or PUBREC
 CONNECTED: Final = 4
 DISCONNECTED: Final = 5
@@ -62,16 +62,18 @@ NO: Final = 0  # the message is not among a run's events
 MAYBE: Final = 1
 YES: Final = 2
 
-_FINEST: Final = 1 / 16  # of its age may a run last at first, when room is made
-_ANY_LEAD: Final = 64.0  # so coarse that even runs on both sides of a clock's jump become one
+_FINEST: Final = 1 / 16  # the first fraction of its age that a merged run may last
+_ANY_LEAD: Final = 64.0  # from this fraction on, runs before and after a clock jump are merged
 
 
 @final
 class RecordClock:
-    """The time of the input at hand, for all records of one broker; the shell sets it.
+    """The time of the input that is being handled, for all records of one broker.
+
+    The shell sets it before each input.
 
     Args:
-        now: the time of the start.
+        now: the time at which the broker starts.
     """
 
     def __init__(self, now: Now) -> None:
@@ -79,7 +81,7 @@ class RecordClock:
         self.lead_us: i64 = now.lead_us
 
     def set(self, now: Now) -> None:
-        """Set the time."""
+        """Set the time of the input that is handled next."""
         self.steady_us = now.steady_us
         self.lead_us = now.lead_us
 
@@ -87,16 +89,16 @@ class RecordClock:
 @mypyc_attr(acyclic=True)
 @final
 class Run:
-    """Some events of one kind, one after the other.
+    """Successive events of one kind.
 
     Attributes:
-        first_us, last_us: when the first and the last happened, on the steady clock.
-        lead_us: how far the wall clock was ahead of it.
-        count: how many events.
-        logged: how many of them have a log offset.
-        lowest, highest: of these offsets; -1 where there is none.
+        first_us, last_us: times of the first and the last event, on the steady clock.
+        lead_us: how far the wall clock was ahead of the steady clock, microseconds.
+        count: number of events.
+        logged: number of events that have a log offset.
+        lowest, highest: the lowest and highest of these offsets; -1 without any.
         ascends: whether each offset was higher than all before it.
-        text: a few words about the last event; empty for a flow of messages.
+        text: a few words about the last event; empty for events of messages.
     """
 
     def __init__(self) -> None:
@@ -111,7 +113,7 @@ class Run:
         self.text = ""
 
     def add(self, offset: i64) -> None:
-        """Add an event about the message at ``offset``; -1 = it is not in the log, or unknown."""
+        """Add an event of the message at ``offset``; -1 = not in the log, or not known."""
         self.count += 1
         if offset > self.highest:
             self.highest = offset
@@ -124,7 +126,7 @@ class Run:
             self.logged += 1
 
     def add_all(self, begin: i64, end: i64) -> None:
-        """Add an event about each message from ``begin`` up to ``end``, to a run without any."""
+        """Add an event of each message from ``begin`` to below ``end``. The run must be empty."""
         assert self.count == 0, "the run has no events yet"
         assert 0 <= begin < end, "there are messages"
         self.lowest = begin
@@ -132,7 +134,7 @@ class Run:
         self.count = self.logged = end - begin
 
     def join(self, later: Run) -> None:
-        """Add the events of ``later``, and none of its times."""
+        """Add the events of ``later``; the caller merges the times."""
         if later.logged > 0:
             if self.logged == 0:
                 self.lowest = later.lowest
@@ -147,11 +149,11 @@ class Run:
             self.text = later.text
 
     def is_gapless(self) -> bool:
-        """Return whether each offset from the lowest to the highest is that of an event."""
+        """Return whether every offset from the lowest to the highest belongs to an event."""
         return self.ascends and 0 < self.logged == self.highest - self.lowest + 1
 
     def verdict_on(self, offset: i64) -> int:
-        """Return whether an event is about the message at ``offset``: ``NO``, ``MAYBE``,
+        """Return whether the run has an event of the message at ``offset``: ``NO``, ``MAYBE`` or
         ``YES``."""
         if self.logged == 0 or not self.lowest <= offset <= self.highest:
             return NO
@@ -166,8 +168,8 @@ class RunSeries:
     """The events of one kind, as runs.
 
     Args:
-        clock: tells when an event happens.
-        runs_max: how many closed runs are kept, at least 4.
+        clock: the time of each event.
+        runs_max: the number of closed runs that are kept, at least 4.
     """
 
     def __init__(self, clock: RecordClock, runs_max: int) -> None:
@@ -179,7 +181,7 @@ class RunSeries:
         self._coarseness = _FINEST
 
     def note(self, offset: i64) -> None:
-        """Note an event about the message at ``offset``, which happens now; -1 = no offset."""
+        """Note an event of the message at ``offset``, at the current time; -1 = no offset."""
         clock = self._clock
         now_us = clock.steady_us
         run = self._open
@@ -189,14 +191,14 @@ class RunSeries:
         run.add(offset)
 
     def note_text(self, offset: i64, text: str) -> None:
-        """Note an event as ``note`` does, with words about it, of which the first are kept."""
+        """Note an event as ``note`` does, with a text, which is cut to ``TEXT_MAX`` characters."""
         self.note(offset)
         self._open.text = shortened(text)
 
     def take(self, batch: Run) -> None:
-        """Note the events of ``batch``, which happened together now.
+        """Note the events of ``batch``, all at the current time.
 
-        The caller must not change ``batch`` afterwards: it may become the open run.
+        The caller must not change ``batch`` afterwards: ``batch`` may become the open run.
         """
         clock = self._clock
         now_us = clock.steady_us
@@ -208,11 +210,11 @@ class RunSeries:
         run.last_us = now_us
 
     def runs(self) -> list[Run]:
-        """Return all runs, the oldest first; they are not to be changed."""
+        """Return all runs, the oldest first. The caller must not change them."""
         return [*self._closed, self._open] if self._open.count > 0 else list(self._closed)
 
     def _begin(self, run: Run) -> Run:
-        """Close the open run, and open ``run``, which begins now."""
+        """Close the open run, make ``run`` the open one from the current time on; return it."""
         clock = self._clock
         if self._open.count > 0:
             self._closed.append(self._open)
@@ -258,7 +260,7 @@ def _may_merge(before: Run, run: Run, now_us: i64, coarseness: float) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Return ``text`` as a record may keep it: its first characters."""
+    """Return ``text``, cut to ``TEXT_MAX`` characters."""
     return text if len(text) <= TEXT_MAX else f"{text[: TEXT_MAX - 1]}…"
 
 
@@ -281,15 +283,15 @@ class RecordedRun:
 @mypyc_attr(acyclic=True)
 @final
 class ClientRecord:
-    """The record of one client, since it was begun.
+    """The events of one client since the record began.
 
-    Each kind of event has runs of its own, and each reason of drops and refusals, so that many of
-    one push none of another out. Of drops and refusals the latest ``REASONS_MAX`` reasons are
-    there; of everything else nothing is missing.
+    Each kind of event, and each reason of drops and refusals, has a series of its own, so that many
+    events of one kind displace none of another. Drops and refusals are complete for the latest
+    ``REASONS_MAX`` reasons; all other kinds are complete.
 
     Args:
-        clock: tells when an event happens.
-        next_offset: the log offset of the next message: of all from there on everything is known.
+        clock: the time of each event.
+        next_offset: the log offset of the next message; events of earlier messages may be missing.
     """
 
     def __init__(self, clock: RecordClock, next_offset: i64) -> None:
@@ -306,7 +308,7 @@ class ClientRecord:
         self._by_reason: dict[tuple[int, int], RunSeries] = {}  # the latest reason last
 
     def note_reason(self, kind: int, detail: int, offset: int, text: str) -> None:
-        """Note that a message was dropped or refused (``kind``), and why (``detail``)."""
+        """Note that a message was dropped or refused (``kind``), with the reason (``detail``)."""
         key = kind, detail
         series = self._by_reason.pop(key, None)
         if series is None:

@@ -5,10 +5,10 @@ event-loop turn and passes them in.
 
 * ``monotonic_s`` measures silence (keep alive, connect timeout): it cannot jump.
 * ``steady_us`` measures times that also pass while the broker is down (message expiry, session
-  expiry, will delay) and all that is compared with a stored time. It does not jump when the wall
-  clock is set: see ``steady_clock``.
-* ``wall_us`` dates messages and events, for people and tables. It may be corrected, so nothing
-  is due by it.
+  expiry, will delay), and every time that is compared with a stored one. It does not jump when the
+  wall clock is set: see ``steady_clock``.
+* ``wall_us`` dates messages and events, for people and tables. The wall clock may be corrected, so
+  no timer depends on it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Now:
     """One reading of the three clocks.
 
     Args:
-        monotonic_s: seconds of a clock that never jumps; its zero means nothing.
+        monotonic_s: seconds of a clock that never jumps; its zero is arbitrary.
         wall_us: microseconds since the Unix epoch, UTC.
         lead_us: how far ``wall_us`` is ahead of the steady clock, microseconds.
     """

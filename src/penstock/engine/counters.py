@@ -3,15 +3,13 @@
 ::
 
       link ─▶ Counters of (listener, group) ─╮
-      link ─▶ Counters of (listener, group) ─┼─ added up when somebody asks ─▶ total
+      link ─▶ Counters of (listener, group) ─┼─ added up when they are read ─▶ total
       drops ▶ Counters of the client's pair ─╯
 
 The code that handles a packet adds to the counters of its link, one object for each pair of
-listener and client group; only the shell reads them (``$SYS``, metrics), and adds up what it wants
-to know.
-Totals that a batch can add at once are added once a batch: an integer on the hot path costs a few
-nanoseconds, an object or a look-up would cost more than the packet. So the packets of messages have
-a field each, and only those that are rare share a list by type.
+listener and client group. Only the shell reads the counters (``$SYS``, metrics) and adds them up.
+To add to an integer costs a few nanoseconds, while an object or a look-up would cost more than the
+packet. So the packet types of messages have a field each, and the rare types share a list.
 
 Bytes are those of MQTT packets, without what TLS, WebSocket or TCP add to them.
 """
@@ -26,14 +24,14 @@ from penstock.engine.client_groups import OTHER, ClientGroups
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBLISH, PUBREC, PUBREL
 
 TYPES: Final = 16
-"""Places of a list by packet type; 0 is no type of MQTT."""
+"""Length of a list that has a packet type as its index; MQTT has no type 0."""
 
 NO_LISTENER: Final = "no listener"
-"""Stands for a listener where there is none; no listener has a space in its name."""
+"""The listener name of counters without a listener; no listener has a space in its name."""
 
 NAMED_PAIRS_MAX: Final = 4096
-"""Pairs of a listener and a group of the settings since the start, also of earlier settings. Those
-beyond count in ``OTHER``, of which each listener and bridge has one."""
+"""Pairs of a listener and a configured group since the start, groups of earlier settings included.
+Further pairs count in the group ``OTHER`` of their listener or bridge."""
 
 
 @final
@@ -64,7 +62,7 @@ class PacketCounts:
             self._others[packet_type] += 1
 
     def by_type(self) -> list[int]:
-        """Return the counts, a copy with a place for each type."""
+        """Return a copy of the counts as a list with the packet type as its index."""
         counts = self._others[:]
         counts[PUBLISH] = self._publish
         counts[PUBACK] = self._puback
@@ -132,13 +130,13 @@ class Counters:
         self.group = group
         self.sockets_accepted = 0
         self.connections_accepted = 0  # CONNECT answered with success
-        self.logins_failed = 0  # CONNECT refused because of who the client is
+        self.logins_failed = 0  # CONNECT refused: wrong credentials or not authorized
         self.bytes_received = 0
         self.bytes_sent = 0
         self.received = PacketCounts()
-        self.written = PacketCounts()  # to a link, but for what ``messages_sent`` counts
+        self.written = PacketCounts()  # written to a link; without PUBLISH: ``messages_sent``
         self.packets_sent = 0  # handed to a socket
-        self.messages_received = MessageCounts()  # each as often as it came
+        self.messages_received = MessageCounts()  # repeats included
         self.messages_sent = MessageCounts()  # written to a link
         self.messages_dropped = 0  # on their way to these clients, see ``drop_counts``
         self.publish_bytes_received = 0  # payloads only
@@ -147,22 +145,24 @@ class Counters:
 
     @property
     def packets_received(self) -> int:
-        """Return the packets of all types."""
+        """Return the number of packets received, of all types."""
         return sum(self.received.by_type())
 
     @property
     def publish_received(self) -> int:
-        """Return the messages of every QoS that were received."""
+        """Return the number of messages received, of every QoS."""
         return self.messages_received.total
 
     @property
     def publish_sent(self) -> int:
-        """Return the messages of every QoS that were written to links."""
+        """Return the number of messages written to links, of every QoS."""
         return self.messages_sent.total
 
     def sent_by_type(self) -> list[int]:
-        """Return the number of packets that were written to links, by type. Packets of a connection
-        that ended before they left are counted."""
+        """Return the number of packets written to links, by type.
+
+        Packets that a connection could not send before it ended are included.
+        """
         sent = self.written.by_type()
         sent[PUBLISH] += self.publish_sent
         return sent
@@ -190,25 +190,25 @@ class AllCounters:
     """All counters of one broker.
 
     Attributes:
-        rest: the counters of what has no listener: shared subscriptions, clients without a session.
+        rest: the counters of shared subscriptions and of clients without a session, which belong to
+            no listener.
     """
 
     def __init__(self) -> None:
         self.sessions_expired = 0
         self.commits = 0  # sealed with something to write
-        self.shared_looked_at = 0  # deliveries of groups' queues, to find those a member may take
+        self.shared_looked_at = 0  # deliveries in groups' queues that were checked for a member
         self.rest = Counters(NO_LISTENER, OTHER)
         self._pairs = {(NO_LISTENER, OTHER): self.rest}
-        self._named = 0  # pairs of a group of the settings
+        self._named = 0  # pairs of a listener and a configured group
         self._groups = ClientGroups()
 
     def apply_settings(self, groups: ClientGroups) -> None:
-        """Count clients that are let in from now on in these groups."""
+        """Count clients in ``groups`` from now on; connected clients keep their group."""
         self._groups = groups
 
     def of_listener(self, listener: str) -> Counters:
-        """Return the counters of a listener's connections whose client is not known, or in no
-        group."""
+        """Return the counters of a listener's connections without an accepted client or group."""
         return self._pair(listener, OTHER)
 
     def of_client(self, listener: str, client_id: str, username: str | None) -> Counters:
@@ -220,7 +220,7 @@ class AllCounters:
         return list(self._pairs.values())
 
     def total(self) -> Counters:
-        """Return the sum of all, a copy."""
+        """Return the sum of all counters, as a new object."""
         total = Counters("", "")
         for counters in self._pairs.values():
             total.add(counters)

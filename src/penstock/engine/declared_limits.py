@@ -1,11 +1,11 @@
 """Every limit of the engine, declared once: name, type, range, default and explanation.
 
-From here they go two ways::
+The declarations are used in two ways::
 
     ClientLimits ─────┬──▶ penstock.config   a group of settings inherits its limits, and pydantic
     BrokerLimits      │                      checks the ranges; docs/configuration.md is made of it
     ConnectionLimits  │
-    MemoryLimits      ╰──▶ ``EngineLimits``  the same names as native attributes, which compiled
+    MemoryLimits      ╰──▶ ``EngineLimits``  the values as native attributes, which compiled
     ProducerLimits                           code reads
 
 This module is never compiled, because a compiled class has neither annotations nor the text behind
@@ -32,7 +32,7 @@ Kind = TypeVar("Kind", bound=type)
 
 @dataclass_transform(kw_only_default=True)
 def declares_limits(kind: Kind) -> Kind:
-    """Return ``kind``; tell type checkers that its attributes are arguments of a settings group."""
+    """Return ``kind`` unchanged; type checkers take its attributes for keyword arguments."""
     return kind
 
 
@@ -54,11 +54,11 @@ class ClientLimits:
     0 to 1099511627776; 0 is no limit."""
 
     mqueue_overflow: Literal["drop_oldest", "drop_newest", "reject", "spill"] = "drop_oldest"
-    """Behaviour of a full message queue. "drop_oldest": QoS 0 goes first, then the oldest message.
-    "drop_newest": the new message goes. "reject": the publisher is refused (0x97; before MQTT 5 it
-    gets no acknowledgement until there is room), and no subscriber gets the message. "spill": the
-    queue of a session that outlives its connection has no limit, because the log holds the
-    messages."""
+    """Behaviour of a full message queue. "drop_oldest": a QoS 0 message is dropped, or else the
+    oldest message. "drop_newest": the new message is dropped. "reject": the publisher is refused
+    (0x97; before MQTT 5 it gets no acknowledgement until there is room), and no subscriber gets the
+    message. "spill": the queue of a session that outlives its connection has no limit, because the
+    log holds the messages."""
 
     mqueue_priorities: Annotated[dict[str, QueuePriority], Len(0, 1000)] = {}  # noqa: RUF012 - a default
     """Priority in the message queue by topic filter, 1 to 255, higher first; the first filter
@@ -88,8 +88,8 @@ class ClientLimits:
     await_rel_timeout_s: Annotated[float, Ge(0), Le(10**7)] = 300.0
     """Time in seconds after which a QoS 2 message that its connected client has not released is
     taken for finished: if the client sends it once more, it counts as a new one. A message of an
-    MQTT 3.1 client, which no subscriber has got, is dropped, and its time runs on while the client
-    is away. 0 to 10000000; 0 waits for ever."""
+    MQTT 3.1 client, which no subscriber has got, is dropped, and its time also runs while the
+    client is disconnected. 0 to 10000000; 0 waits for ever."""
 
     receive_maximum: Annotated[int, Ge(1), Le(65535)] = 1000
     """QoS 1 and 2 messages a client may send before they are acknowledged. 1 to 65535."""
@@ -114,27 +114,27 @@ class ClientLimits:
     accepts. 0 to 65535; 0 turns them off."""
 
     session_expiry_s_max: Annotated[int, Ge(0), Le(NEVER_EXPIRES_S)] = NEVER_EXPIRES_S
-    """Longest time that a session is kept after its client has left, in seconds. 0 to 4294967295;
-    4294967295 keeps it for ever."""
+    """Longest time that a session is kept after its client has disconnected, in seconds. 0 to
+    4294967295; 4294967295 keeps it for ever."""
 
     keep_alive_s_max: Annotated[int, Ge(0), Le(65535)] = 0
-    """Longest keep alive granted, in seconds; MQTT 5 clients that ask for more are told.
-    0 to 65535; 0 grants any."""
+    """Longest keep alive granted, in seconds; MQTT 5 clients that ask for more get this one in
+    CONNACK. 0 to 65535; 0 grants any."""
 
     subscriptions_per_session_max: Annotated[int, Ge(1), Le(1_000_000)] = 10_000
     """Subscriptions of one session. 1 to 1000000."""
 
     messages_per_s_max: Annotated[int, Ge(0), Le(10_000_000)] = 0
-    """Messages that a client may publish per second, after as many at once; reading from a client
-    that sends more pauses, and nothing is dropped. 0 to 10000000; 0 is no limit."""
+    """Messages that a client may publish per second, and in one burst; reading from a client that
+    sends more pauses, and nothing is dropped. 0 to 10000000; 0 is no limit."""
 
     bytes_per_s_max: Annotated[int, Ge(0), Le(2**40)] = 0
-    """Bytes that a client may send per second, after as many at once; reading from a client that
-    sends more pauses, and nothing is dropped. 0 to 1099511627776; 0 is no limit."""
+    """Bytes that a client may send per second, and in one burst; reading from a client that sends
+    more pauses, and nothing is dropped. 0 to 1099511627776; 0 is no limit."""
 
     v31_client_id_len_max: Annotated[int, Ge(V31_CLIENT_ID_LEN), Le(65535)] = V31_CLIENT_ID_LEN
     """Longest client identifier of an MQTT 3.1 client, in characters. That version allows 23; a
-    higher value accepts clients that do not keep to it. 23 to 65535."""
+    higher value accepts clients that violate this rule. 23 to 65535."""
 
 
 @takes_effect(AT_ONCE)
@@ -146,12 +146,12 @@ class BrokerLimits:
     """Retained messages kept. 0 to 100000000."""
 
     sessions_max: Annotated[int, Ge(1), Le(100_000_000)] = 1_000_000
-    """Sessions kept, of clients connected or away. 1 to 100000000."""
+    """Sessions kept, of connected and disconnected clients. 1 to 100000000."""
 
     sessions_per_user_max: Annotated[int, Ge(0), Le(100_000_000)] = 0
-    """Sessions of one user, or of the anonymous clients of one address (a /64 of IPv6), connected
-    or away; further ones are refused (0x97; before MQTT 5 return code 3). 0 to 100000000; 0 is
-    memory.share_max of limits.sessions_max."""
+    """Sessions of one user, or of the anonymous clients of one address (a /64 of IPv6), whether
+    connected or not; further ones are refused (0x97; before MQTT 5 return code 3). 0 to 100000000;
+    0 is memory.share_max of limits.sessions_max."""
 
     topic_levels_max: Annotated[int, Ge(1), Le(TOPIC_LEVELS_MAX), NEW_CONNECTIONS] = 128
     """Levels of a topic name or filter, counted between slashes. 1 to 1000."""
@@ -183,7 +183,8 @@ class MemoryLimits:
     share_max: Annotated[float, Gt(0), Le(1)] = 0.25
     """Part of limits.sessions_max and of the limits below, except half_received_bytes_max, that one
     user may take, or the anonymous clients of one address (a /64 of IPv6). Beyond it, requests are
-    refused and messages dropped as beyond the whole. Above 0 to 1; 1 gives one user all of it."""
+    refused and messages dropped as beyond the whole limit. Above 0 to 1; 1 lets one user take the
+    whole."""
 
     qos0_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 256 * 1024**2
     """QoS 0 messages in the queues of all sessions; a message in many queues counts once, and a
@@ -191,7 +192,7 @@ class MemoryLimits:
     1152921504606846976 bytes; 0 is no limit."""
 
     half_received_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 256 * 1024**2
-    """Packets of more than 64 KiB that have not arrived whole, of all clients together: each counts
+    """Packets of more than 64 KiB of which a part has arrived, of all clients together: each counts
     with its whole length from its first bytes on. A client whose packet does not fit is not read
     until there is room; one that does not finish its packet within listener.slow_peer_timeout_s
     while others wait is disconnected (0x97). One packet always fits. 0 to 1152921504606846976
@@ -208,13 +209,13 @@ class MemoryLimits:
 
     unsent_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 2 * 1024**3
     """Bytes written for clients that the operating system has not taken yet, of all connections
-    together, as far as they exceed 64 KiB of one. Above it, larger messages wait in the queue, QoS
-    0 too, and a client with more than 64 KiB is neither sent to nor read until it has taken them. 0
-    to 1152921504606846976 bytes; 0 is no limit."""
+    together, without the first 64 KiB of each. Above it, larger messages wait in the queue, QoS 0
+    too, and a client with more than 64 KiB is neither sent to nor read until it has read them. 0 to
+    1152921504606846976 bytes; 0 is no limit."""
 
     spilled_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 1024**3
-    """Queues of clients that are away, and queues beyond their first 1024 messages, all together:
-    13 bytes for each message, whose body is in the log. Further ones are dropped and counted. 0 to
+    """Queues of disconnected clients, and queues beyond their first 1024 messages, all together: 13
+    bytes for each message, whose body is in the log. Further ones are dropped and counted. 0 to
     1152921504606846976 bytes; 0 is no limit."""
 
     sessions_bytes_max: Annotated[int, Ge(0), Le(2**60)] = 4 * 1024**3
@@ -244,7 +245,7 @@ class ProducerLimits:
     lowered. 0 to 100000000; 0 is no limit."""
 
     producers_per_user_max: Annotated[int, Ge(0), Le(100_000_000)] = 10_000
-    """Producers of one user, so that no user takes the places of the others; all anonymous clients
+    """Producers of one user, so that no user alone reaches producers_max; all anonymous clients
     count as one user. 0 to 100000000; 0 is no limit."""
 
     producer_expiry_s: Annotated[float, Ge(0), Le(10**10)] = 604_800.0
@@ -256,7 +257,8 @@ GROUPS: Final = (ClientLimits, BrokerLimits, ConnectionLimits, MemoryLimits, Pro
 
 
 def limits_in(group: object) -> dict[str, object]:
-    """Return the limits that ``group`` has, by name; it may have other attributes as well.
+    """Return the limits that ``group`` declares or inherits, by name; ``group`` may have other
+    attributes as well.
 
     Args:
         group: an instance or a subclass of any of ``GROUPS``.
@@ -271,10 +273,10 @@ def limits_in(group: object) -> dict[str, object]:
 
 
 def defaults() -> dict[str, object]:
-    """Return the default of each limit by name; memory has no bound unless one is given.
+    """Return the default of each limit by name; the limits of memory are off.
 
-    The settings bound memory by default, for they are those of a broker. A program that is a
-    client has no more than one session.
+    The settings of a broker limit memory by default. A client program has a single session, and
+    needs no such limit.
     """
     found: dict[str, object] = dict.fromkeys(MemoryLimits.__annotations__, 0) | {"share_max": 1.0}
     for declared in GROUPS:

@@ -1,12 +1,12 @@
-"""A first-in, first-out queue: a list that releases taken items and moves the rest up in portions.
+"""A first-in, first-out queue on a list, whose removed items are deleted in portions.
 
 ::
 
-      [ taken · taken · first · … · last ] ◀─ append
-                        ╰─ pop ─▶
+      [ removed · removed · first · … · last ] ◀─ append
+                            ╰─ pop ─▶
 
-A ``deque`` does the same; compiled, each of its operations is a call by name, those of a list are
-not, and an empty one takes 760 bytes.
+A ``deque`` does the same, but in compiled code each of its operations is a call by name, which
+those of a list are not, and an empty ``deque`` takes 760 bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mypy_extensions import i64
 
 T = TypeVar("T")
 
-_TAKEN_MAX: Final = 64  # taken places in the list, or as many as items that wait
+_TAKEN_MAX: Final = 64  # removed items in the list, or as many as items that wait, if more
 
 
 @final
@@ -25,7 +25,7 @@ class Fifo(Generic[T]):
     """One first-in, first-out queue."""
 
     def __init__(self) -> None:
-        self._places: list[T | None] = []  # None: taken
+        self._places: list[T | None] = []  # None: removed
         self._at: i64 = 0  # index of the first item
 
     def __len__(self) -> int:
@@ -40,7 +40,10 @@ class Fifo(Generic[T]):
         return cast(T, self._places[self._at])
 
     def at(self, position: i64) -> T:
-        """Return the item at ``position``, 0 = the first, and leave it in place. It must exist."""
+        """Return the item at ``position``, 0 = the first, and leave it in place.
+
+        The queue must have more than ``position`` items.
+        """
         return cast(T, self._places[self._at + position])
 
     def pop(self) -> T:
@@ -60,14 +63,14 @@ class Fifo(Generic[T]):
         return item
 
     def remove(self, item: T) -> None:
-        """Remove ``item`` from any position; it must be in the queue."""
+        """Remove ``item`` from any position. The queue must contain it."""
         if self.first() == item:
             self.pop()
         else:
             self._places.remove(item)
 
     def push_front(self, item: T) -> None:
-        """Add ``item`` as the first."""
+        """Add ``item`` at the front."""
         if self._at > 0:
             self._at -= 1
             self._places[self._at] = item

@@ -10,12 +10,12 @@ from penstock.engine.declared_limits import defaults
 from penstock.engine.options import Offers
 from penstock.engine.priorities import TopicPriorities
 
-FETCHED_BYTES_MAX: Final = 262_144  # bodies asked from the log for one session, if several
-SMALL_BYTES: Final = 512  # a body that is larger counts by itself, see ``accounts``
-LARGE_BYTES: Final = 4096  # smaller bodies are not checked against what all links may buffer
-FREE_BYTES: Final = 65_536  # which each connection may have in any buffer, whatever the others have
+FETCHED_BYTES_MAX: Final = 262_144  # bodies that one session reads from the log at a time, or one
+SMALL_BYTES: Final = 512  # a larger body counts once in an account, for all its deliveries
+LARGE_BYTES: Final = 4096  # smaller bodies are not checked against the buffers of all links
+FREE_BYTES: Final = 65_536  # bytes that each connection may buffer, whatever the others buffer
 PACKET_IDENTIFIERS: Final = 65535
-OUT_OF_DATE_MAX: Final = 64  # entries of a heap, beside as many as there are in use
+OUT_OF_DATE_MAX: Final = 64  # out-of-date entries of a heap, beyond the number of valid ones
 
 # The behaviour of a full message queue: see ``queue``.
 DROP_OLDEST: Final = "drop_oldest"
@@ -28,15 +28,15 @@ SPILL: Final = "spill"
 class EngineLimits:
     """The limits of one zone (a listener's clients, or a bridge) and of the whole engine.
 
-    ``declared_limits`` says what each of them is, its unit, range and default. Here they are native
+    ``declared_limits`` explains each limit, with its unit, range and default. Here they are native
     attributes, because compiled code reads them for each packet.
 
     Args:
-        zone: name of the listener whose clients they are for.
+        zone: name of the listener to whose clients the limits apply.
         given: limits that differ from their defaults, by name.
 
     Raises:
-        TypeError: there is no limit of a name in ``given``.
+        TypeError: a name in ``given`` is not the name of a limit.
     """
 
     max_inflight: int
@@ -84,7 +84,7 @@ class EngineLimits:
 
     def __init__(self, zone: str = "", **given: object) -> None:
         self.zone = zone
-        self.sent_packet_bytes_max = 0  # a bridge's limit; 0 = as the remote broker says
+        self.sent_packet_bytes_max = 0  # a bridge's limit; 0 = only that of the remote broker
         values = defaults()
         for name in given:
             if name not in values:
@@ -98,13 +98,13 @@ class EngineLimits:
         )
 
     def sessions_of_one_max(self) -> int:
-        """Return how many sessions one user may have; 0 = as many as all users together."""
+        """Return how many sessions one user may have; 0 = no limit but that of all users."""
         if self.sessions_per_user_max > 0 or self.share_max >= 1.0:
             return self.sessions_per_user_max
         return max(1, int(self.sessions_max * self.share_max))
 
     def window(self, receive_maximum: int) -> int:
-        """Return the in-flight window for a peer that accepts ``receive_maximum`` messages
+        """Return the number of messages in flight for a peer with this Receive Maximum
         (1..65535)."""
         own = self.max_inflight if self.max_inflight > 0 else PACKET_IDENTIFIERS
         return min(own, receive_maximum)

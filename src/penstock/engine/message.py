@@ -1,7 +1,7 @@
 """Messages and deliveries.
 
-A *message* is one published message: one object, however many sessions get it. A *delivery* is one
-message on its way to one session.
+A *message* is one published message: one object, even if many sessions get it. A *delivery* is the
+transfer of one message to one session.
 
 The MQTT 5 properties of a message are encoded bytes: forwarding copies them, and the log stores
 them as they are. Two of them differ from delivery to delivery and are added when the packet is
@@ -44,9 +44,9 @@ class Message:
         properties: encoded MQTT 5 properties in ascending order of identifier, without
             topic alias and subscription identifiers; empty when there are none.
         offset: position in the log, or ``NOT_IN_LOG``.
-        internal: whether it is in the log for a session only, and in no stream: a retained message
-            that a stored session got when it subscribed, one of a group's queue in memory that a
-            stored session took, or one that is kept until its PUBREL.
+        internal: whether the message is in the log only for a session, and in no stream: a retained
+            message that a stored session got when it subscribed, a message of a group's queue in
+            memory that a stored session took, or a message that waits for its PUBREL.
         topic_bytes: ``topic`` in UTF-8, if the caller has it.
         lead_us: how far ``received_at_us`` is ahead of the steady clock (``steady_clock``).
     """
@@ -76,7 +76,7 @@ class Message:
         self.properties = properties
         self.offset = offset
         self.internal = internal
-        self.waiting = 0  # queues that have it as QoS 0 while it is not in the log: see ``budget``
+        self.waiting = 0  # queues that have it at QoS 0 while it is not in the log: see ``budget``
         self.accounts: dict[BodyAccount, int] | None = None  # deliveries of QoS 1 or 2 by account
         self._expiry_at = -1
         self.expires_at_us = 0  # on the steady clock; 0 = never
@@ -86,7 +86,7 @@ class Message:
 
     @property
     def steady_us(self) -> int:
-        """Return when it was received, on the steady clock."""
+        """Return the time at which the message was received, microseconds of the steady clock."""
         return self.received_at_us - self.lead_us
 
     def set_received_at(self, received_at_us: int, lead_us: int = 0) -> None:
@@ -99,12 +99,13 @@ class Message:
             self.expires_at_us = received_at_us - lead_us + interval_s * MICROSECONDS
 
     def shift_lead(self, lead_us: int) -> None:
-        """Change the date of the same moment to one with this lead, before it is logged."""
+        """Date the message anew, before it is logged: the wall clock is ``lead_us`` ahead now."""
         self.received_at_us += lead_us - self.lead_us
         self.lead_us = lead_us
 
     def for_session(self) -> Message:
-        """Return a copy that is not in the log: retention may have removed the first one."""
+        """Return an internal copy that is not in the log, where retention may remove the
+        original."""
         return Message(
             self.topic,
             self.payload,
@@ -119,7 +120,7 @@ class Message:
         )
 
     def received_again(self, now: Now) -> Message:
-        """Return a copy as if it were received now, not in the log."""
+        """Return a copy with ``now`` as the time of reception; the copy is not in the log."""
         return Message(
             self.topic,
             self.payload,
@@ -132,7 +133,8 @@ class Message:
         )
 
     def expired(self, steady_us: int) -> bool:
-        """Return whether its message expiry interval has passed [MQTT-3.3.2-5]."""
+        """Return whether the message expiry interval has passed at ``steady_us``
+        [MQTT-3.3.2-5]."""
         return 0 < self.expires_at_us <= steady_us
 
     def properties_for(self, steady_us: int, subscription_ids: tuple[int, ...]) -> bytes:
@@ -173,7 +175,8 @@ def _subscription_identifier(identifier: int) -> bytes:
 
 
 def is_utf8(payload: bytes) -> bool:
-    """Return whether ``payload`` is UTF-8, as format indicator 1 says (v5 §3.3.2.3.2)."""
+    """Return whether ``payload`` is UTF-8, as payload format indicator 1 demands (v5
+    §3.3.2.3.2)."""
     try:
         payload.decode()
     except UnicodeDecodeError:
@@ -184,7 +187,7 @@ def is_utf8(payload: bytes) -> bool:
 @mypyc_attr(acyclic=True)
 @final
 class SharedOrigin:
-    """The data with which a delivery can go back to the queue of its shared subscription.
+    """The origin of a delivery of a shared subscription, to whose queue it may be returned.
 
     Args:
         topic_filter: the shared subscription, ``$share/{group}/{filter}``.
@@ -198,14 +201,14 @@ class SharedOrigin:
         self.retain = retain
 
     def kind(self) -> tuple[str, int, bool]:
-        """Return the durable form in a queue, and in a window."""
+        """Return the durable form: topic filter, QoS and RETAIN."""
         return (self.topic_filter, self.qos, self.retain)
 
 
 @mypyc_attr(acyclic=True)
 @final
 class Label:
-    """The properties of a message by which a group chooses a member."""
+    """The properties of a message by which a shared subscription selects a member."""
 
     def __init__(self, topic: str, topic_bytes: bytes, client_id: str) -> None:
         self.topic = topic
@@ -225,11 +228,10 @@ class Delivery:
 
     ``message`` is None while the body is in the log only: a queue of a million messages for an
     offline client has offsets, not bodies. ``sequence`` numbers the stored deliveries of a session
-    from 1; 0 means that this one is not stored (QoS 0, or a session that ends with its
+    from 1; 0 means that this delivery is not stored (QoS 0, or a session that ends with its
     connection). ``shared`` is set in the window of a member of a shared subscription, to whose
-    queue the delivery may go back.
-
-    In the in-flight window it has a packet identifier, and a state of ``window``.
+    queue the delivery may be returned. In the in-flight window a delivery has a packet identifier,
+    and a state that ``window`` defines.
     """
 
     def __init__(
@@ -250,18 +252,24 @@ class Delivery:
         self.shared: SharedOrigin | None = None
         self.label: Label | None = None  # in a group's queue, once a member has skipped it
         self.size_bytes = 0  # of the message; set when it is queued
-        self.gone = False  # removed from the middle of a lane, and still in place
+        self.gone = False  # removed from the middle of a lane, whose list still contains it
         self.counted = False  # in the window, and counted in its account
         self.is_unobserved = False  # it has no events of its own, see ``Events.has_events``
         self.packet_id = 0  # in the window
         self.page = 0  # the page of the window in which it is stored
         self.state = 0  # in the window
         self.sent = False  # on the current connection
-        self.is_new = False  # the receiver lost its session since it was sent
+        self.is_new = False  # the receiver lost its session after this was sent
         self.sent_us = 0  # when its last packet was sent, for MQTT 3.1
 
     def enter_window(self, packet_id: int, state: int, sent: bool) -> None:
-        """Set the state of a delivery that takes a place in the window."""
+        """Set the fields of a delivery that joins the in-flight window.
+
+        Args:
+            packet_id: its packet identifier, 1..65535.
+            state: its state, as ``window`` defines.
+            sent: whether it is sent on the current connection.
+        """
         self.packet_id = packet_id
         self.state = state
         self.sent = sent
@@ -269,16 +277,16 @@ class Delivery:
         self.sent_us = 0
 
     def needs_log(self, stored: bool) -> bool:
-        """Return whether the log must keep its message.
+        """Return whether the log must keep the message.
 
-        It must for a ``stored`` session, which releases bodies while its client is offline, and
-        when the body is not in memory.
+        A ``stored`` session needs it there, because it releases bodies while its client is offline;
+        other sessions need it if the body is not in memory.
         """
         if self.gone:
             return False
         return stored or self.message is None
 
     def evict_to_log(self) -> None:
-        """Release the body if the log has it."""
+        """Release the body if the message is in the log."""
         if self.offset >= 0:
             self.message = None

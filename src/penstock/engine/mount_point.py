@@ -5,9 +5,9 @@
       client: a/b ── mounted ──▶ tenant/a/b ── broker ── tenant/c ──▶ c :client
                  PUBLISH, will, SUBSCRIBE, UNSUBSCRIBE            PUBLISH
 
-Topics are changed where packets come in and where PUBLISH goes out, so that everything between
-(permissions, retained messages, shared subscriptions, the log) knows the whole topic. All of the
-client's topics are below the mount point, also those that begin with ``$``: it cannot see ``$SYS``.
+Topics are changed when a packet is received and when a PUBLISH is sent, so that everything between
+(permissions, retained messages, shared subscriptions, the log) uses the whole topic. All topics of
+the client are below the mount point, also those that begin with ``$``: it cannot see ``$SYS``.
 Topics in payloads and properties are not changed, not even the response topic.
 
 A client may have matching subscriptions for messages that are not below the mount point:
@@ -28,10 +28,10 @@ def mount(packet: Packet, mount_point: str) -> None:
     """Prefix every topic and filter of a packet from a client with ``mount_point``.
 
     Raises:
-        RemoteProtocolError: 0x90, the topic becomes too long.
+        RemoteProtocolError: 0x90, a topic with the prefix is longer than MQTT allows.
     """
     if isinstance(packet, Publish):
-        if packet.topic:  # else it is that of a topic alias, which was mounted
+        if packet.topic:  # else the packet has a topic alias, whose topic was prefixed before
             packet.topic = _mounted(packet.topic, mount_point)
     elif isinstance(packet, Connect):
         if packet.will is not None:
@@ -44,13 +44,12 @@ def mount(packet: Packet, mount_point: str) -> None:
 
 
 def is_visible(topic: str, mount_point: str) -> bool:
-    """Return whether ``topic`` is below ``mount_point``; everything is below an empty one."""
+    """Return whether ``topic`` is below ``mount_point``; with an empty mount point, True."""
     return topic.startswith(mount_point) and topic != mount_point
 
 
 def unmounted(message: Message, mount_point: str) -> Message:
-    """Return ``message``, whose topic is below ``mount_point``, with the topic that its clients
-    see."""
+    """Return a copy of ``message`` without ``mount_point`` in its topic, which must be below it."""
     return Message(
         message.topic[len(mount_point) :],
         message.payload,
@@ -73,7 +72,7 @@ def _mounted(topic: str, mount_point: str) -> str:
 
 def _mounted_filter(topic_filter: str, mount_point: str) -> str:
     rest = unshared(topic_filter)
-    if not rest:  # not well formed: it is refused later
+    if not rest:  # malformed: SUBSCRIBE or UNSUBSCRIBE refuses it later
         return topic_filter
     whole = _mounted(rest, mount_point)
     if not is_shared(topic_filter):

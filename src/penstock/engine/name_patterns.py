@@ -3,12 +3,12 @@
 ::
 
       press-[0-9]*    ─▶  states   0 p   1 r   …   6 [0-9]   7 *   8: the end
-      "press-7b"      ─▶  each character moves every state that may be next by one, all at once
+      "press-7b"      ─▶  each character advances all active states by one, in one operation
 
-The states that may be next are the bits of one number, so nothing is ever tried again: the time is
-that of one look at each character, whatever the pattern is. ``*`` is any text, ``?`` one character,
-``[…]`` one of a set, with ranges and ``!`` for all others; an open bracket that is never closed is
-itself. Upper and lower case differ. It matches what ``fnmatch.fnmatchcase`` does.
+The active states are the bits of one number, so there is no backtracking: the time grows with the
+number of characters, whatever the pattern is. ``*`` matches any text, ``?`` one character, ``[…]``
+one character of a set, with ranges and ``!`` for all others; a bracket that is never closed stands
+for itself. Upper and lower case differ. The result is that of ``fnmatch.fnmatchcase``.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Final, final
 
 PATTERN_CHARACTERS_MAX: Final = 256
 REMEMBERED_MAX: Final = 1024
-"""Characters of which a pattern remembers the states that take them."""
+"""Characters for which a pattern caches the states that accept them."""
 
 
 @final
 class NamePattern:
-    """A pattern that is asked about many texts.
+    """A compiled pattern, for matching many texts.
 
     Args:
         text: the pattern.
 
     Raises:
-        ValueError: it is longer than ``PATTERN_CHARACTERS_MAX``.
+        ValueError: the pattern is longer than ``PATTERN_CHARACTERS_MAX``.
     """
 
     def __init__(self, text: str) -> None:
@@ -36,17 +36,17 @@ class NamePattern:
             raise ValueError(
                 f"a pattern has at most {PATTERN_CHARACTERS_MAX} characters, not {len(text)}"
             )
-        self._stars = 0  # states at which any text may stand
-        self._any = 0  # states that every character takes
-        self._taken: dict[str, int] = {}  # by character: further states that take it
-        self._ranges: list[tuple[str, str, int]] = []  # the same by range
-        self._except: list[tuple[list[tuple[str, str]], int]] = []  # all but these take it
-        self._remembered: dict[str, int] = {}  # by character: all states that take it
+        self._stars = 0  # states of ``*``
+        self._any = 0  # states that accept every character
+        self._taken: dict[str, int] = {}  # by character: further states that accept it
+        self._ranges: list[tuple[str, str, int]] = []  # first and last character, the state
+        self._except: list[tuple[list[tuple[str, str]], int]] = []  # refused ranges, the state
+        self._remembered: dict[str, int] = {}  # by character: all states that accept it
         self._end = 1 << self._read(text)
         self._begin = self._skipped(1)
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole of ``text`` is as the pattern says."""
+        """Return whether the pattern matches the whole of ``text``."""
         states = self._begin
         end = self._end
         last_is_star = end >> 1 & self._stars
@@ -61,7 +61,7 @@ class NamePattern:
         return states & end != 0
 
     def _takers(self, character: str) -> int:
-        """Return the states that take ``character``."""
+        """Return the states that accept ``character``, as bits."""
         remembered = self._remembered.get(character)
         if remembered is not None:
             return remembered
@@ -77,11 +77,11 @@ class NamePattern:
         return takers
 
     def _skipped(self, states: int) -> int:
-        """Return ``states``, and for each at a ``*`` also the next: a ``*`` may match nothing."""
+        """Return ``states`` and the successor of each ``*`` among them: ``*`` may match nothing."""
         return states | (states & self._stars) << 1
 
     def _read(self, text: str) -> int:
-        """Build the states of the pattern; return their number, without the end."""
+        """Build the states of the pattern; return their number, without the end state."""
         number = 0
         at = 0
         while at < len(text):
@@ -91,7 +91,7 @@ class NamePattern:
             closed = _closing(text, at) if character == "[" else -1
             if character == "*":
                 if number > 0 and self._stars >> (number - 1) & 1:
-                    continue  # two of them say no more than one
+                    continue  # two stars match what one does
                 self._stars |= state
             elif character == "?":
                 self._any |= state
@@ -104,7 +104,7 @@ class NamePattern:
         return number
 
     def _add_set(self, inner: str, state: int) -> None:
-        """Add the set between two brackets to the characters that ``state`` takes."""
+        """Let ``state`` accept the set of characters ``inner``, the text between two brackets."""
         is_except = inner.startswith("!")
         found = _ranges_of(inner[1:] if is_except else inner)
         if is_except:

@@ -1,4 +1,4 @@
-"""Settings of a server that are no limits (those are in ``limits``), as the engine takes them.
+"""Settings of a server other than its limits (``limits``), in the form that the engine reads.
 
 There are four groups: the features of a listener, optional features of MQTT 5, the events that are
 written, and the options of shared subscriptions.
@@ -65,8 +65,8 @@ class Offers:
         )  # some feature of MQTT is not offered
 
     def refusal(self, qos: int, retain: bool) -> int:
-        """Return the reason code that refuses a message or a will with this QoS and RETAIN, or
-        ``SUCCESS``."""
+        """Return the reason code for a message or will with this QoS and RETAIN flag: ``SUCCESS``,
+        or the code that refuses it."""
         if qos > self.qos_max:
             return reasons.QOS_NOT_SUPPORTED  # [MQTT-3.2.2-11] [MQTT-3.2.2-12]
         if retain and not self.retain_available:
@@ -81,11 +81,12 @@ class ServerOptions:
     Args:
         response_information: sent to clients that request it; ``%c`` stands for the client
             identifier, ``%u`` for the user name; empty = none.
-        check_payload_format: refuse payloads that are not UTF-8 although their indicator says so.
+        check_payload_format: whether payloads that are not UTF-8, although their payload format
+            indicator is 1, are refused.
         redirect: a name of ``REDIRECTIONS``: whether clients are sent to another server.
         server_reference: the name of that server; it is also sent at shutdown.
-        acknowledge_in_memory: filters of topics where PUBACK does not wait for the commit.
-        client_ids_shared: a user may open another user's session by its client identifier.
+        acknowledge_in_memory: filters of topics for which PUBACK does not wait for the commit.
+        client_ids_shared: whether a user may open another user's session by its client identifier.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class ServerOptions:
         self.client_ids_shared = client_ids_shared
         self.acknowledge_in_memory = acknowledge_in_memory
         self.check_payload_format = check_payload_format
-        self.redirect = REDIRECTIONS[redirect]  # reason code for CONNACK; 0: accept clients
+        self.redirect = REDIRECTIONS[redirect]  # reason code for CONNACK; 0 = clients are accepted
         self.server_reference = server_reference
         self._response_information = response_information
 
@@ -112,10 +113,10 @@ class ServerOptions:
         return self.redirect or reasons.USE_ANOTHER_SERVER
 
     def response_information_for(self, client_id: str, username: str) -> str | None:
-        """Return the response information for a client, None when there is none for it.
+        """Return the response information for a client; None if the client gets none.
 
-        It is the prefix of response topics, so it cannot contain names with a wildcard, and cannot
-        be longer than a topic.
+        It is the prefix of response topics, so a client whose names contain a wildcard, or make it
+        longer than a topic, gets none.
         """
         template = self._response_information
         if not template:
@@ -124,8 +125,8 @@ class ServerOptions:
             if mark in template and (not name or "+" in name or "#" in name):
                 return None
         parts = template.split("%c")
-        told = client_id.join([part.replace("%u", username) for part in parts])
-        return told if len(told.encode()) <= TOPIC_BYTES_MAX else None
+        prefix = client_id.join([part.replace("%u", username) for part in parts])
+        return prefix if len(prefix.encode()) <= TOPIC_BYTES_MAX else None
 
 
 @final
@@ -133,11 +134,11 @@ class EventOptions:
     """The settings that select the events the broker writes: see ``events``.
 
     Args:
-        kinds: names of ``events.KINDS``; others are not written.
-        topic_filters: messages whose topic matches one have events of their own; none without.
-        sample_one_in: observe one in so many of these messages.
+        kinds: names of ``events.KINDS``; other kinds are not written.
+        topic_filters: a message whose topic matches one of them has events of its own.
+        sample_one_in: only one in this many of these messages has events; 1 = all.
         flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
-        listeners: kind of transport of each listener, by its name.
+        listeners: kind of transport of each listener, by the listener's name.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class SharingOptions:
     Args:
         enabled: whether shared subscriptions are available.
         strategy: a name of ``STRATEGIES``.
-        by_group: other strategies, by name of the group.
+        by_group: strategies of single groups that differ, by share name.
         seed: the seed of the random strategy; the engine draws no random numbers itself.
         before_v5: whether clients older than MQTT 5 may use them too.
     """
@@ -179,7 +180,7 @@ class SharingOptions:
         self.strategy = STRATEGIES[strategy]
         self.by_group: dict[str, int] = {}
         if by_group is not None:
-            for name, chosen in by_group.items():
-                self.by_group[name] = STRATEGIES[chosen]
+            for name, group_strategy in by_group.items():
+                self.by_group[name] = STRATEGIES[group_strategy]
         self.seed = seed
         self.before_v5 = before_v5

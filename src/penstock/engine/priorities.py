@@ -1,6 +1,6 @@
 """Priorities of topics in the message queue: an ordered table of topic filters.
 
-The first filter that matches a topic gives its priority, so a topic has one priority and
+The first filter that matches a topic determines its priority, so a topic has one priority and
 its messages keep their order. The priorities of recent topics are cached.
 """
 

@@ -2,12 +2,12 @@
 
 ::
 
-      per_s tokens a second ─▶ [ at most one second's worth ] ─▶ one for each message, or byte
-                                        below 0: wait until it is full enough again
+      per_s tokens a second ─▶ [ at most per_s tokens ] ─▶ one for each message, or byte
+                                   below 0: reading pauses until the bucket is at 0 again
 
 Messages that come too fast are not dropped: they take the bucket below zero, and reading pauses
-until the bucket is filled again. A pause lasts a hundredth of a second at least,
-so that a client at its limit is handled in portions and not packet by packet.
+until it is at zero again. A pause lasts a hundredth of a second at least, so that a client at its
+limit is handled in portions and not packet by packet.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class TokenBucket:
     """The token bucket of one client.
 
     Args:
-        per_s: tokens a second, above 0; as many may be used at once after a pause.
-        now_s: when it begins, monotonic seconds.
+        per_s: tokens that are added a second, above 0; the bucket has at most as many.
+        now_s: the time at which the bucket begins, full, monotonic seconds.
     """
 
     def __init__(self, per_s: float, now_s: float) -> None:
@@ -32,8 +32,7 @@ class TokenBucket:
         self._filled_s = now_s
 
     def take(self, tokens: int, now_s: float) -> float:
-        """Use ``tokens``; return how many seconds to pause before the next are used, 0.0 for no
-        pause."""
+        """Use ``tokens``; return how many seconds reading must pause, 0.0 for no pause."""
         filled = self._tokens + (now_s - self._filled_s) * self._per_s
         self._filled_s = now_s
         self._tokens = min(filled, self._per_s) - tokens

@@ -1,24 +1,24 @@
 """A cache of numbers by topic, limited in topics and in characters of topics.
 
 A topic name may have 65,535 bytes and clients choose their topics, so that a limit in topics alone
-would let one client fill the memory. If an entry was removed, the caller computes the answer again.
+would let one client fill the memory. If an entry was removed, the caller computes its number again.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-LONG_TOPIC_CHARACTERS: Final = 1024  # topics as long as this are not remembered
+LONG_TOPIC_CHARACTERS: Final = 1024  # topics of this length or more are not cached
 TOPIC_CHARACTERS_MAX: Final = 4_194_304
 
 
 @final
 class TopicCache:
-    """One number for each topic asked for lately.
+    """One number for each recently used topic.
 
     Args:
-        topics_max: topics remembered.
-        characters_max: characters of all of them together.
+        topics_max: the number of cached topics.
+        characters_max: the characters of all cached topics together.
     """
 
     def __init__(self, topics_max: int, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
@@ -28,7 +28,7 @@ class TopicCache:
         self._characters = 0
 
     def put(self, topic: str, answer: int) -> None:
-        """Store ``answer`` for ``topic``; at a limit, forget all others first."""
+        """Store ``answer`` for ``topic``; at a limit, remove all other entries first."""
         length = len(topic)
         if length >= LONG_TOPIC_CHARACTERS:
             return
@@ -39,6 +39,6 @@ class TopicCache:
         self._characters += length
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         self.known.clear()
         self._characters = 0

@@ -1,9 +1,9 @@
 """Topic names and topic filters: when they are well formed, and which filter matches which topic.
 
 A topic name is levels separated by ``/``. In a filter ``+`` stands for one whole
-level and ``#``, as the last level, for that level and all below it, the parent
-included [MQTT 5 §4.7.1]. A wildcard in the first level does not match topics
-that start with ``$`` [MQTT-4.7.2-1].
+level and ``#``, as the last level, for any number of levels, none included, so
+that ``a/#`` matches ``a`` too [MQTT 5 §4.7.1]. A wildcard in the first level does
+not match topics that start with ``$`` [MQTT-4.7.2-1].
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ TOPIC_BYTES_MAX: Final = 65535
 
 
 def is_topic_name(topic: str, levels_max: int) -> bool:
-    """Return whether a message may be published to ``topic``: not empty, no wildcard, not too deep.
+    """Return whether ``topic`` is a valid topic name: not empty, no wildcard, at most
+    ``levels_max`` levels.
 
-    Well-formed UTF-8 and the absence of U+0000 were checked when the packet was decoded.
+    The decoder has checked that it is well-formed UTF-8 without U+0000.
     """
     if not topic or "+" in topic or "#" in topic:  # [MQTT-4.7.3-1] [MQTT-3.3.2-2]
         return False
@@ -30,8 +31,8 @@ def is_topic_name(topic: str, levels_max: int) -> bool:
 
 
 def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
-    """Return whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2] and not too
-    deep."""
+    """Return whether ``topic_filter`` is well formed [MQTT-4.7.1-1] [MQTT-4.7.1-2], with at most
+    ``levels_max`` levels."""
     if not topic_filter or topic_filter.count("/") >= levels_max:
         return False
     if "+" not in topic_filter and "#" not in topic_filter:
@@ -47,14 +48,15 @@ def is_topic_filter(topic_filter: str, levels_max: int) -> bool:
 
 
 def is_shared(topic_filter: str) -> bool:
-    """Return whether this is a shared subscription, ``$share/{group}/{filter}`` [MQTT 5 §4.8.2]."""
+    """Return whether ``topic_filter`` is a shared subscription, ``$share/{group}/{filter}``
+    [MQTT 5 §4.8.2]."""
     return topic_filter.startswith(SHARE_PREFIX)
 
 
 def unshared(topic_filter: str) -> str:
-    """Return the filter that matches topics: of ``$share/{group}/{filter}`` the last part.
+    """Return ``topic_filter`` without the ``$share/{group}/`` of a shared subscription.
 
-    It is empty when a shared subscription has no group or no filter.
+    Return an empty text if a shared subscription has no filter.
     """
     if not topic_filter.startswith(SHARE_PREFIX):
         return topic_filter
@@ -63,7 +65,7 @@ def unshared(topic_filter: str) -> str:
 
 
 def share_name(topic_filter: str) -> str:
-    """Return the share name of a shared subscription."""
+    """Return the share name (``{group}``) of a shared subscription."""
     end = topic_filter.find("/", len(SHARE_PREFIX))
     return topic_filter[len(SHARE_PREFIX) :] if end < 0 else topic_filter[len(SHARE_PREFIX) : end]
 
@@ -83,11 +85,11 @@ def is_system_topic(topic: str) -> bool:
 
 
 def is_bridge_state(topic: str) -> bool:
-    """Return whether a foreign bridge publishes its connection state to ``topic``: 1, and 0 by its
-    will.
+    """Return whether ``topic`` is the connection state of a foreign bridge.
 
-    It is Mosquitto's topic, ``$SYS/broker/connection/NAME/state``, the only one below ``$SYS/``
-    that a client may publish to.
+    The bridge publishes 1 there, and 0 by its will. Mosquitto defined the topic,
+    ``$SYS/broker/connection/NAME/state``; it is the only one below ``$SYS/`` that a client may
+    publish to.
     """
     if not topic.startswith(_BRIDGE_STATE_PREFIX) or not topic.endswith("/state"):
         return False
@@ -95,12 +97,12 @@ def is_bridge_state(topic: str) -> bool:
 
 
 def is_of_events(topic_filter: str) -> bool:
-    """Return whether ``topic_filter``, or a topic, is only about the broker's events."""
+    """Return whether ``topic_filter`` matches nothing but events of the broker."""
     return topic_filter == "$events" or topic_filter.startswith(EVENTS_PREFIX)
 
 
 def topic_matches(topic_filter: str, topic: str) -> bool:
-    """Return whether a message published to ``topic`` belongs to ``topic_filter``.
+    """Return whether ``topic_filter`` matches ``topic``.
 
     Args:
         topic_filter: a well-formed filter.
@@ -124,7 +126,10 @@ def topic_matches(topic_filter: str, topic: str) -> bool:
 
 
 def filter_covers(wide: str, narrow: str) -> bool:
-    """Return whether ``wide`` matches every topic that ``narrow`` matches; both well formed."""
+    """Return whether the filter ``wide`` matches every topic that the filter ``narrow`` matches.
+
+    Both must be well formed.
+    """
     if wide == narrow or (wide == "+/#" and narrow == "#"):
         return True
     if narrow.startswith("$") and wide[:1] in ("+", "#"):  # [MQTT-4.7.2-1]

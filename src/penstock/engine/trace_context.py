@@ -6,8 +6,8 @@
       version │ trace-id                 parent-id         flags; bit 0: sampled
               ╰─ lower case hexadecimal; neither identifier is all zeros, the version is not ff
 
-A later version may append fields behind another hyphen. What does not have this form is no trace
-context, and neither are two of them in one message (https://www.w3.org/TR/trace-context).
+A later version may append fields behind another hyphen. A value of another form is ignored, and so
+are several values in one message (https://www.w3.org/TR/trace-context).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from __future__ import annotations
 from typing import Final, final
 
 LENGTH: Final = 55
-"""Characters of a version 00; a later one has at least as many."""
+"""Characters of a trace context of version 00; a later version has at least as many."""
 
 LENGTH_MAX: Final = 256
-"""A longer one is no trace context here."""
+"""Characters that a trace context may have; a longer value is ignored."""
 
 _DIGITS: Final = "0123456789abcdef"
 _PROPERTY: Final = b"\x26\x00\x0btraceparent"  # a user property of this name (v5 §3.3.2.3.7)
@@ -41,7 +41,7 @@ class TraceContext:
 
 
 def parse_traceparent(text: str) -> TraceContext | None:
-    """Return the trace context that ``text`` is; None if it is malformed."""
+    """Return the trace context that ``text`` encodes; None if ``text`` is malformed."""
     if not LENGTH <= len(text) <= LENGTH_MAX:
         return None
     version, trace_id, parent_id, flags = text[:2], text[3:35], text[36:52], text[53:55]
@@ -60,8 +60,10 @@ def parse_traceparent(text: str) -> TraceContext | None:
 
 
 def traceparent_of(properties: bytes) -> str:
-    """Return the trace context in the encoded properties of a message; empty if there is none that
-    is well-formed, or more than one."""
+    """Return the text of the trace context in the encoded properties of a message.
+
+    Return an empty text if the properties have no well-formed trace context, or several.
+    """
     at = properties.find(_PROPERTY)
     if at < 0 or properties.find(_PROPERTY, at + 1) >= 0:
         return ""
