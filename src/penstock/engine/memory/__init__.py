@@ -2,7 +2,7 @@
 
 Modules::
 
-    budget       all clients together: messages, sessions, subscriptions, wills
-    accounts     each user's share of it
-    limit_usage  one client at one of its limits: how often, how long
+    budget       the memory of all clients: messages, sessions, subscriptions, wills
+    accounts     each user's share of the budget
+    limit_usage  how often, and for how long, a client was at one of its limits
 """

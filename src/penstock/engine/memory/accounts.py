@@ -3,7 +3,7 @@
 ::
 
       Session ─▶ Account of its owner ─▶ MemoryBudget of the broker
-                   full: the user's share      full: everybody's
+                   one user's share            all users together
 
 Each user has an account; anonymous clients have one for each address (each /64 of IPv6). An account
 may use a share of each limit in ``budget``, and of the number of sessions. The sessions of bridges,
@@ -22,7 +22,7 @@ from penstock.engine.limits import SMALL_BYTES
 from penstock.engine.memory.budget import DELIVERY_BYTES, PACKED_BYTES, MemoryBudget
 from penstock.engine.message import BodyAccount, Delivery, Message
 
-NO_ADDRESS: Final = "local"  # of an anonymous client on a Unix socket
+NO_ADDRESS: Final = "local"  # in the key of anonymous clients on a Unix socket
 
 
 @final
@@ -34,7 +34,7 @@ class Account(BodyAccount):
         budget: the memory budget of the whole broker.
         share: the user's share of each limit, above 0; 1 = only the limits of the broker apply.
         sessions_max: the number of sessions; 0 = no limit.
-        known: the accounts in use, by key; the account adds itself to it, and removes itself.
+        known: the accounts in use, by key; the account adds itself, and removes itself.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Account(BodyAccount):
     # -- QoS 0 in queues, and packed queues ------------------------------------------------
 
     def has_room_for_qos0(self) -> bool:
-        """Return whether one more QoS 0 message may wait in a queue of this user."""
+        """Return whether one more QoS 0 message may be queued for a client of this user."""
         return self.budget.has_room_for_qos0() and not 0 < self._qos0_bytes_max <= self.qos0_bytes
 
     def add_qos0(self, delivery: Delivery) -> None:
@@ -86,7 +86,7 @@ class Account(BodyAccount):
         self.budget.remove_qos0(delivery)
 
     def has_room_to_pack(self) -> bool:
-        """Return whether one more delivery may be packed."""
+        """Return whether memory has room for one more packed delivery (``packed_run``)."""
         is_full = 0 < self._spilled_bytes_max <= self.packed_bytes
         return self.budget.has_room_to_pack() and not is_full
 
@@ -100,8 +100,8 @@ class Account(BodyAccount):
     def has_room_to_wait(self) -> bool:
         """Return whether one more QoS 1 or 2 message may wait for a client of this user.
 
-        Messages of blocked publishers count too, but at most half of the limit: they wait for this
-        room themselves.
+        Messages of blocked publishers count too, up to half of the limit, so that they cannot use
+        up the room that they wait for.
         """
         bound = self._waiting_bytes_max
         if 0 < bound <= self.waiting_bytes + min(self.inbound_bytes, bound // 2):
@@ -111,9 +111,9 @@ class Account(BodyAccount):
         return not 0 < bound <= budget.waiting_bytes + min(budget.inbound_bytes, bound // 2)
 
     def has_room_to_block(self) -> bool:
-        """Return whether one more message may wait for room before it is routed.
+        """Return whether one more message of a blocked publisher may wait before it is routed.
 
-        Such messages may take half of the limit for messages that wait, if that is free.
+        Such messages may take half of the limit for waiting messages, if that half is free.
         """
         inbound = self.inbound_bytes
         if 0 < self._waiting_bytes_max <= inbound + max(inbound, self.waiting_bytes):
@@ -129,7 +129,7 @@ class Account(BodyAccount):
         self.budget.inbound_bytes += delta_bytes
 
     def has_room_for_bodies(self) -> bool:
-        """Return whether less than half of the limit for messages that wait is used.
+        """Return whether less than half of the limit for waiting messages is used.
 
         If not, callers release the bodies that are also in the log.
         """
@@ -149,7 +149,7 @@ class Account(BodyAccount):
         self.remove_body(delivery)
 
     def add_body(self, delivery: Delivery) -> None:
-        """Add the body of a delivery, if it is in memory."""
+        """Add the body of a delivery, if the body is in memory."""
         message = delivery.message
         if message is None:
             return
@@ -169,7 +169,7 @@ class Account(BodyAccount):
             self._remove_large(message, delivery.size_bytes)
 
     def count_waiting(self, delta_bytes: int) -> None:
-        """Add bytes of QoS 1 and 2 messages that wait; subtract them if negative."""
+        """Add bytes of waiting QoS 1 and 2 messages; subtract them if negative."""
         self.waiting_bytes += delta_bytes
         self.budget.waiting_bytes += delta_bytes
 
@@ -207,7 +207,7 @@ class Account(BodyAccount):
     # -- QoS 2 messages of MQTT 3.1 before their PUBREL ------------------------------------
 
     def has_room_for_unreleased(self) -> bool:
-        """Return whether one more message of this user may wait for its PUBREL."""
+        """Return whether one more MQTT 3.1 message of this user may wait for its PUBREL."""
         is_full = 0 < self._unreleased_bytes_max <= self.unreleased_bytes
         return not is_full and self.budget.has_room_for_unreleased()
 
@@ -230,7 +230,7 @@ class Account(BodyAccount):
     # -- sessions --------------------------------------------------------------------------
 
     def has_room_for_another_session(self) -> bool:
-        """Return whether there may be one more session; count a refusal."""
+        """Return whether this user may have one more session; count a refusal."""
         if 0 < self.sessions_max <= self.sessions:
             self.budget.sessions_refused += 1
             return False
@@ -240,7 +240,7 @@ class Account(BodyAccount):
         """Return whether there is room for one more session, subscription or will; count a refusal.
 
         Args:
-            replaced_bytes: the size of the one that it replaces.
+            replaced_bytes: memory of the will that the new one replaces; else 0.
         """
         if 0 < self._sessions_bytes_max <= self.sessions_bytes - replaced_bytes:
             self.budget.sessions_refused += 1
@@ -263,12 +263,12 @@ class Account(BodyAccount):
         self.sessions_bytes += self.budget.count_subscription(topic_filter, step)
 
     def count_will(self, size_bytes: int, step: int) -> None:
-        """Count a will of this size that was set (``step`` 1) or is gone (-1)."""
+        """Count a will with a message of this size that was set (``step`` 1) or removed (-1)."""
         self.sessions_bytes += self.budget.count_will(size_bytes, step)
 
     def _register(self) -> None:
-        """Add the account to ``known`` while it has sessions, groups or retained messages; else
-        remove it."""
+        """Add the account to ``known`` if it has sessions, groups or retained messages; else
+        remove it there."""
         if self._known is None:
             return
         if self.sessions > 0 or self.groups > 0 or self.retained_bytes > 0:
@@ -279,8 +279,7 @@ class Account(BodyAccount):
 
 @final
 class Accounts:
-    """The accounts of one broker; an account without sessions, groups and retained messages is
-    forgotten.
+    """The accounts of one broker that have sessions, groups or retained messages.
 
     Args:
         budget: the memory budget of the whole broker.
@@ -301,20 +300,21 @@ class Accounts:
         return len(self._by_key)
 
     def limit_sessions(self, sessions_max: int) -> None:
-        """Limit the sessions of each user from now on (0 = no limit); existing ones stay."""
+        """Limit the sessions of each user (0 = no limit); existing sessions stay."""
         self._sessions_max = sessions_max
         for account in self._by_key.values():
             account.sessions_max = sessions_max
 
     def of(self, username: str | None, address: str) -> Account:
-        """Return the account of a user, or of the anonymous clients at ``address``."""
+        """Return the account of a user; with ``username`` None, that of the anonymous clients at
+        the source of ``address``."""
         key = f"user {username}"
         if username is None:
             key = f"address {source_of(address) or NO_ADDRESS}"
         return self.with_key(key)
 
     def with_key(self, key: str) -> Account:
-        """Return the account with this key; the common one if it is empty."""
+        """Return the account with this key, which may be new; with an empty key, the common one."""
         if not key:
             return self.common
         account = self._by_key.get(key)
@@ -324,7 +324,7 @@ class Accounts:
 
 
 def _share_of(bytes_max: int, share: float) -> int:
-    """Return the user's share of a limit; 0 = no limit of the user's own."""
+    """Return one user's share of a limit, at least 1; 0 = no limit for one user."""
     if bytes_max == 0 or share >= 1.0:
         return 0
     return max(1, int(bytes_max * share))

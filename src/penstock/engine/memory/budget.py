@@ -1,16 +1,16 @@
-"""Memory of the whole broker for clients, also while they are disconnected: its counts and limits.
+"""The memory that all clients of the broker take, connected or not: its counts and limits.
 
 ::
 
       QoS 0 that waits in queues ──── qos0_bytes ───── full: the new message is dropped, counted
       QoS 1, 2 in queues, windows ─── waiting_bytes ── half: bodies stay in the log; full: as above
-      publishers that wait for it ─── inbound_bytes ─── half of that: see ``pending_publishes``
+      blocked publishers' messages ── inbound_bytes ── at most half of the limit of waiting_bytes
       queues packed in memory ─────── packed_bytes ─── full: the new message is dropped, counted
       sessions, filters, wills ────── sessions_bytes ─ full: CONNECT, SUBSCRIBE are refused (0x97)
       QoS 2 of MQTT 3.1, unreleased ─ unreleased_bytes ─ full: PUBLISH waits, or ends the connection
 
-Limits of one connection or session do not bound memory where there may be thousands of them: the
-limits here are those of the broker. The size of each thing is an estimate of the memory it takes.
+Limits of one connection or session do not bound the memory of thousands of them: the limits here
+are those of the whole broker. All sizes are estimates of the memory that an object takes.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final, final
 
 from penstock.engine.message import Delivery
 
-DELIVERY_BYTES: Final = 256  # a delivery that waits, without its message
+DELIVERY_BYTES: Final = 256  # a waiting delivery, without its message
 PACKED_BYTES: Final = 13  # a delivery in a run, see ``packed_run``
 LEVEL_BYTES: Final = 384  # a node of a tree of topic levels
 IDENTIFIER_BYTES: Final = 128  # a packet identifier of a QoS 2 message that waits for PUBREL
 
 
-FETCHING_PART: Final = 4  # a quarter of what may wait is read from the log at a time
+FETCHING_PART: Final = 4  # at most a quarter of ``waiting_bytes_max`` is being read from the log
 _SESSION_BYTES: Final = 4096
 _SUBSCRIPTION_BYTES: Final = 512
 _CHARACTER_BYTES: Final = 4
@@ -33,13 +33,13 @@ _WILL_BYTES: Final = 512
 
 
 def levels_bytes(topic: str) -> int:
-    """Return the memory of the nodes of ``topic`` in a tree, if none of them exists yet, in
-    bytes."""
+    """Return the bytes of memory of the nodes of ``topic`` in a tree of topic levels, if none of
+    them exists yet."""
     return LEVEL_BYTES * (topic.count("/") + 1)
 
 
 def will_bytes(size_bytes: int) -> int:
-    """Return the memory of a will with a message of this size, in bytes."""
+    """Return the bytes of memory of a will with a message of ``size_bytes``."""
     return _WILL_BYTES + size_bytes
 
 
@@ -55,7 +55,7 @@ class MemoryBudget:
             in the log, 0 = no limit.
         retained_bytes_max: retained messages, 0 = no limit; see ``retained``.
         waiting_bytes_max: QoS 1 and 2 messages in queues and windows, 0 = no limit.
-        unsent_bytes_max: bytes written for clients that they have not read, 0 = no limit; see
+        unsent_bytes_max: bytes written to links that clients have not read, 0 = no limit; see
             ``link``.
     """
 
@@ -86,12 +86,12 @@ class MemoryBudget:
         self.unsent_bytes_max = unsent_bytes_max
 
     def has_room_for_unreleased(self) -> bool:
-        """Return whether one more message may wait for its PUBREL."""
+        """Return whether one more MQTT 3.1 message may wait for its PUBREL."""
         return not 0 < self.unreleased_bytes_max <= self.unreleased_bytes
 
     def may_fetch(self, size_bytes: int) -> bool:
-        """Return whether ``size_bytes`` more may be read from the log now, beside the bodies being
-        read."""
+        """Return whether ``size_bytes`` of bodies may be read from the log now, in addition to
+        those that are being read."""
         bytes_max = self.waiting_bytes_max // FETCHING_PART
         return not 0 < bytes_max < self.fetching_bytes + min(size_bytes, bytes_max // 2)
 
@@ -122,7 +122,7 @@ class MemoryBudget:
     # -- packed queues -------------------------------------------------------------------
 
     def has_room_to_pack(self) -> bool:
-        """Return whether one more delivery may be packed."""
+        """Return whether memory has room for one more packed delivery (``packed_run``)."""
         return not 0 < self.spilled_bytes_max <= self.packed_bytes
 
     def count_packed(self, deliveries: int) -> None:
@@ -135,7 +135,7 @@ class MemoryBudget:
         """Return whether there is room for one more session, subscription or will; count a refusal.
 
         Args:
-            replaced_bytes: size of the one that it replaces.
+            replaced_bytes: memory of the will that the new one replaces; else 0.
         """
         if 0 < self.sessions_bytes_max <= self.sessions_bytes - replaced_bytes:
             self.sessions_refused += 1
@@ -143,23 +143,23 @@ class MemoryBudget:
         return True
 
     def count_session(self, client_id: str, step: int) -> int:
-        """Count a session that began (``step`` 1) or ended (-1); return by how many bytes the sum
-        changed."""
+        """Count a session that began (``step`` 1) or ended (-1); return the change of
+        ``sessions_bytes``."""
         delta_bytes = step * (_SESSION_BYTES + _CHARACTER_BYTES * len(client_id))
         self.sessions_bytes += delta_bytes
         return delta_bytes
 
     def count_subscription(self, topic_filter: str, step: int) -> int:
-        """Count a subscription that was made (``step`` 1) or removed (-1); return as
-        ``count_session``."""
+        """Count a subscription that was made (``step`` 1) or removed (-1); return the change of
+        ``sessions_bytes``."""
         weight = _SUBSCRIPTION_BYTES + _CHARACTER_BYTES * len(topic_filter)
         delta_bytes = step * (weight + levels_bytes(topic_filter))
         self.sessions_bytes += delta_bytes
         return delta_bytes
 
     def count_will(self, size_bytes: int, step: int) -> int:
-        """Count a will of this size that was set (``step`` 1) or is gone (-1); return as
-        ``count_session``."""
+        """Count a will with a message of this size that was set (``step`` 1) or removed (-1);
+        return the change of ``sessions_bytes``."""
         delta_bytes = step * will_bytes(size_bytes)
         self.sessions_bytes += delta_bytes
         return delta_bytes

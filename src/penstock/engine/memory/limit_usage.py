@@ -1,23 +1,23 @@
-"""One client at one of its limits: how often, how long, and since when.
+"""The use of one limit by one client: how often it was reached, for how long, and since when.
 
 ::
 
-      below ── a message has to wait, or no more may come ─▶ at the limit ── room again ─▶ below
+      below ── a message must wait, or no more may be sent ─▶ at the limit ── room again ─▶ below
                          times + 1, since = now                     total += now - since
 
-Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell,
-which writes it, takes ``EngineContext.reached``: each limit is in it once until ``watched`` is
-reset.
+Reaching a limit is the normal work of flow control; staying there is worth a log line. The shell
+writes that line for the limits in ``EngineContext.reached``, where each limit is once until
+``watched`` is reset.
 """
 
 from __future__ import annotations
 
 from typing import Final, final
 
-WINDOW: Final = 0  # the in-flight window is full and a message waits for a place
+WINDOW: Final = 0  # the in-flight window is full, and a message waits for it
 WRITE_BUFFER: Final = 1  # the client does not read, and a message waits
-QUEUE: Final = 2  # the message queue is full, until less than half of it is taken
-INBOUND: Final = 3  # as many messages are unacknowledged as the client may send
+QUEUE: Final = 2  # the message queue was full, and is still half full
+INBOUND: Final = 3  # the client has as many unacknowledged messages as it may send
 
 LIMITS: Final = ("window", "write_buffer", "queue", "inbound")
 
@@ -38,11 +38,11 @@ class LimitUsage:
         self.limit = limit
         self.times = 0
         self.since_s = NOT_AT_LIMIT
-        self.watched = False  # whether it is in ``EngineContext.reached``, or the shell watches it
+        self.watched = False  # whether ``EngineContext.reached`` or the shell has this limit
         self._total_s = 0.0
 
     def reached(self, now_s: float) -> bool:
-        """Note that the limit is reached; return whether it was not before."""
+        """Note that the client is at the limit; return whether it was below until now."""
         if self.since_s >= 0:
             return False
         self.since_s = now_s
@@ -50,16 +50,15 @@ class LimitUsage:
         return True
 
     def leave(self, now_s: float) -> None:
-        """Note that there is room again, and add the time at the limit to the total."""
+        """Note that the client is below the limit, and add the time at the limit to the total."""
         if self.since_s >= 0:
             self._total_s += now_s - self.since_s
             self.since_s = NOT_AT_LIMIT
 
     def lasts_s(self, now_s: float) -> float:
-        """Return how long the limit has been reached without a break, in seconds; 0 when it is
-        not."""
+        """Return for how many seconds the client has been at the limit now; 0 if it is below."""
         return now_s - self.since_s if self.since_s >= 0 else 0.0
 
     def total_s(self, now_s: float) -> float:
-        """Return how long the limit was reached in all, in seconds."""
+        """Return for how many seconds the client was at the limit in all."""
         return self._total_s + self.lasts_s(now_s)
