@@ -3,8 +3,8 @@
 Modules::
 
     link            packets that are sent at once, and packets that wait for their commit
-    packet_buffer   packets that are sent together, written one behind the other
+    packet_buffer   encoded packets that are sent together
     aliases         topic aliases: those that this side defines, and the peer's
-    byte_rates      how fast bytes come and go, for whoever looks
+    byte_rates      bytes a second, received and sent, for listings of operators
     publish_packet  the PUBLISH packet of one delivery
 """

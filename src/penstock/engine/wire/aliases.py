@@ -1,23 +1,23 @@
-"""Topic aliases of one connection (v5 §3.3.2.3.4): this side's own, and the peer's.
+"""Topic aliases of one connection (v5 §3.3.2.3.4): those of this side, and those of the peer.
 
 ::
 
-      first PUBLISH of a topic ─▶ "plant/7/temperature" + alias 3      it defines
-      later ones               ─▶ "" + alias 3                         they use
+      first PUBLISH of a topic ─▶ "plant/7/temperature" + alias 3      defines the alias
+      later PUBLISH packets    ─▶ "" + alias 3                         use the alias
 
 A packet is sent at once, or deferred until a commit (``link``), and packets that are sent at once
-overtake deferred ones. A packet that uses an alias must not overtake the one that defined it, and
-none that defines it anew may overtake one that uses it. So each alias has the numbers of the link's
-batches with which its definition and its last use are sent:
+overtake deferred ones. A packet that uses an alias must not overtake the packet that defined it,
+and a packet that redefines an alias must not overtake one that uses it. So each alias has the
+numbers of the link's batches with which its definition and its last use are sent:
 
 * deferred packets are sent in order, and may always use or define;
 * a packet that is sent at once uses an alias only when the definition was sent, and defines it anew
   only when all its uses were sent;
-* a packet that waits behind deferred packets of QoS 0, only to keep its place, has no alias.
+* a QoS 0 packet that waits behind deferred QoS 0 packets, only for the order, has no alias.
 
-Free aliases are assigned to new topics. When there are none, the clock algorithm replaces one: a
-hand moves one step for each topic without an alias; an alias that was used since the hand passed it
-last stays, any other is assigned to the new topic.
+Free aliases are assigned to new topics. When none is free, the clock algorithm replaces one: a hand
+moves one step for each topic without an alias; an alias that was used since the hand last passed it
+is kept, any other is assigned to the new topic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.errors import RemoteProtocolError
 from penstock.protocol import reasons
 
 _TOPIC_ALIAS: Final = 0x23
-_TOPIC_LENGTH_MIN: Final = 4  # an alias takes three bytes itself
+_TOPIC_LENGTH_MIN: Final = 4  # an alias takes three bytes, so a shorter topic gets none
 
 
 @final
@@ -40,15 +40,15 @@ class _Alias:
         self.topic = ""
         self.defined = 0  # the batch with which the definition is sent
         self.last = 0  # the batch with which the last packet that needs it is sent
-        self.recent = False  # used since the hand passed it last
+        self.recent = False  # used since the hand last passed it
 
 
 @final
 class OutboundAliases:
     """The topic aliases that this side defines on one link.
 
-    Batches are numbered by the link: ``batch`` is the one with which a packet will be sent, 0 if it
-    is sent at once; ``last_sent_batch`` is the last one that was sent.
+    The link numbers its batches. In each method ``batch`` is the batch with which the packet will
+    be sent, 0 if the packet is sent at once; ``last_sent_batch`` is the last batch that was sent.
 
     Args:
         maximum: the peer's Topic Alias Maximum, or less; 1..65535.
@@ -59,11 +59,11 @@ class OutboundAliases:
         self._aliases: list[_Alias] = []
         self._by_topic: dict[str, _Alias] = {}
         self._hand = 0
-        self._chosen: _Alias | None = None  # for ``define``
+        self._chosen: _Alias | None = None  # proposed last, for ``define``
 
     def known(self, topic: str, batch: int, last_sent_batch: int) -> bytes:
-        """Return the encoded alias property that replaces ``topic``; empty when the topic must be
-        spelled out."""
+        """Return the encoded alias property to send instead of ``topic``; empty if the packet must
+        have the topic name."""
         alias = self._by_topic.get(topic)
         if alias is None:
             return b""
@@ -75,10 +75,10 @@ class OutboundAliases:
         return alias.encoded
 
     def propose(self, topic: str, batch: int, last_sent_batch: int) -> bytes:
-        """Return the encoded property that would define an alias for ``topic``; empty when no
-        alias is free.
+        """Return the encoded property that would define an alias for ``topic``; empty if no alias
+        can be assigned now.
 
-        Call ``define`` when it is certain that the packet is sent.
+        The caller calls ``define`` once it is certain that the packet is sent.
         """
         if len(topic) < _TOPIC_LENGTH_MIN or topic in self._by_topic:
             return b""
@@ -97,7 +97,7 @@ class OutboundAliases:
         return alias.encoded
 
     def define(self, topic: str, batch: int, last_sent_batch: int) -> None:
-        """Define the alias that ``propose`` returned last: its packet is sent."""
+        """Assign the alias that ``propose`` returned last to ``topic``: the packet is sent."""
         alias = self._chosen
         assert alias is not None
         if alias.topic:
@@ -116,7 +116,7 @@ class InboundAliases:
     """The topic aliases that the peer defines on one connection.
 
     Args:
-        maximum: our Topic Alias Maximum, 0..65535.
+        maximum: the Topic Alias Maximum of this side, 0..65535.
     """
 
     def __init__(self, maximum: int) -> None:
@@ -124,8 +124,9 @@ class InboundAliases:
         self._topics: dict[int, str] = {}
 
     def topic_of(self, topic: str, alias: int) -> str:
-        """Return the topic name of a PUBLISH with ``alias``; a ``topic`` that is not empty defines
-        it anew.
+        """Return the topic name of a PUBLISH with ``alias``.
+
+        If the packet has a ``topic``, the alias is defined, or redefined, for that topic.
 
         Raises:
             RemoteProtocolError: 0x94, the alias is above the maximum; 0x82, it is not defined.

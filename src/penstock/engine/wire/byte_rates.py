@@ -1,12 +1,12 @@
-"""The rates of one connection's bytes, from two totals that its link counts write by write.
+"""The rates of one connection's bytes, computed from the totals that its link counts.
 
 ::
 
-      a look ── ``RATE_S_MIN`` since the mark ─▶ rate = growth since the mark / time; a new mark
-          ╰──── less ─▶ the rates of the last look
+      update ── ``RATE_S_MIN`` since the mark ─▶ rate = growth since the mark / time; a new mark
+          ╰──── less ─▶ the rates stay
 
-Between looks nothing happens, so that a message costs nothing. Several who look share the marks:
-each gets the rates of the last period of at least ``RATE_S_MIN``.
+Nothing is computed between two updates, so that a message costs nothing. Several readers share the
+marks: each gets the rates of the last period of at least ``RATE_S_MIN``.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from __future__ import annotations
 from typing import Final, final
 
 RATE_S_MIN: Final = 0.9
-"""The shortest time that a rate is of, seconds: a little less than from one look to the next."""
+"""The shortest period of a rate, seconds: a little less than the usual time between updates."""
 
 
 @final
 class ByteRates:
-    """The rates of one connection; 0 until the second look.
+    """The rates of one connection, in bytes a second; 0 until the first ``update`` that is late
+    enough.
 
     Args:
-        received: total of bytes received until now.
-        sent: total of bytes sent until now.
-        now_s: the moment, monotonic seconds.
+        received: bytes received until now.
+        sent: bytes sent until now.
+        now_s: the current time, monotonic seconds.
     """
 
     def __init__(self, received: int, sent: int, now_s: float) -> None:
@@ -35,12 +36,13 @@ class ByteRates:
         self._marked_s = now_s
 
     def update(self, received: int, sent: int, now_s: float) -> None:
-        """Compute the rates since the mark and set a new mark; do nothing before ``RATE_S_MIN``.
+        """Compute the rates since the mark and set a new mark, unless the mark is younger than
+        ``RATE_S_MIN``.
 
         Args:
-            received: total of bytes received until now.
-            sent: total of bytes sent until now.
-            now_s: the moment, monotonic seconds.
+            received: bytes received until now.
+            sent: bytes sent until now.
+            now_s: the current time, monotonic seconds.
         """
         passed_s = now_s - self._marked_s
         if passed_s < RATE_S_MIN:

@@ -5,18 +5,18 @@ commit.
 
       send ───────────────▶ ready ──────────────────────────────────────▶ socket, in this turn
       send_after_commit ──▶ deferred ── sealed: DeferredPackets ── commit durable ──▶ socket
-      QoS 0 ──────────────▶ ready, or behind deferred packets: QoS 0 keeps its order too
+      QoS 0 ──────────────▶ ready, or behind deferred QoS 0 packets, to keep the order
 
 A packet is sent in one of two ways. ``send`` is for packets that promise nothing: QoS 0 messages
-that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message for which all is on disk
-(``Transmission``). ``send_after_commit`` is for all others: their bytes are sent only after the
-commit of the state they promise (docs/architecture.md, "The delivery contract"). Deferred bytes of
-one link keep their order, so acknowledgements are sent in the order of the packets they answer
-[MQTT-4.6.0-2], and no message passes one of QoS 1 or 2 that is deferred.
+that were published with QoS 0, PINGRESP, DISCONNECT, and a QoS 1 message whose state is on disk
+already (``Transmission``). ``send_after_commit`` is for all others: their bytes are sent only after
+the commit of the state that they promise (docs/architecture.md, "The delivery contract"). Deferred
+bytes of one link keep their order, so acknowledgements are sent in the order of the packets they
+answer [MQTT-4.6.0-2], and no message overtakes a deferred QoS 1 or 2 message.
 
 Bytes that are written to a link are counted until the shell has handed them to the socket, and
-from then on for as long as the socket's buffer is full, so that memory has a limit whatever
-the peer does::
+then for as long as the socket's buffer is full, so that memory has a limit even if the peer reads
+nothing::
 
             send ─▶ pending_bytes ─▶ socket's buffer ─ full ─▶ unwritten_bytes ─ room ─▶ 0
                     ╰──── at pending_bytes_max the link has no room: QoS 1 and 2 stay in the
@@ -44,11 +44,11 @@ from penstock.engine.wire.packet_buffer import PacketBuffer
 from penstock.engine.work_budget import WorkBudget
 
 _PLAIN_BYTES: Final = 4  # size of an acknowledgement without a reason code
-PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection says another
+PENDING_BYTES_MAX: Final = 1_048_576  # of one link, unless its connection sets another limit
 
 
 class Resumable:
-    """The port of an object that works in portions; ``resume`` continues in a later turn."""
+    """The port of an object that works in portions: a later turn calls ``resume`` to continue."""
 
     def __init__(self) -> None:
         self.waits_for_turn = False
@@ -59,8 +59,10 @@ class Resumable:
 
 @final
 class Turn:
-    """The work of one broker's links in this turn of the loop, and the work left for the next
-    turn."""
+    """The work of one broker's links in this turn of the event loop, and what later turns resume.
+
+    A *user* is an object that is resumed, usually the connection of a link.
+    """
 
     def __init__(self) -> None:
         self.counters = AllCounters()
@@ -70,14 +72,14 @@ class Turn:
         self.closing: list[Link] = []  # links to be closed
         self.unsent_bytes = 0  # of all links: not handed to a socket yet
         self.buffered_bytes = 0  # of all links: in the buffers of sockets whose peers read slowly
-        self.buffers_bytes_max = 0  # limit of both together; 0 = no limit
-        self.unfinished: list[Resumable] = []  # resumed in the next turn
+        self.buffers_bytes_max = 0  # limit of these two sums together; 0 = no limit
+        self.unfinished: list[Resumable] = []  # users that are resumed in the next turn
         self.resumed_for_room: list[
             Resumable
-        ] = []  # resumed in this turn because there was room (``blocked_publishers``)
-        self._in_tick: dict[Resumable, None] = {}  # resumed in the next tick
-        self._after_seal: list[Resumable] = []  # resumed when the open batch is sealed
-        self._first_after_seal: list[Resumable] = []  # likewise, before the others
+        ] = []  # users that ``blocked_publishers`` resumed in this turn, because there was room
+        self._in_tick: dict[Resumable, None] = {}  # users that are resumed in the next tick
+        self._after_seal: list[Resumable] = []  # users that are resumed once the batch is sealed
+        self._first_after_seal: list[Resumable] = []  # users that are resumed before these
         self.now: Now | None = None  # the shell's reading of its clocks for this turn
 
     def resume_later(self, user: Resumable | None) -> None:
@@ -112,13 +114,13 @@ class Turn:
         return bool(self.deferring or self._after_seal or self._first_after_seal)
 
     def seal_links(self) -> list[DeferredPackets]:
-        """Return the packets that are sent with the batch that is sealed now."""
+        """Seal the links with deferred packets; return the packets that wait for this batch."""
         sealed = [link.seal() for link in self.deferring]
         self.deferring = []
         return sealed
 
     def batch_sealed(self) -> None:
-        """Resume the users that wait for it: the open batch was sealed."""
+        """Have the users that wait for the seal resumed: the open batch was sealed."""
         if self._after_seal or self._first_after_seal:
             blocked = self._first_after_seal + self._after_seal
             self._first_after_seal = []
@@ -131,7 +133,7 @@ class Turn:
 class Link:
     """The sending half of one connection, as a session sees it.
 
-    ``opened`` becomes true when the CONNACK was sent: before that no packet may overtake it
+    ``opened`` becomes true when the CONNACK is sent: until then no packet may overtake the CONNACK
     [MQTT-3.2.0-1]. ``congested`` is true while the socket's write buffer is full.
     """
 
@@ -142,11 +144,11 @@ class Link:
         self.max_packet_size_bytes = 0  # the largest packet that the peer accepts; 0 = no limit
         self.qos_max = 2  # the highest QoS that the peer accepts
         self.retain_available = True  # the peer accepts the RETAIN flag
-        self.problem_information = True  # the peer wants reason strings
+        self.problem_information = True  # the peer accepts reason strings
         self.opened = False
         self.congested = False
         self.closed = False
-        self.draining = False  # closed, but deferred packets are sent first
+        self.draining = False  # closed, but the deferred packets are still sent
         self.aliases: OutboundAliases | None = None  # set when the peer accepts topic aliases
         self.sealed = 0  # batches of deferred bytes so far
         self.releasing = 0  # sealed batches whose commit is not durable yet
@@ -155,42 +157,43 @@ class Link:
         self.uncommitted_publishes = 0  # QoS 1 and 2 messages that wait for a commit
         self.pending_bytes = 0  # sent or deferred, and not yet handed to the socket
         self.pending_bytes_max = PENDING_BYTES_MAX
-        self.unwritten_bytes = 0  # handed to the socket since it is congested
+        self.unwritten_bytes = 0  # handed to the socket since the link became congested
         self.buffered_bytes = 0  # in the socket's buffer, as the shell reported last
-        self.bytes_received = 0  # since it was opened, as ``Counters`` count them
-        self.bytes_sent = 0
-        self.rates: ByteRates | None = None  # made when somebody looks first
+        self.bytes_received = 0  # since the connection began
+        self.bytes_sent = 0  # since the connection began
+        self.rates: ByteRates | None = None  # created when an operator first asks for rates
         self.account: Account | None = None  # of its session; None before CONNACK
-        self.record: ClientRecord | None = None  # of its client; None: it is not recorded
-        self.ready = PacketBuffer()
-        self.deferred = PacketBuffer()
-        self.waiting_qos0: PacketBuffer | None = None  # wait for no commit, only to keep the order
+        self.record: ClientRecord | None = None  # of its client; None: the client has no record
+        self.ready = PacketBuffer()  # packets that are sent in this turn
+        self.deferred = PacketBuffer()  # packets that wait for the commit of the open batch
+        self.waiting_qos0: PacketBuffer | None = None  # packets behind deferred ones, for the order
         self.deferred_acks = 0
         self.deferred_qos0 = 0
         self.deferred_publishes = 0
         self._deferred_sent: Run | None = None  # messages in ``deferred``, for the record
         self._waiting_sent: Run | None = None  # messages in ``waiting_qos0``
-        self.user: Resumable | None = None  # resumed when there is room again
-        self.counters = turn.counters.rest  # until its listener is known, and its client
+        self.user: Resumable | None = None  # the connection; resumed when there is room again
+        self.counters = turn.counters.rest  # replaced once the listener, and the client, are known
         self._wanted = False  # whether the user is resumed when there is room
         self._turn = turn
         self.work_budget = turn.work_budget  # the work budget of the turn
 
     @property
     def waits(self) -> bool:
-        """Return whether a packet waits that a packet sent now would overtake."""
+        """Return whether a packet waits for a commit, so that a packet sent now would overtake
+        it."""
         return self.releasing > 0 or self.deferred.count > 0 or self._has_waiting_qos0()
 
     def has_room(self) -> bool:
-        """Return whether a message may be sent now; if not, it stays in its queue."""
+        """Return whether a message may be sent now; if not, the caller leaves it in its queue."""
         return not self.congested and self.pending_bytes < self.pending_bytes_max
 
     def has_room_for(self, size_bytes: int) -> bool:
-        """Return ``has_room``, and whether memory has room for a message of ``size_bytes``.
+        """Return whether a message of ``size_bytes`` may be sent now: ``has_room``, and memory.
 
-        Every link may have up to ``FREE_BYTES``; beyond that, all links together and those of one
-        user have a limit. Messages of less than ``LARGE_BYTES`` need not be checked: a peer that
-        does not read is congested soon.
+        Every link may buffer up to ``FREE_BYTES``; beyond that, all links together, and those of
+        one account, have a limit. Messages of less than ``LARGE_BYTES`` need not be checked: the
+        link to a peer that does not read is soon congested.
         """
         if self.congested or self.pending_bytes >= self.pending_bytes_max:
             return False
@@ -213,8 +216,8 @@ class Link:
     def report_socket_buffer(self, size_bytes: int) -> bool:
         """Note that the socket's buffer has ``size_bytes``; return whether the link is congested.
 
-        It is above ``pending_bytes_max``, or when there is no memory for more; in the second case
-        the peer's packets are not read either until it has read what was written for it.
+        The link is congested above ``pending_bytes_max``, or if memory has no room for more. In the
+        second case the peer's packets are not read until the peer has read the buffered bytes.
         """
         delta_bytes = size_bytes - self.buffered_bytes
         self.buffered_bytes = size_bytes
@@ -231,22 +234,20 @@ class Link:
         return True
 
     def set_account(self, account: Account) -> None:
-        """Set the account in which the buffered bytes count: that of the session attached now."""
+        """Set the account in which the buffered bytes count: the account of the session."""
         account.buffered_bytes += self.buffered_bytes
         if self.account is not None:
             self.account.buffered_bytes -= self.buffered_bytes
         self.account = account
 
     def is_full(self) -> bool:
-        """Return whether so much waits for the peer to read that its packets are not handled."""
+        """Return whether so many bytes wait for the peer that its packets must not be handled."""
         return self.pending_bytes + self.unwritten_bytes >= self.pending_bytes_max
 
     def send(self, frame: bytes) -> None:
-        """Send ``frame`` in this turn."""
+        """Send ``frame`` in this turn, or behind the CONNACK if that was not sent yet."""
         if not self.opened:
-            self.qos0_after_commit(
-                frame
-            )  # a packet sent after CONNACK must not overtake this one either
+            self.qos0_after_commit(frame)  # later QoS 0 packets wait behind this one, in order
             return
         self.send_now(frame)
 
@@ -263,9 +264,9 @@ class Link:
         return self.sealed + 1
 
     def batch_of_qos0(self, at_once: bool) -> int:
-        """Return the batch with which a QoS 0 message will be sent.
+        """Return the number of the link's batch with which a QoS 0 message will be sent.
 
-        0: at once; -1: at once, but behind QoS 0 messages that wait.
+        0 = at once; -1 = as soon as the QoS 0 messages before it are sent.
         """
         if at_once and self.uncommitted_qos0 > 0:
             return -1
@@ -275,8 +276,8 @@ class Link:
         """Return the buffer to write a QoS 0 message to; the caller calls ``wrote_qos0``
         afterwards.
 
-        With ``at_once`` the message is sent in this turn, or behind QoS 0 messages that wait for a
-        commit.
+        With ``at_once`` the message is sent in this turn, or right behind the QoS 0 messages that
+        wait for a commit; else after the commit of the open batch.
         """
         if at_once:
             if self.uncommitted_qos0 > 0:
@@ -287,7 +288,7 @@ class Link:
                 return self.ready
         waiting_qos0 = self.waiting_qos0
         if waiting_qos0 is not None and waiting_qos0.count > 0:
-            # these came before this message, and wait for the same commit from now on
+            # these precede the message, so they wait for the same commit from now on
             if self.deferred.count == 0:
                 self._turn.deferring.append(self)
             count = waiting_qos0.count
@@ -299,8 +300,10 @@ class Link:
         return self.deferred
 
     def wrote_message(self, buffer: PacketBuffer, offset: int) -> None:
-        """Record that the message at this log offset was written to ``buffer``: as sent now, or
-        when the buffer is sent."""
+        """Record that the message at this log offset was written to ``buffer``.
+
+        The client's record notes it as sent when the buffer is sent.
+        """
         record = self.record
         if record is None:
             return
@@ -328,7 +331,7 @@ class Link:
         self._count_written(size_bytes)
 
     def send_last(self, frame: bytes) -> None:
-        """Send the last packet in this turn, even before the CONNACK."""
+        """Send ``frame``, the last packet of the link, in this turn, even before the CONNACK."""
         self.opened = True
         self.send_now(frame)
 
@@ -339,7 +342,7 @@ class Link:
         self.count_deferred(len(frame))
 
     def count_deferred(self, size_bytes: int) -> None:
-        """Note that one more packet was written to ``deferred``."""
+        """Note that one more packet, of ``size_bytes``, was written to ``deferred``."""
         if self.deferred.count == 1:
             self._turn.deferring.append(self)
         self._count_written(size_bytes)
@@ -361,10 +364,10 @@ class Link:
             self.count_deferred(size_bytes)
 
     def publishes_are_sealed(self) -> bool:
-        """Return whether QoS 1 or 2 messages wait for a commit, all of them for a sealed batch.
+        """Return whether QoS 1 or 2 messages wait for a commit, all of them in sealed batches.
 
-        A further message would be the first to wait for the open batch, and those behind it with
-        it; so the session keeps it in its queue until the sealed batches are durable.
+        The next message would then be the first to wait for the open batch, and later ones would
+        wait behind it; so the session leaves it in the queue until the sealed batches are durable.
         """
         return self.uncommitted_publishes > 0 and self.deferred_publishes == 0
 
@@ -397,7 +400,8 @@ class Link:
         self.wrote_qos0(buffer, len(frame))
 
     def seal(self) -> DeferredPackets:
-        """Return the deferred packets: the open batch is sealed, and the next one begins."""
+        """Return the deferred packets, which wait for the batch that is sealed now, and begin to
+        collect those of the next batch."""
         packets = self.deferred.count
         release = DeferredPackets(
             self,
@@ -417,7 +421,7 @@ class Link:
         return release
 
     def released(self, size_bytes: int, acks: int, qos0: int, publishes: int) -> None:
-        """Subtract packets that were handed to the socket after their commit."""
+        """Subtract the packets of one batch, which were handed to the socket after their commit."""
         self.opened = True
         self.releasing -= 1
         self.uncommitted_acks -= acks
@@ -480,7 +484,7 @@ class Link:
         return waiting == 0 and self.releasing == 0 and not self._has_waiting_qos0()
 
     def take_ready(self) -> list[bytes]:
-        """Return the bytes to write now, in pieces."""
+        """Remove and return the bytes to write to the socket now, in pieces."""
         self.counters.packets_sent += self.ready.count
         pieces = self.ready.take_pieces()
         size_bytes = _size_of(pieces)
@@ -510,7 +514,7 @@ class Link:
 @mypyc_attr(acyclic=True)
 @final
 class DeferredPackets:
-    """The packets of one link that are sent when their commit is durable."""
+    """The packets of one link that are sent when the commit of their batch is durable."""
 
     def __init__(
         self,
@@ -529,7 +533,7 @@ class DeferredPackets:
         self.acks = acks
         self.qos0 = qos0
         self.publishes = publishes
-        self.sent = sent  # their messages, for the record of the client
+        self.sent = sent  # the messages among the packets, for the client's record
 
     def done(self) -> None:
         """Subtract the packets from their link: they were handed to the socket after the commit."""

@@ -1,12 +1,12 @@
-"""Encoded packets that are sent together: written one behind the other, taken as few pieces.
+"""Encoded packets that are sent together: appended one by one, and taken out as a few pieces.
 
 ::
 
-      add, add_ack, add_publish ─▶ [ parts … | writer ] ─ take ─▶ bytes for the socket
+      add, add_ack, add_publish ─▶ [ parts … | writer ] ─ take_pieces ─▶ bytes for the socket
 
-A small packet is written directly into the buffer: it is never an object of its own. A larger
-payload is a part, which is copied once, when all are joined; a very large one is a piece of its
-own, which is never copied, however many subscribers get it.
+A small packet is written directly into the buffer and never becomes an object of its own. A larger
+payload is a part, which is copied once, when the parts are joined. A very large payload is a piece
+of its own, which is never copied, even if many subscribers get it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PIECE_BYTES_MIN: Final = 262_144
 @mypyc_attr(acyclic=True)
 @final
 class PacketBuffer:
-    """Encoded packets of one link. It costs little while it is empty."""
+    """Encoded packets of one link. An empty buffer takes little memory."""
 
     def __init__(self) -> None:
         self.count = 0  # packets
@@ -42,7 +42,7 @@ class PacketBuffer:
         return size_bytes
 
     def add(self, frames: bytes, count: int = 1) -> None:
-        """Append ``frames``, which hold ``count`` packets."""
+        """Append ``frames``, which contain ``count`` packets."""
         self.count += count
         if len(frames) < _PART_BYTES_MIN:
             writer = self._writer
@@ -53,7 +53,7 @@ class PacketBuffer:
             self._add_part(frames)
 
     def add_all(self, other: PacketBuffer) -> None:
-        """Append the packets of ``other``, and leave it empty."""
+        """Move the packets of ``other`` to the end of this buffer."""
         self.count += other.count
         for piece in other.take_pieces():
             self.add(piece, 0)
@@ -88,7 +88,7 @@ class PacketBuffer:
             Its size in bytes; 0: it is larger than ``size_bytes_max``, and not appended.
 
         Raises:
-            LocalProtocolError: it breaks the protocol, or is too large for any packet.
+            LocalProtocolError: the packet violates the protocol, or is larger than MQTT allows.
         """
         writer = self._writer
         if writer is None:

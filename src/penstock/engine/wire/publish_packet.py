@@ -2,8 +2,8 @@
 
 ::
 
-      message ─▶ a bridge: its topic at the other end, one hop more
-              ─▶ MQTT 5: the rest of its expiry interval, subscription identifiers, topic alias
+      message ─▶ a bridge: the topic on the other side, the hop count raised by one
+              ─▶ MQTT 5: the remaining expiry interval, subscription identifiers, topic alias
               ─▶ encoded ── larger than the peer accepts ─▶ not sent [MQTT-3.1.2-24]
 """
 
@@ -35,18 +35,17 @@ def add_publish(
     batch: int,
     now: Now,
 ) -> i64:
-    """Append the PUBLISH of a delivery to ``buffer``, unless the peer or MQTT does not allow its
-    size.
+    """Append the PUBLISH of a delivery to ``buffer``, and count it.
 
-    The packet is counted. A message that the peer cannot see has none: see ``mount_point``.
+    Nothing is appended if the packet would be larger than the peer or MQTT allows, if a bridge has
+    no rule for the topic, or if the topic is outside the peer's mount point.
 
     Args:
         buffer: the buffer of the link to which the packet is written.
         link: the link to the receiver.
-        forwarding: the rules of a bridge, or None; without a rule for its topic, the message has
-            no packet.
+        forwarding: the rules of a bridge, or None.
         message: the published message.
-        qos: 0..2, of this delivery.
+        qos: QoS of this delivery, 0..2.
         retain: the RETAIN flag to send.
         duplicate: the DUP flag to send: the message is sent again.
         packet_id: 0 for QoS 0.
@@ -55,7 +54,7 @@ def add_publish(
         now: the time of the turn.
 
     Returns:
-        Its size in bytes; 0: nothing was appended.
+        The size of the packet in bytes; 0 = nothing was appended.
     """
     version = link.version
     if forwarding is not None:
@@ -98,7 +97,7 @@ def add_publish(
                 properties,
                 link.max_packet_size_bytes,  # [MQTT-3.1.2-24] [MQTT-3.1.2-25]
             )
-    except LocalProtocolError:  # too large for any packet, with what was added to it
+    except LocalProtocolError:  # with the added properties it is larger than MQTT allows
         return 0
     if size_bytes > 0:
         counters = link.counters
@@ -121,17 +120,17 @@ def _add_with_alias(
     properties: bytes,
     batch: int,
 ) -> i64:
-    """Append the PUBLISH with a topic alias; return its size in bytes, 0 if there is no alias for
-    it.
+    """Append the PUBLISH with a topic alias; return its size in bytes, 0 if it was not appended.
 
-    A packet that is too large for the peer with the alias is not appended, and defines none.
+    It is not appended if its topic has no alias, or if it is too large for the peer with the alias;
+    then no alias is defined.
     """
     topic = message.topic
-    left = link.sealed - link.releasing
-    alias = aliases.known(topic, batch, left)
+    last_sent_batch = link.sealed - link.releasing
+    alias = aliases.known(topic, batch, last_sent_batch)
     defines = len(alias) == 0
     if defines:
-        alias = aliases.propose(topic, batch, left)
+        alias = aliases.propose(topic, batch, last_sent_batch)
         if len(alias) == 0:
             return 0
     size_bytes = buffer.add_publish(
@@ -146,5 +145,5 @@ def _add_with_alias(
         link.max_packet_size_bytes,
     )
     if defines and size_bytes > 0:
-        aliases.define(topic, batch, left)
+        aliases.define(topic, batch, last_sent_batch)
     return size_bytes
