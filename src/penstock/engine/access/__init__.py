@@ -2,8 +2,8 @@
 
 Modules::
 
-    access            the ports: who a client is, and which topics it may use
-    bans              addresses, users and client identifiers that are kept out for a time
+    access            the ports for authentication and authorization
+    bans              addresses, users and client identifiers that are refused for a time
     login_queue       which password is checked next, and delays after wrong passwords
-    refused_filters   subscriptions that were refused lately, for the log
+    refused_filters   subscriptions that were refused recently, for the log
 """

@@ -1,9 +1,8 @@
 """Authentication and authorization: the two ports that an identity provider implements.
 
-*Authenticate* answers "who is this?" for a CONNECT: at once, or later where the answer is
-slow (a password hash is slow on purpose). *Authorize* answers "what may they do?" with one
-``Permissions`` for each client; ``None`` instead of it means everything, so that a broker
-without an access list pays nothing for having the port.
+*Authenticate* checks the credentials of a CONNECT: at once, or later if that takes time (a
+password hash is slow on purpose). *Authorize* returns the ``Permissions`` of each client; ``None``
+instead means that everything is allowed, so that a broker without an access list pays nothing.
 
 ::
 
@@ -15,8 +14,8 @@ without an access list pays nothing for having the port.
                                              ╰──── FAILURE ──▶ CONNACK, DISCONNECT
 
 The second picture is the enhanced authentication of MQTT 5 §4.12. The implementations are
-outside the engine (``penstock.auth``, ``penstock.services.authentication``): they may draw
-random numbers and read clocks, the engine may not. The classes here accept all clients.
+outside the engine (``penstock.auth``, ``penstock.services.authentication``), because they draw
+random numbers and read clocks. The classes here accept all clients and allow everything.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Credentials:
         client_id: the client identifier; empty when the server will assign one.
         username: the user name of the CONNECT; None if it has none.
         password: the password of the CONNECT; None if it has none.
-        anonymous_allowed: whether its listener accepts clients without credentials.
-        address: the peer's address as the shell names it; empty where it is not known.
+        anonymous_allowed: whether the listener accepts clients without credentials.
+        address: the peer's address as the shell names it; empty if it is not known.
     """
 
     def __init__(
@@ -65,10 +64,10 @@ class AuthResult:
     """The answer of ``Authenticate`` to a CONNECT.
 
     Args:
-        reason_code: an MQTT 5 reason code; ``SUCCESS`` lets the client in.
+        reason_code: an MQTT 5 reason code; ``SUCCESS`` accepts the client.
         username: the authenticated user; None for an anonymous client.
-        authorize: the port that gives this client's permissions instead of the broker's.
-        lasts_s: how long it may stay connected, seconds; 0 = without limit.
+        authorize: the port that returns the permissions of this client; None = the broker's port.
+        lasts_s: how long the client may stay connected, seconds; 0 = without limit.
         detail: an explanation for the operator beside the name of the code; the client does not
             get it.
     """
@@ -97,9 +96,9 @@ class Step:
         data: authentication data for the client, None for none.
         username: the authenticated user, with ``SUCCESS``.
         reason_code: the reason of a ``FAILURE``.
-        reason: one sentence for the client, left out where it makes the packet too large or
-            the client wants none.
-        user_properties: for the client, left out likewise, and first.
+        reason: one sentence for the client; omitted if the packet would be too large, or the
+            client asked for no problem information.
+        user_properties: for the client; omitted in the same cases, before ``reason``.
     """
 
     def __init__(
@@ -121,47 +120,46 @@ class Step:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Exchange:
-    """One run of an authentication method with one client; ended by ``SUCCESS`` or ``FAILURE``.
-
-    A step is taken on the event loop: it must be quick.
-    """
+    """One run of an authentication method with one client, until ``SUCCESS`` or ``FAILURE``."""
 
     def step(self, data: bytes | None) -> Step:
-        """Take the client's authentication data, None when it sent none; return the server's
-        answer."""
+        """Return the answer to the client's authentication data, None if it sent none.
+
+        It runs on the event loop, so it must not take long.
+        """
         del data
         return Step(FAILURE)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Permissions:
-    """The permissions of one client. An implementation may cache its answers."""
+    """The permissions of one client. An implementation may cache the results of its methods."""
 
     def may_publish(self, topic: str) -> bool:
-        """Return whether a message of this client may go to ``topic``."""
+        """Return whether this client may publish to ``topic``."""
         del topic
         return True
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Return whether this client may subscribe to all that ``topic_filter`` matches."""
+        """Return whether this client may subscribe to ``topic_filter``."""
         del topic_filter
         return True
 
     def may_receive(self, topic: str) -> bool:
-        """Return whether a message with this topic may go to this client."""
+        """Return whether this client may receive messages with this topic."""
         del topic
         return True
 
     def explain(self, topic: str, is_published: bool) -> str:
         """Return the rule that decides whether this client may publish to ``topic``, or receive it.
 
-        One clause for an operator; empty where there are no rules to be named.
+        The result is one clause for an operator; empty if the implementation has no named rules.
         """
         del topic, is_published
         return ""
 
     def clear_cache(self) -> None:
-        """Release cached answers: the client is disconnected."""
+        """Release cached results: the client is disconnected."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -169,19 +167,19 @@ class Authenticate:
     """The port that checks credentials."""
 
     def judge(self, credentials: Credentials, link: Link) -> AuthResult | None:
-        """Return the verdict on a CONNECT, or None if it takes time.
+        """Return whether these credentials are accepted, as an ``AuthResult``; None if that takes
+        time.
 
-        With None, the implementation calls ``ServerConnection.decided`` later; ``link`` identifies
-        the connection then. A link that closed meanwhile needs no answer.
+        After None the implementation calls ``ServerConnection.decided`` later, for the connection
+        that ``link`` identifies, unless the link was closed meanwhile.
         """
         del credentials, link
         return AuthResult(reasons.SUCCESS)
 
     def exchange(self, method: str, credentials: Credentials) -> Exchange | None:
-        """Start a run of an authentication method; return it, or None when there is no such
-        method.
+        """Begin a run of the authentication ``method`` and return it; None if it is not offered.
 
-        The credentials of a client that authenticates again have only its identifier and address.
+        When a client re-authenticates, ``credentials`` has only its client identifier and address.
         """
         del method, credentials
         return None
@@ -189,12 +187,12 @@ class Authenticate:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Authorize:
-    """The port that authorizes: returns the permissions of each client."""
+    """The port that returns the permissions of each client."""
 
     def permissions(self, username: str | None, client_id: str) -> Permissions | None:
-        """Return the permissions of this client as of now; None = everything is allowed.
+        """Return the current permissions of this client; None = everything is allowed.
 
-        ``username`` was authenticated; None is an anonymous client.
+        ``username`` is the authenticated user, None for an anonymous client.
         """
         del username, client_id
         return None

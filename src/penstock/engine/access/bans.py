@@ -3,8 +3,8 @@
 ::
 
       too many wrong passwords ──╮
-      an operator ───────────────┴▶ ban ─▶ in force ── expired, or lifted ─▶ gone
-                                             ╰── CONNECT of one of them: 0x8A, return code 5
+      an operator ───────────────┴▶ ban ─▶ in force ── expired, or lifted ─▶ removed
+                                             ╰── CONNECT of a banned client: 0x8A, return code 5
 
 An address is a source (``addresses``), or a network such as ``10.0.0.0/8``. Times are seconds of
 the monotonic clock, passed in by the caller. The number of bans is bounded: a ban above
@@ -50,23 +50,23 @@ class Ban:
 
 @final
 class Bans:
-    """The bans of one broker; they are in memory only, and end with it."""
+    """The bans of one broker. They are in memory only, so a restart removes them."""
 
     def __init__(self) -> None:
         self.refused = 0  # connections refused because of a ban
-        self.made = 0
+        self.made = 0  # bans made since the start
         self._bans: dict[tuple[str, str], Ban] = {}  # by kind and value, the oldest first
-        self._networks: dict[tuple[int, int], int] = {}  # (version, prefix length): how many
+        self._networks: dict[tuple[int, int], int] = {}  # bans by (IP version, prefix length)
         self._ends: list[tuple[float, str, str]] = []  # a heap; may have replaced or lifted bans
 
     def __len__(self) -> int:
         return len(self._bans)
 
     def ban(self, kind: str, value: str, until_s: float, reason: str) -> Ban:
-        """Ban ``value`` until ``until_s``, instead of an earlier ban of it; return the ban.
+        """Ban ``value`` until ``until_s``, replacing an earlier ban of it; return the new ban.
 
         Raises:
-            ValueError: no such kind; not an address.
+            ValueError: ``kind`` is unknown, or ``value`` is not an address or network.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
@@ -88,10 +88,10 @@ class Bans:
         return ban
 
     def lift(self, kind: str, value: str) -> bool:
-        """End a ban before its time; return whether there was one.
+        """Remove a ban before it expires; return whether there was one.
 
         Raises:
-            ValueError: as ``ban``.
+            ValueError: ``kind`` is unknown, or ``value`` is not an address or network.
         """
         if kind not in KINDS:
             raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
@@ -102,13 +102,13 @@ class Bans:
         return [ban for ban in self._bans.values() if ban.until_s > now_s]
 
     def banned(self, address: str, user: str | None, client_id: str, now_s: float) -> Ban | None:
-        """Return the ban of this client, None if there is none.
+        """Return the ban in force for a client; None if the client is not banned.
 
         Args:
-            address: its network address, with or without a port; a Unix socket has none.
-            user: its user name; None if it has none.
-            client_id: empty without.
-            now_s: when it connects, monotonic seconds.
+            address: the client's IP address, with or without a port; a Unix socket has none.
+            user: the client's user name; None if it has none.
+            client_id: the client identifier; empty if it has none.
+            now_s: the time at which the client connects, monotonic seconds.
         """
         if not self._bans:
             return None
@@ -120,7 +120,7 @@ class Bans:
         return found
 
     def expire(self, now_s: float) -> None:
-        """Forget expired bans, ``EXPIRED_A_TICK_MAX`` at most."""
+        """Remove expired bans, at most ``EXPIRED_A_TICK_MAX``."""
         ends = self._ends
         for _ in range(EXPIRED_A_TICK_MAX):
             if not ends or ends[0][0] > now_s:
@@ -159,15 +159,15 @@ class Bans:
 
 
 def _canonical(kind: str, value: str) -> str:
-    """Return ``value`` in its canonical form, by which bans are found.
+    """Return ``value`` in its canonical form, which is the key of its ban.
 
     Raises:
-        ValueError: not an address.
+        ValueError: ``kind`` is ``ADDRESS``, and ``value`` is not an address or network.
     """
     return text_of(network_of(value)) if kind == ADDRESS else value
 
 
 def _shape(value: str) -> tuple[int, int]:
-    """Return IP version and prefix length of a network in its canonical form."""
+    """Return the IP version and prefix length of an address or network in canonical form."""
     network = ipaddress.ip_network(value)
     return network.version, network.prefixlen

@@ -1,23 +1,25 @@
-"""The login queue: which password is checked next, and which attempts must wait after wrong ones.
+"""The login queue: which password is checked next, and how long attempts are delayed after wrong
+passwords.
 
 ::
 
       push ─▶ not due ─ delayed, up to DELAYED_S_MAX ─▶ due ─▶ ready ─ pop ─▶ checked ─▶ failed
-                   ╰─ not due by then ─▶ given_up                  │              ╰────▶ succeeded:
+                   ╰─ due later ─▶ given_up                        │              ╰────▶ succeeded:
                                                                    │                     trusted
-      ready:   trusted: name and source that were right before ────┤ 7 of 8 turns
+      ready:   trusted: this name logged in from this source ──────┤ 7 of 8 turns
                source ─▶ name ─▶ first in, first out, in turn ─────╯
 
-A password check is slow on purpose, so a client that sends wrong passwords would take the time of
-all others, unless each has a share. Shares are by *source* (``addresses``) and by user name:
-sources take turns, and names within a source. After ``burst`` failures of a source, or of a name,
-its next check is delayed by ``delay_s``, twice that, and so on up to ``delay_s_max``, and checks of
-it are made one at a time. A source that fails ``ban_failures`` times within ``within_s`` is to be
-banned. A name is never banned: guesses would lock its owner out. A source without failures, or from
-which the name has logged in before, is not delayed by the guesses of others.
+A password check is slow on purpose, so a client that sends wrong passwords would delay all others,
+unless the time is shared. It is shared by *source* (``addresses``) and by user name: sources take
+turns, and names within a source. After ``burst`` failures of a source, or of a name, its next check
+is delayed by ``delay_s``, the one after that by twice as long, and so on up to ``delay_s_max``, and
+its checks are made one at a time. A source that fails ``ban_failures`` times within ``within_s`` is
+to be banned. A name is never banned, because guesses would lock its owner out. A source without
+failures, or one from which the name has logged in before, is not delayed by wrong passwords from
+other sources.
 
-A source may take at most as many places as are still free, so that the queue is never full for a
-source that has none. Times are seconds of the monotonic clock. All that is remembered has a limit.
+A source may have at most as many attempts as there are free places, so that the queue is never full
+for a source that has none. Times are seconds of the monotonic clock.
 """
 
 from __future__ import annotations
@@ -28,16 +30,16 @@ from typing import Final, Generic, TypeVar, final
 from penstock.engine.fifo import Fifo
 
 DELAYED_S_MAX: Final = 5.0
-"""Attempts that are not due within this time, in seconds, are refused; clients wait longer."""
+"""Seconds: an attempt that is due later than this is refused. Clients wait longer for CONNACK."""
 
 REMEMBERED_MAX: Final = 20_000
-"""Sources, and names, whose failures are remembered; and pairs of them that logged in."""
+"""Limit of the sources with failures, of the names with failures, and of the trusted pairs."""
 
 NAME_LENGTH_MAX: Final = 128
 """Characters of a user name that are compared."""
 
 TRUSTED_TURNS: Final = 7
-"""Turns of trusted attempts for one turn of the others, while both wait."""
+"""Turns of trusted attempts for each turn of the others, while both wait."""
 
 _LOOK_AGAIN_S: Final = 0.1
 _DOUBLINGS_MAX: Final = 30
@@ -54,7 +56,7 @@ class LoginQueueOptions:
         delay_s: delay after the first failure above ``burst``, seconds; the next doubles it.
         delay_s_max: the longest delay, seconds.
         ban_failures: failures within ``within_s`` that ban a source; 0 = none do.
-        within_s: how long a failure counts, seconds.
+        within_s: the time for which a failure counts, seconds.
     """
 
     def __init__(
@@ -81,7 +83,7 @@ class _Record:
         self.running = 0
 
     def count(self, now_s: float, within_s: float) -> int:
-        """Return the failures that still count."""
+        """Return the number of failures that still count; forget older ones."""
         failures = self.failures
         while len(failures) > 0 and failures.first() <= now_s - within_s:
             failures.pop()
@@ -90,15 +92,14 @@ class _Record:
 
 @final
 class Records:
-    """The recent failures of sources, or of names, by key; the key not used for longest is
-    first."""
+    """The recent failures of sources, or of names, by key; the least recently used key is first."""
 
     def __init__(self, options: LoginQueueOptions) -> None:
         self._records: dict[str, _Record] = {}
         self.apply_settings(options)
 
     def apply_settings(self, options: LoginQueueOptions) -> None:
-        """Count by other settings from now on; failures that were counted stay."""
+        """Apply other settings to later failures; the failures counted so far stay."""
         self._options = options
         self._failures_max = max(options.ban_failures, options.burst + _DOUBLINGS_MAX)
 
@@ -106,7 +107,7 @@ class Records:
         return len(self._records)
 
     def due_s(self, key: str, now_s: float) -> float:
-        """Return when a check of ``key`` may begin; ``now_s`` where that is now."""
+        """Return when a check of ``key`` may begin; ``now_s`` if it may begin now."""
         record = self._records.get(key)
         if record is None:
             return now_s
@@ -122,22 +123,22 @@ class Records:
         return max(now_s, latest_s + min(delay_s, options.delay_s_max))
 
     def failures(self, key: str, now_s: float) -> int:
-        """Return how many failures of ``key`` count at ``now_s``."""
+        """Return the number of failures of ``key`` that count at ``now_s``."""
         record = self._records.get(key)
         return 0 if record is None else record.count(now_s, self._options.within_s)
 
     def count_begin(self, key: str) -> None:
-        """Count a check of ``key`` that begins."""
+        """Note that a check of ``key`` begins."""
         self._seen(key).running += 1
 
     def count_end(self, key: str) -> None:
-        """Count a check of ``key`` that ended."""
+        """Note that a check of ``key`` ended."""
         record = self._records.get(key)
         if record is not None and record.running > 0:
             record.running -= 1
 
     def count_failure(self, key: str, now_s: float) -> int:
-        """Count a failure; return how many there are now."""
+        """Count a failure of ``key``; return its number of failures that count."""
         record = self._seen(key)
         count = record.count(now_s, self._options.within_s)
         if count >= self._failures_max:
@@ -146,7 +147,7 @@ class Records:
         return len(record.failures)
 
     def forget(self, key: str) -> None:
-        """Forget the failures of ``key``: it was banned for them."""
+        """Forget the failures of ``key``, which is banned for them."""
         record = self._records.get(key)
         if record is not None:
             record.failures.clear()
@@ -163,11 +164,19 @@ class Records:
 
 @final
 class Attempt(Generic[T]):
-    """One check that waits or is under way."""
+    """One password check that waits or is under way.
+
+    Args:
+        source: the source whose failures count; empty for an address that many share.
+        lane: the key under which the attempt takes turns.
+        name: the user name, as claimed.
+        item: the attempt, for the caller.
+        since_s: when the attempt joined the queue, monotonic seconds.
+    """
 
     def __init__(self, source: str, lane: str, name: str, item: T, since_s: float) -> None:
-        self.source = source  # empty: an address shared by many, where only the name counts
-        self.lane = lane  # key of the turns it takes
+        self.source = source
+        self.lane = lane
         self.name = name
         self.item = item
         self.since_s = since_s
@@ -175,7 +184,7 @@ class Attempt(Generic[T]):
 
 @final
 class _Lane(Generic[T]):
-    """The attempts that wait for the turns of one source, by name; the next name is first."""
+    """The waiting attempts of one source, by name; the name whose turn is next is first."""
 
     def __init__(self) -> None:
         self.names: dict[str, Fifo[Attempt[T]]] = {}
@@ -200,7 +209,7 @@ class _Lane(Generic[T]):
 
 @final
 class _Lanes(Generic[T]):
-    """The sources with waiting attempts; the next source is first."""
+    """The sources with waiting attempts; the source whose turn is next is first."""
 
     def __init__(self) -> None:
         self._lanes: dict[str, _Lane[T]] = {}
@@ -217,8 +226,10 @@ class _Lanes(Generic[T]):
         lane.push(attempt)
 
     def pop(self) -> Attempt[T]:
-        """Remove and return an attempt of the source that has waited longest for its turn. There
-        must be one."""
+        """Remove and return an attempt of the source that has waited longest for its turn.
+
+        There must be a waiting attempt.
+        """
         key = next(iter(self._lanes))
         lane = self._lanes.pop(key)
         attempt = lane.pop()
@@ -232,8 +243,8 @@ class LoginQueue(Generic[T]):
     """All password checks of one broker that wait, and the recent failures of sources and names.
 
     Args:
-        options: how failures count.
-        waiting_max: attempts that wait or are under check at the same time.
+        options: the settings of delays and bans.
+        waiting_max: the number of attempts that may wait or be under check at the same time.
     """
 
     def __init__(self, options: LoginQueueOptions, waiting_max: int) -> None:
@@ -252,19 +263,22 @@ class LoginQueue(Generic[T]):
         self._turn = 0
 
     def apply_settings(self, options: LoginQueueOptions, waiting_max: int) -> None:
-        """Count failures, and bound waiting attempts, by other settings from now on."""
+        """Apply other settings; failures counted so far and waiting attempts stay."""
         self._options = options
         self._waiting_max = waiting_max
         self._sources.apply_settings(options)
         self._names.apply_settings(options)
 
     def has_room(self, lane: str) -> bool:
-        """Return whether one more attempt of ``lane`` may wait: the lane has fewer attempts that
-        wait or are under check than places are free."""
+        """Return whether one more attempt of ``lane`` may wait.
+
+        It may while the lane has fewer attempts than the queue has free places.
+        """
         return self._places.get(lane, 0) < self._waiting_max - self.waiting
 
     def due_s(self, source: str, name: str, now_s: float) -> float:
-        """Return when a check of this name from this source may begin; ``now_s`` for at once."""
+        """Return when a check of ``name`` from ``source`` may begin; ``now_s`` if it may begin
+        now."""
         name = name[:NAME_LENGTH_MAX]
         if (source, name) in self._trusted:
             return now_s
@@ -276,14 +290,14 @@ class LoginQueue(Generic[T]):
         return max(due_s, self._names.due_s(name, now_s)) if name else due_s
 
     def push(self, source: str, lane: str, name: str, item: T, now_s: float) -> bool:
-        """Add ``item`` to wait for its turn; return False if it must be refused.
+        """Add an attempt to the queue; return False if it must be refused.
 
         Args:
             source: the source whose failures count; empty for an address that many share.
-            lane: the key of its turns; an address that many share takes turns as well.
-            name: the user name, as claimed; empty where the password identifies the user.
+            lane: the key under which it takes turns, also for an address that many share.
+            name: the user name, as claimed; empty if the password identifies the user.
             item: the attempt, for the caller.
-            now_s: when it came, monotonic seconds.
+            now_s: the current time, monotonic seconds.
         """
         if not self.has_room(lane):
             return False
@@ -296,9 +310,10 @@ class LoginQueue(Generic[T]):
         return True
 
     def pop(self, now_s: float) -> Attempt[T] | None:
-        """Return the attempt whose turn it is; None if none is due. ``check_ended`` ends its check.
+        """Remove and return the attempt to check next; None if none is due.
 
-        Attempts that waited too long are in ``given_up`` afterwards.
+        The caller calls ``check_ended`` after the check. Attempts that waited too long are added to
+        ``given_up``.
         """
         delayed = self._delayed
         while delayed and delayed[0][0] <= now_s:
@@ -322,14 +337,14 @@ class LoginQueue(Generic[T]):
         return self._delayed[0][0] if self._delayed else None
 
     def check_ended(self, attempt: Attempt[T]) -> None:
-        """End a check that ``pop`` began, whatever its result."""
+        """Note that the check of ``attempt``, which ``pop`` returned, ended with any result."""
         self._remove(attempt)
         self._names.count_end(attempt.name)
         if attempt.source:
             self._sources.count_end(attempt.source)
 
     def failed(self, source: str, name: str, now_s: float) -> bool:
-        """Count a wrong password; return whether its source is to be banned."""
+        """Count a wrong password of ``name`` from ``source``; return whether to ban the source."""
         name = name[:NAME_LENGTH_MAX]
         self._trusted.pop((source, name), None)
         if name:
@@ -343,7 +358,7 @@ class LoginQueue(Generic[T]):
         return False
 
     def succeeded(self, source: str, name: str) -> None:
-        """Remember that this source knows the password of ``name``."""
+        """Remember that ``name`` logged in from ``source``: its next attempts are trusted."""
         if not name:
             return
         pair = (source, name[:NAME_LENGTH_MAX])
@@ -353,7 +368,7 @@ class LoginQueue(Generic[T]):
         self._trusted[pair] = None
 
     def forget_trust(self) -> None:
-        """Forget the sources that logged in before: the users changed."""
+        """Trust no attempt any more: the users changed."""
         self._trusted = {}
 
     def _next(self) -> Attempt[T]:

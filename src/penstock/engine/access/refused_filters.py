@@ -1,8 +1,8 @@
-"""Subscriptions that were refused lately, for the log.
+"""Subscriptions that were refused recently, for the log.
 
-In MQTT 3.1 SUBACK cannot refuse a filter (v3.1 §3.8), so the client does not know. Between two
-calls of ``take``, at most ``CLIENTS_MAX`` clients are kept, each with its latest filter and the
-number of its refused filters.
+In MQTT 3.1 SUBACK cannot refuse a filter (v3.1 §3.8), so only the log tells of the refusal. Between
+two calls of ``take``, at most ``CLIENTS_MAX`` clients are remembered, each with its latest refused
+filter and the number of its refused filters.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ class RefusedFilter:
 
     Args:
         client_id: the client identifier.
-        topic_filter: the filter it asked for.
-        code: the reason code, of MQTT 5 in every version.
+        topic_filter: the refused filter.
+        code: the MQTT 5 reason code of the refusal, whatever the client's version is.
         count: how many filters of this client were refused, this one included.
     """
 
@@ -38,7 +38,8 @@ class RefusedFilters:
         self._recent: dict[str, RefusedFilter] = {}
 
     def note(self, client_id: str, topic_filter: str, code: int) -> None:
-        """Note that ``client_id`` asked for ``topic_filter`` and was refused for ``code``."""
+        """Note that the subscription of ``client_id`` to ``topic_filter`` was refused with
+        ``code``."""
         known = self._recent.get(client_id)
         if known is None and len(self._recent) >= CLIENTS_MAX:
             return
@@ -46,7 +47,7 @@ class RefusedFilters:
         self._recent[client_id] = RefusedFilter(client_id, topic_filter, code, count)
 
     def take(self) -> list[RefusedFilter]:
-        """Return the refused filters since the last call, and forget them."""
+        """Remove and return the refused filters since the last call."""
         if not self._recent:
             return []
         recent = list(self._recent.values())
