@@ -3,7 +3,7 @@
 Modules::
 
     drop_counts      the closed list of reasons to drop a message, and how often each occurred
-    events           what happens to clients and messages, for the stream of events
-    flight_recorder  what happened to each client lately, in memory
-    histogram        how many values there were of each size, for metrics
+    events           events of clients and messages, for the stream of events
+    flight_recorder  the latest events of each client, in memory
+    histogram        the number of values of each size, for metrics
 """

@@ -4,8 +4,8 @@ Every message that will not reach a session it was meant for has one reason from
 is counted under it. The engine does not log: a short bounded list keeps the latest drops, and the
 shell takes it (``take_recent``) and writes them to the log.
 
-Sessions and shared subscriptions have counts of their own, apart from each other: a client may
-choose the name of a group as its identifier.
+Sessions and shared subscriptions are counted separately, because a client may choose the name of a
+shared subscription as its client identifier.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ SESSION_ENDED: Final = 6
 STORE_FAILED: Final = 7
 REJECTED: Final = 8  # the receiver answered PUBACK or PUBREC with a reason code >= 0x80
 SLOW_CONSUMER: Final = 9  # QoS 0 for a client whose write buffer is full
-RETAINED_FULL: Final = 10  # a retained message of a new topic, delivered but not kept
-NOT_RELEASED: Final = 11  # a QoS 2 flow its publisher did not finish; of MQTT 3.1 the message too
-PAYLOAD_FORMAT: Final = 12  # the payload is not the UTF-8 its indicator says
-DEAD_LETTER_LOST: Final = 13  # the message was counted before; its dead letter is lost too
-MEMORY_FULL: Final = 14  # beyond what all queues together, or one user's, may hold
+RETAINED_FULL: Final = 10  # no room to retain the message; it was delivered to subscribers
+NOT_RELEASED: Final = 11  # the publisher sent no PUBREL; only of MQTT 3.1 the message is dropped
+PAYLOAD_FORMAT: Final = 12  # the payload is not UTF-8, as its payload format indicator says
+DEAD_LETTER_LOST: Final = 13  # the dead letter of a message that was counted before is lost too
+MEMORY_FULL: Final = 14  # the memory for queued messages, of all or of one user, is used up
 OUT_OF_SEQUENCE: Final = 15  # refused: its producer's number is not the next (``producers``)
 ENDED_AT: Final = (
-    16  # the remote broker of a bridge ended each connection at it (``poison_message``)
+    16  # a bridge's remote broker ended several connections at the message (``poison_message``)
 )
 
 REASONS: Final = (
@@ -62,8 +62,8 @@ REASONS: Final = (
 )
 
 _RECENT_MAX: Final = 100
-LAST_MAX: Final = 8  # the latest drops that are known of one session or group,
-_OWNERS_WITH_LAST_MAX: Final = 10_000  # of so many sessions, and as many groups
+LAST_MAX: Final = 8  # the latest drops that are remembered of one session or group
+_OWNERS_WITH_LAST_MAX: Final = 10_000  # sessions, and groups, whose latest drops are remembered
 
 
 def slug_of(reason: int) -> str:
@@ -76,16 +76,22 @@ class DropHandler:
     """The port that takes dropped messages; ``dead_letters`` implements it."""
 
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Take ``delivery``, which was dropped on its way to ``client_id``."""
+        """Handle ``delivery``, which was dropped on its way to ``client_id``."""
 
     def on_unknown_drops(self, client_id: str, acknowledged: int, qos0: int) -> None:
-        """Count drops of QoS 1 and 2 (``acknowledged``) and of QoS 0 whose deliveries are not at
-        hand."""
+        """Count dropped messages whose deliveries are not in memory.
+
+        Args:
+            client_id: the client identifier, or the name of a group.
+            acknowledged: the number of dropped messages of QoS 1 and 2.
+            qos0: the number of dropped messages of QoS 0.
+        """
 
 
 @final
 class DropCount:
-    """The number of messages dropped for one reason and client, with the topic of the last one."""
+    """The number of messages dropped for one reason and client, and the topic of the last of
+    them."""
 
     def __init__(self, reason: int, client_id: str, topic: str, messages: int) -> None:
         self.reason = reason
@@ -96,8 +102,8 @@ class DropCount:
 
 @final
 class LastDrop:
-    """One of the latest messages dropped for a session or group; the offset is -1 where it has
-    none."""
+    """One of the latest messages dropped for a session or group; ``offset`` is -1 if it is not in
+    the log."""
 
     def __init__(self, reason: int, topic: str, offset: int) -> None:
         self.reason = reason
@@ -110,12 +116,12 @@ class OwnerDrops:
     """The drops of each session, or of each group: counts by reason, and the latest drops."""
 
     def __init__(self) -> None:
-        self.known: Mapping[str, object] = {}  # those there are: only they have counts
-        self._counts: dict[str, dict[int, int]] = {}
-        self._last: dict[str, list[LastDrop]] = {}  # of each with counts, oldest first
+        self.known: Mapping[str, object] = {}  # the sessions or groups that exist, by name
+        self._counts: dict[str, dict[int, int]] = {}  # by name, then by reason
+        self._last: dict[str, list[LastDrop]] = {}  # by name, the oldest drop first
 
     def count(self, reason: int, name: str, messages: int) -> None:
-        """Add ``messages`` to the counts of ``name``, if it is known."""
+        """Add ``messages`` to the counts of the session or group ``name``, if it exists."""
         if name in self.known:
             counts = self._counts.get(name)
             if counts is None:
@@ -123,7 +129,7 @@ class OwnerDrops:
             counts[reason] = counts.get(reason, 0) + messages
 
     def remember(self, reason: int, name: str, topic: str, offset: int) -> None:
-        """Remember a drop as the latest one of ``name``, if it is known."""
+        """Remember a drop as the latest one of the session or group ``name``, if it exists."""
         if name in self.known:
             last = self._last.get(name)
             if last is None:
@@ -135,34 +141,34 @@ class OwnerDrops:
                 del last[0]
 
     def last_of(self, name: str) -> list[LastDrop]:
-        """Return the latest messages dropped for one of them, oldest first, at most
+        """Return the latest drops of the session or group ``name``, the oldest first, at most
         ``LAST_MAX``."""
         return list(self._last.get(name, []))
 
     def counts_by_reason(self, name: str) -> dict[int, int]:
-        """Return how many messages were dropped for one of them, by reason; a copy."""
+        """Return the number of dropped messages of the session or group ``name``, by reason; a
+        copy."""
         counts = self._counts.get(name)
         return {} if counts is None else dict(counts)
 
     def forget(self, name: str) -> None:
-        """Forget the counts of ``name``, which ended; the totals stay."""
+        """Forget the drops of the session or group ``name``, which ended."""
         self._counts.pop(name, None)
         self._last.pop(name, None)
 
 
 @final
 class Drops:
-    """Counters by reason, and the latest drops by reason and client.
+    """The drops of one broker: totals by reason, and the drops of each session and group.
 
-    A name is a client identifier, or with ``in_group`` the topic filter of a shared subscription.
+    In all methods ``name`` is a client identifier or, with ``in_group``, the topic filter of a
+    shared subscription.
     """
 
     def __init__(self) -> None:
         self.counts: list[int] = [0] * len(REASONS)
-        self.clients: dict[
-            str, Counters
-        ] = {}  # of clients with a session: only they have counts of their own
-        self.rest = Counters(NO_LISTENER, OTHER)  # of all others, and of groups
+        self.clients: dict[str, Counters] = {}  # by client identifier, of clients with a session
+        self.rest = Counters(NO_LISTENER, OTHER)  # of groups, and of clients without a session
         self.of_clients = OwnerDrops()
         self.of_clients.known = self.clients
         self.of_groups = OwnerDrops()
@@ -180,7 +186,7 @@ class Drops:
     def count_delivery(
         self, reason: int, name: str, delivery: Delivery, in_group: bool = False
     ) -> None:
-        """Count a dropped delivery that ``drop_handler`` is not to get."""
+        """Count a dropped delivery without handing it to ``drop_handler``."""
         topic = "" if delivery.message is None else delivery.message.topic
         self._count(reason, name, topic, 1, in_group)
         self._remember(reason, name, topic, delivery.offset, in_group)
@@ -206,8 +212,8 @@ class Drops:
         messages: int,
         in_group: bool = False,
     ) -> None:
-        """Count as ``count`` does ``messages`` without a topic, of which the deliveries ``known``
-        are at hand."""
+        """Count ``messages`` dropped for ``reason``; ``known`` has those of their deliveries that
+        are in memory."""
         if messages <= 0:
             return
         self._count(reason, name, "", messages, in_group)
@@ -243,17 +249,16 @@ class Drops:
             self.recorder.dropped(reason, name, topic, offset)
 
     def last_of(self, client_id: str) -> list[LastDrop]:
-        """Return the latest messages dropped for one session, oldest first, at most
-        ``LAST_MAX``."""
+        """Return the latest drops of one session, the oldest first, at most ``LAST_MAX``."""
         return self.of_clients.last_of(client_id)
 
     def counts_by_reason(self, client_id: str) -> dict[int, int]:
-        """Return how many messages were dropped for one session, by reason; a copy."""
+        """Return the number of dropped messages of one session, by reason; a copy."""
         return self.of_clients.counts_by_reason(client_id)
 
     def counters_of(self, client_id: str) -> Counters:
-        """Return the counters of the listener and group of a client; of no one if it has no
-        session."""
+        """Return the counters of the client's listener and client group; ``rest`` if the client has
+        no session."""
         return self.clients.get(client_id, self.rest)
 
     def forget(self, client_id: str) -> None:
@@ -262,9 +267,10 @@ class Drops:
         self.of_clients.forget(client_id)
 
     def take_recent(self) -> list[DropCount]:
-        """Return the drops since the last call, for at most 100 pairs of reason and client.
+        """Remove and return the drops since the last call, for at most 100 pairs of reason and
+        client.
 
-        The list is cleared; drops that it had no room for are in ``counts`` only.
+        Drops of further pairs are in ``counts`` only.
         """
         if not self._recent:
             return []

@@ -6,21 +6,21 @@
 
       of one message, if it is observed:
       received ─▶ committed ─▶ sent ─▶ acknowledged ─▶ completed (QoS 2)
-                   ╰▶ queued ──▲  ╰▶ resent       bridged instead: by the remote broker
+                   ╰▶ queued ──▲  ╰▶ resent       bridged: acknowledged by a bridge's remote broker
                         ╰▶ dropped, expired, moved to another member of a shared subscription
 
-An event is a dict of JSON values. ``n`` numbers the events of one run of the broker, ``at`` is in
-microseconds since the Unix epoch: the shell sets ``now_us``. A message that waits for its commit
-is noted as *sent* when the commit is durable, because it is sent then.
+An event is a dict of JSON values. ``n`` numbers the events of one run of the broker; ``at`` is the
+time in microseconds since the Unix epoch, which the shell sets (``now_us``). A message that waits
+for its commit is noted as *sent* when the commit is durable, because it is sent then.
 
-A message is identified by its log offset, so one that is not in the log has no events of its own.
-Whether it is observed depends on its topic and, for a sample, on its offset alone: all events of
-one message are there or none, also across a restart. Where only the log has its body, its topic is
-not known, and it counts as observed. Drops without an event of their own are counted in one event,
-so that the numbers of all events add up to all drops.
+A message is identified by its log offset, so a message that is not in the log has no events of its
+own. Whether a message is observed depends only on its topic and, for a sample, on its offset: all
+its events are written or none, also across a restart. If its body is in the log only, its topic is
+not known, and it counts as observed. Drops without an event of their own are added up in one event
+for each client and reason, so that the numbers of all events add up to all drops.
 
-Nothing waits for events: they are lost in a crash before the next tick, and beyond
-``WAITING_MAX``, where ``lost`` counts them. There are no events about events.
+Nothing waits for events: those since the last tick are lost in a crash, and those beyond
+``WAITING_MAX`` are discarded and counted (``lost``). Messages that carry events have no events.
 """
 
 from __future__ import annotations
@@ -131,11 +131,11 @@ class Events:
     """
 
     def __init__(self, options: EventOptions) -> None:
-        self.now_us = 0  # the time of the input at hand; the shell sets it
+        self.now_us = 0  # the wall clock at the input that is being handled; the shell sets it
         self.lead_us = 0  # ``now_us`` minus the steady clock, by which durations are measured
-        self.waiting = 0
-        self.lost = 0
-        self.clients: dict[str, Tally] = {}  # by client identifier of connected clients
+        self.waiting = 0  # number of events that are not written yet
+        self.lost = 0  # number of events discarded since the start
+        self.clients: dict[str, Tally] = {}  # of connected clients, by client identifier
         self.active: dict[
             str, None
         ] = {}  # client identifiers of sessions with messages sent or waiting
@@ -145,21 +145,21 @@ class Events:
         self._number = 0
         self._drops: dict[
             tuple[str, str], Event
-        ] = {}  # drops counted by reason and client, not written yet
-        self._open_offsets: list[int] = []  # offsets in the open batch
-        self._sealed_offsets: list[int] = []  # offsets in the commit under way
+        ] = {}  # drop events that are not written yet, by reason and client
+        self._open_offsets: list[int] = []  # of observed messages in the open batch
+        self._sealed_offsets: list[int] = []  # of observed messages in sealed batches
         self._deferred: list[_DeferredEvent] = []
         self._deferred_sealed: list[_DeferredEvent] = []
 
     def apply_settings(self, options: EventOptions) -> None:
-        """Write other kinds, and observe other messages, from now on; events noted so far stay."""
+        """Write the kinds, and observe the messages, of ``options``; events noted so far stay."""
         self._wanted = [name in options.kinds for name in KINDS]
         self._filters = options.topic_filters
         self._below = _BITS_32 // options.sample_one_in if options.topic_filters else 0
-        self._topics = TopicCache(_TOPICS_MAX)  # 1: observed
+        self._topics = TopicCache(_TOPICS_MAX)  # 1 = a filter matches the topic; 0 = none does
 
     def note(self, kind: int, event: Event) -> bool:
-        """Take ``event``, which happened now; return whether it will be written."""
+        """Add ``event`` with the current time; return False if its kind is off or memory full."""
         if not self._wanted[kind]:
             return False
         if self.waiting >= WAITING_MAX:
@@ -173,7 +173,7 @@ class Events:
         return True
 
     def take(self, kind: int) -> list[Event]:
-        """Remove and return the events of this kind that wait."""
+        """Remove and return the waiting events of this kind."""
         taken = self._waiting[kind]
         self._waiting[kind] = []
         self.waiting -= len(taken)
@@ -224,8 +224,10 @@ class Events:
         return known == 1
 
     def received(self, message: Message) -> Event | None:
-        """Count ``message``, which was published; return its event, if it is observed, for the
-        router to complete."""
+        """Count a published message; return its event, which the router completes.
+
+        Return None if the message is not observed.
+        """
         tally = self.clients.get(message.client_id)
         if tally is not None:
             tally.received += 1
@@ -250,14 +252,15 @@ class Events:
     def has_events(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` has events of its own.
 
-        The answer is kept, because its topic is not known after its body was released.
+        A negative result is stored in the delivery, because its topic is not known once its body is
+        released.
         """
         if not delivery.is_unobserved and not self.observes(delivery.offset, delivery.message):
             delivery.is_unobserved = True
         return not delivery.is_unobserved
 
     def queued(self, client_id: str, delivery: Delivery, length: int) -> None:
-        """Note that ``delivery`` was queued for ``client_id``, as the last of ``length``."""
+        """Note that ``delivery`` was queued for ``client_id``, whose queue has ``length`` now."""
         if is_event(delivery.message):
             return
         self.active[client_id] = None
@@ -274,8 +277,11 @@ class Events:
         delivery: Delivery,
         link: Link | None,
     ) -> None:
-        """Note that ``delivery`` is sent to ``client_id``: now, or on ``link`` with the open
-        batch."""
+        """Note that ``delivery`` is sent to ``client_id``: now, or, with a ``link``, on that link
+        once the open batch is durable.
+
+        ``kind`` is ``SENT`` or ``RESENT``.
+        """
         if is_event(delivery.message):
             return
         self.active[client_id] = None
@@ -295,8 +301,8 @@ class Events:
             self.lost += 1
 
     def note_acknowledged(self, kind: int, client_id: str, delivery: Delivery) -> None:
-        """Note that ``client_id`` acknowledged or completed ``delivery``, or that a bridge's
-        remote broker has it."""
+        """Note an acknowledgement of ``delivery`` by ``client_id``: ``ACKNOWLEDGED``,
+        ``COMPLETED`` or ``BRIDGED``."""
         if kind != COMPLETED:
             tally = self.clients.get(client_id)
             if tally is not None:
@@ -329,7 +335,8 @@ class Events:
         self.note(EXPIRED if reason == "expired" else DROPPED, event)
 
     def dropped_some(self, reason: str, client_id: str, topic: str, messages: int) -> None:
-        """Add ``messages`` to the drops of a client; ``topic`` is that of one of them, or empty."""
+        """Add ``messages`` to the drops of a client; ``topic`` is the topic of one message, or
+        empty."""
         if topic.startswith(EVENTS_PREFIX):
             return
         event = self._drops.get((reason, client_id))
@@ -347,7 +354,8 @@ class Events:
     # -- commits -------------------------------------------------------------------------
 
     def seal(self) -> None:
-        """Close the open batch: its events are noted by ``committed``."""
+        """Move the events of the open batch, which is sealed, to those that ``committed``
+        notes."""
         if self._open_offsets:
             self._sealed_offsets.extend(self._open_offsets)
             self._open_offsets = []
@@ -356,7 +364,7 @@ class Events:
             self._deferred = []
 
     def committed(self) -> None:
-        """Note that the sealed batch is durable, and release the events that waited for it."""
+        """Note that the sealed batches are durable, and note the events that waited for that."""
         if self._sealed_offsets:
             offsets = self._sealed_offsets
             self._sealed_offsets = []
@@ -364,9 +372,9 @@ class Events:
                 event: Event = {"offsets": offsets[first : first + _OFFSETS_MAX]}
                 self.note(COMMITTED, event)
         if self._deferred_sealed:
-            leaving = self._deferred_sealed
+            released = self._deferred_sealed
             self._deferred_sealed = []
-            for deferred in leaving:
+            for deferred in released:
                 if deferred.link.draining or not deferred.link.closed:
                     self.note(deferred.kind, deferred.event)
 

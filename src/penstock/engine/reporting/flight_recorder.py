@@ -1,18 +1,17 @@
-"""The flight recorder: the latest events of each client, always there, in memory only.
+"""The flight recorder: the latest events of each client, always on, in memory only.
 
 ::
 
-      CONNECT ─▶ ClientRecord ── its link notes what is received, sent and acknowledged
-                     │      ╰─── queues and drops note by client identifier
+      CONNECT ─▶ ClientRecord ── its link notes messages received, sent and acknowledged
+                     │      ╰─── queues and drops note messages by client identifier
                      ▼ disconnected
-                 away: stays, until a client that connects needs the place (longest away first)
+                 kept until a client that connects needs its place (longest disconnected first)
 
-No setting has to be switched on before, unlike events (``events``), which tell of each message and
-are kept in the log. A record knows no topics and forgets how exactly it knew (``client_record``). A
-client that connects while all places are taken by connected ones has no record, nor has one with a
-long name.
+Unlike events (``events``), which describe each message and are in the log, the recorder needs no
+setting. A record has no topics, and its times become less exact (``client_record``). A client that
+connects while connected clients have all places gets no record, nor does a client with a long name.
 
-Refused CONNECTs are recorded apart, because the name in them is only claimed.
+Refused CONNECTs are recorded separately, because the client identifier in them is only claimed.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from penstock.engine.client_record import (
 from penstock.engine.clock import Now
 
 NAME_MAX: Final = 256  # characters of a client identifier
-REFUSED_NAMES_MAX: Final = 1000  # claimed names of refused CONNECTs, or a tenth of the clients
+REFUSED_NAMES_MAX: Final = 1000  # names in refused CONNECTs; at most a tenth of ``clients_max``
 COMMIT_RUNS_MAX: Final = 256
 
 
@@ -40,8 +39,8 @@ class FlightRecorder:
     """The records of one broker's clients.
 
     Args:
-        clients_max: how many clients, above 0.
-        now: the time of the start.
+        clients_max: the number of clients with a record, above 0.
+        now: the time at which the broker starts.
     """
 
     def __init__(self, clients_max: int, now: Now) -> None:
@@ -49,12 +48,14 @@ class FlightRecorder:
         self.commits = RunSeries(self.clock, COMMIT_RUNS_MAX)  # messages that became durable
         self._clients_max = clients_max
         self._records: dict[str, ClientRecord] = {}
-        self._away: dict[str, None] = {}  # client identifiers, the longest away first
-        self._refusals: dict[str, RunSeries] = {}  # by claimed name, the latest name last
+        self._away: dict[str, None] = {}  # disconnected clients, longest disconnected first
+        self._refusals: dict[str, RunSeries] = {}  # by claimed name, the latest refusal last
 
     def connected(self, client_id: str, listener: str, next_offset: int) -> ClientRecord | None:
-        """Note that a client connected, when the log's next message has ``next_offset``; return its
-        record, None if it has none."""
+        """Note that a client connected through ``listener``; return its record, or None.
+
+        ``next_offset`` is the log offset of the next message, from which a new record is complete.
+        """
         self._away.pop(client_id, None)
         record = self._records.get(client_id)
         if record is None:
@@ -64,7 +65,8 @@ class FlightRecorder:
         return record
 
     def begin_away(self, client_id: str, next_offset: int) -> None:
-        """Record a client that was found in the store, and is not connected, if there is room."""
+        """Begin the record of a disconnected client whose session is in the store, if there is
+        room."""
         has_room = len(self._records) < self._clients_max
         if has_room and self._begin(client_id, next_offset) is not None:
             self._away[client_id] = None
@@ -82,30 +84,30 @@ class FlightRecorder:
         return record
 
     def disconnected(self, client_id: str, because: str) -> None:
-        """Note that the connection of a client ended, and why."""
+        """Note that the connection of a client ended, with one sentence about the reason."""
         record = self._records.get(client_id)
         if record is not None:
             record.disconnected.note_text(-1, because)
             self._away[client_id] = None
 
     def of(self, client_id: str) -> ClientRecord | None:
-        """Return the record of a client, or None."""
+        """Return the record of a client; None if it has none."""
         return self._records.get(client_id)
 
     def queued(self, client_id: str, offset: int) -> None:
-        """Note that a message waits for a client."""
+        """Note that the message at ``offset`` was queued for a client."""
         record = self._records.get(client_id)
         if record is not None:
             record.queued.note(offset)
 
     def dropped(self, reason: int, client_id: str, topic: str, offset: int) -> None:
-        """Note that a message of, or for, a client was dropped."""
+        """Note that a message from a client, or for it, was dropped for ``reason``."""
         record = self._records.get(client_id)
         if record is not None:
             record.note_reason(DROPPED, reason, offset, topic)
 
     def connect_refused(self, client_id: str, why: str) -> None:
-        """Note that a CONNECT with this client identifier was refused, and why."""
+        """Note that a CONNECT with this client identifier was refused, with the reason ``why``."""
         if not client_id or len(client_id) > NAME_MAX:
             return
         refusals = self._refusals.pop(client_id, None)

@@ -1,11 +1,11 @@
-"""A histogram with fixed bounds: how many values were at most 1, at most 10, … and their sum.
+"""A histogram with fixed bounds: the number of values in each bucket, and their sum.
 
 ::
 
       bounds     0.001   0.01   0.1        counts[i]: above bounds[i - 1], at most bounds[i]
-      counts   3  │  15   │  2   │  0      the last one: above all bounds
+      counts   3  │  15   │  2   │  0      the last count: above all bounds
 
-To count a value takes a bisection over some ten bounds, and the memory never grows.
+Counting a value is a bisection over some ten bounds, and the memory never grows.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import final
 
 @final
 class Histogram:
-    """Counts values by size.
+    """The counts of values by size.
 
     Args:
         bounds: the upper bounds of the buckets, ascending; a value may equal its bound.
 
     Attributes:
-        counts: values in each bucket, and last those above all bounds.
+        counts: the number of values in each bucket; the last is for values above all bounds.
         total: the sum of all values.
     """
 
@@ -33,6 +33,6 @@ class Histogram:
         self.total = 0.0
 
     def count(self, value: float) -> None:
-        """Count ``value``."""
+        """Count ``value`` in its bucket."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
