@@ -4,8 +4,8 @@
 
       append, put_… ──▶ Batch ── seal ──▶ Commit, and the next batch begins empty
 
-Messages have their log offsets from ``append`` on. Changed state is listed in ``changed``; ``seal``
-takes a snapshot of each, so that state that changes many times in a batch is written once.
+``append`` gives a message its log offset. Changed state is listed in ``changed``; ``seal`` takes a
+snapshot of each entry, so that state that changes many times in a batch is written once.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Batch:
         self.next_offset = next_offset
         self.size_bytes = 0  # of the appended messages
         self.sealed = 0  # the number of the latest batch that was sealed
-        self.next_number = 1  # of a session, or of the queue of a group
+        self.next_number = 1  # the next unused number of a session, or of the queue of a group
         self.lowest_moved = 0  # see ``moved``
         self.lead_us = 0  # how far dates are ahead of the steady clock now
-        self.changed: list[StoredState] = []
-        self.body_requests: list[tuple[StoredState, list[int]]] = []
+        self.changed: list[StoredState] = []  # changed since the last seal
+        self.body_requests: list[tuple[StoredState, list[int]]] = []  # (requester, log offsets)
         self._work_budget = work_budget
         self._base_offset = next_offset
         self._messages: list[Message] = []
-        self._columns: Columns | None = None  # instead, see ``collect_columns``
+        self._columns: Columns | None = None  # instead of ``_messages``: ``collect_columns``
         self._sessions: dict[str, SessionRecord] = {}
         self._ended: dict[int, str] = {}
         self._subscriptions: list[SubscriptionRecord] = []
@@ -56,28 +56,27 @@ class Batch:
         self._clock: ClockRecord | None = None
 
     def begin_at(self, next_offset: int) -> None:
-        """Begin behind the messages of the store; nothing was appended yet."""
+        """Set the offset of the first message. Nothing may have been appended yet."""
         assert self.next_offset == self._base_offset, "it is empty"
         self.next_offset = next_offset
         self._base_offset = next_offset
 
     def collect_columns(self) -> None:
-        """Collect the columns of appended messages instead of the messages, for a store that writes
-        columns.
+        """Collect the columns of appended messages instead of the messages, from now on.
 
-        The batch does not keep a message in memory then.
+        A store that writes columns calls it once; the batch then keeps no message in memory.
         """
         if self._columns is None:
             self._columns = columns_of(self._messages)
             self._messages = []
 
     def append(self, message: Message) -> None:
-        """Append ``message`` to the log; it has its offset from here on.
+        """Append ``message`` to the log, and set its offset.
 
         Raises:
             OverflowError: the batch would have more than 2 GiB; nothing is changed.
         """
-        if message.lead_us != self.lead_us:  # it waited while the wall clock jumped
+        if message.lead_us != self.lead_us:  # the wall clock jumped while the message waited
             message.shift_lead(self.lead_us)
         columns = self._columns
         if columns is None:
@@ -99,8 +98,8 @@ class Batch:
     def moved(self, offset: int) -> None:
         """Note that the message at ``offset`` (-1: not in the log) moved between group and session.
 
-        A search for the lowest needed offset may have asked the new owner before and the old one
-        after: see ``session_registry.LowestOffsetSearch``.
+        A search for the lowest needed offset may visit the new owner before the move and the old
+        owner after it, and so miss the message: see ``session_registry.LowestOffsetSearch``.
         """
         if 0 <= offset < self.lowest_moved:
             self.lowest_moved = offset
@@ -110,7 +109,7 @@ class Batch:
         self._sessions[record.client_id] = record
 
     def end_session(self, client_id: str, number: int) -> None:
-        """Remove everything stored of a session."""
+        """Remove the session with this number, and all its state, from the store."""
         record = self._sessions.get(client_id)
         if record is not None and record.number == number:
             del self._sessions[client_id]
@@ -121,15 +120,15 @@ class Batch:
         self._subscriptions.append(record)
 
     def put_retained(self, topic: str, message: Message | None) -> None:
-        """Store the retained message of ``topic``, or remove it."""
+        """Store the retained message of ``topic``; with None, remove it."""
         self._retained[topic] = message
 
     def put_will(self, client_id: str, will: WillRecord | None) -> None:
-        """Store the will of ``client_id``, or remove it."""
+        """Store the will of ``client_id``; with None, remove it."""
         self._wills[client_id] = will
 
     def put_producer(self, key: str, record: ProducerRecord | None) -> None:
-        """Store the latest number of a producer, or forget it."""
+        """Store the latest number of a producer; with None, remove it."""
         self._producers[key] = record
 
     def put_clock(self, record: ClockRecord) -> None:
@@ -140,8 +139,8 @@ class Batch:
     def needs_commit(self) -> bool:
         """Return whether the batch has more than the progress of sessions (``changed``).
 
-        Progress alone need not be committed at once: a crash before that only makes sessions send
-        messages again that were acknowledged.
+        Progress alone need not be committed soon: after a crash without it, sessions only send some
+        acknowledged messages again.
         """
         return bool(
             self.next_offset != self._base_offset
@@ -156,7 +155,7 @@ class Batch:
         )
 
     def seal(self) -> Commit:
-        """Return the commit of all that was collected, and begin the next batch."""
+        """Return the commit of this batch, and begin the next batch."""
         self.sealed += 1
         commit = Commit(self._base_offset)
         commit.number = self.sealed

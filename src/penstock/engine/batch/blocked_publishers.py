@@ -1,23 +1,23 @@
-"""Publishers that wait for room: the queue or store that blocks each, and when it is asked again.
+"""Publishers that wait for room: what blocks each of them, and when its message is checked again.
 
 A publisher is *blocked* by one thing: the queue of a session or of a group, or the store while it
 cannot write. Each *blocker* has a line of the publishers that wait for it::
 
-      refused ─▶ line of the blocker ── wake: there may be room ──▶ next turn: is it still full
-                   ▲          ▲                                          │        for this size?
+      refused ─▶ line of the blocker ── wake: there may be room ──▶ next turn: is the blocker still
+                   ▲          ▲                                          │    full for this size?
                    │          │                                          │ no
-                   │          ╰─ refused by the same ───────────── asks the router
+                   │          ╰─ refused by the same ──────── the router checks the message
                    ╰── refused by another: its line, the same place ──╯  │ not refused
                                                                          ▼
                                                                      resumed
 
-Publishers that were blocked first are asked first: a publisher has a *place*, a number, from when
+Publishers that were blocked first are checked first: a publisher has a *place*, a number, from when
 it is blocked until it is resumed, and a line is in the order of the places. Room for one message
-lets one publisher continue, and publishers in other lines are not asked.
+lets one publisher continue, and publishers in other lines are not checked.
 
-The publishers of a line are asked in *rounds*. A turn asks a portion of those whose blocker was
-woken; the next turn continues where it stopped. A wake during a round begins another round behind
-it, so that each publisher is asked.
+The publishers of a line are checked in *rounds*. A turn checks some of the publishers whose blocker
+was woken; the next turn continues with the next publisher. A wake during a round begins another
+round after it, so that each publisher is checked.
 
 Nothing signals that memory is free again: a line that waits for memory is woken with each tick.
 """
@@ -32,15 +32,15 @@ from penstock.engine.batch.timers import Timed
 from penstock.engine.clock import Now
 from penstock.engine.wire.link import Link, Resumable, Turn
 
-ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members looked at for all blocked publishers
+ASKING_PER_TURN_MAX: Final = 4_000  # sessions and members checked for all blocked publishers
 _NO_SIZE: Final = 2**62
 _WORK_PER_PUBLISHER: Final = (
-    10  # in the same unit: the further cost to ask or to resume a publisher
+    10  # in the same unit: the further cost of checking or resuming a publisher
 )
 
 
 class Blocker(Timed):
-    """The port of an object that may have no room for a message; this one always has room."""
+    """The port of an object that may have no room for a message; the base always has room."""
 
     def refuses(self, size_bytes: int) -> bool:
         """Return whether there is no room now for a QoS 1 or 2 message of ``size_bytes``."""
@@ -48,11 +48,11 @@ class Blocker(Timed):
         return False
 
     def has_memory(self) -> bool:
-        """Return whether memory has a place for one more message."""
+        """Return whether memory has room for one more message."""
         return True
 
     def watch_links(self) -> None:
-        """Arrange that clients that could make room are resumed when they read again."""
+        """Have the clients that could make room resumed when their links have room again."""
 
 
 class BlockedPublisher:
@@ -65,11 +65,11 @@ class BlockedPublisher:
     def __init__(self, link: Link) -> None:
         self.link = link
         self.blocker: Blocker | None = None  # None: it is not blocked
-        self.place = 0  # publishers with lower places are asked before it
+        self.place = 0  # publishers with lower places are checked first
         self.size_bytes = 0  # of the message that waits
 
     def refused_by(self) -> Blocker | None:
-        """Ask the router again; return the blocker that refuses the message now, or None."""
+        """Check the message again; return the blocker that refuses it now, or None."""
         return None
 
 
@@ -78,31 +78,32 @@ class BlockedPublishers(Resumable):
     """All blocked publishers of one broker.
 
     Args:
-        turn: resumes this in the next turn.
+        turn: resumes the check of woken lines in the next turn.
     """
 
     def __init__(self, turn: Turn) -> None:
         super().__init__()
         self.count = 0  # publishers that are blocked
         self.store = Blocker()  # blocks while the store cannot write
-        self.work = 0  # sessions and members that were looked at for publishers, ever
+        self.work = 0  # sessions and members that were checked for publishers, since the start
         self.work_max = ASKING_PER_TURN_MAX
-        self.asked = 0  # how often the router was asked again, ever
+        self.asked = 0  # messages that the router checked again, since the start
         self._turn = turn
-        self._lines: dict[Blocker, _Line] = {}  # none is empty
-        self._woken: deque[_Line] = deque()  # to be asked, or in the middle of a round
-        self._in_tick: dict[Blocker, None] = {}  # memory was lacking: woken at the next tick
-        self._places = 0  # given so far
+        self._lines: dict[Blocker, _Line] = {}  # no line is empty
+        self._woken: deque[_Line] = deque()  # lines that were woken, or are in a round
+        self._in_tick: dict[Blocker, None] = {}  # without memory: woken in the next tick
+        self._places = 0  # the last place that was assigned
 
     def waiting_for(self, blocker: Blocker) -> int:
-        """Return how many publishers ``blocker`` blocks."""
+        """Return the number of publishers that ``blocker`` blocks."""
         line = self._lines.get(blocker)
         return 0 if line is None else len(line.publishers)
 
     def wait(self, publisher: BlockedPublisher, blocker: Blocker, size_bytes: int) -> None:
-        """Block ``publisher``: ``blocker`` refuses its message of ``size_bytes``.
+        """Add ``publisher`` to the line of ``blocker``, which refuses its message of
+        ``size_bytes``.
 
-        A publisher that is blocked already keeps its place, even if it was by another blocker.
+        A publisher that is blocked already, also by another blocker, keeps its place.
         """
         if publisher.blocker is None:
             self._places += 1
@@ -130,12 +131,12 @@ class BlockedPublishers(Resumable):
             publisher.blocker = None
 
     def wake(self, blocker: Blocker, changed: bool = False) -> None:
-        """Ask the publishers that ``blocker`` blocks in the next turn: there may be room.
+        """Check the publishers that ``blocker`` blocks in the next turn: there may be room.
 
         Args:
             blocker: the queue, group or store that may have room.
-            changed: whether limits, subscriptions or permissions changed, so that the router is
-                asked for each publisher even if there is no room.
+            changed: whether limits, subscriptions or permissions changed, so that the router checks
+                the message of each publisher, even if the blocker has no room.
         """
         line = self._lines.get(blocker)
         if line is None:
@@ -154,7 +155,7 @@ class BlockedPublishers(Resumable):
             self.wake(blocker)
 
     def resume(self, now: Now) -> None:
-        """Ask the next portion, each line at most once."""
+        """Check the next publishers of woken lines, each line at most once, up to ``work_max``."""
         end = self.work + self.work_max
         for _ in range(len(self._woken)):
             if self.work >= end:
@@ -167,7 +168,7 @@ class BlockedPublishers(Resumable):
             self._turn.resume_later(self)
 
     def _ask_line(self, line: _Line, end: int, now: Now) -> None:
-        """Ask the publishers of ``line`` until the round is over, or ``work`` is at ``end``."""
+        """Check the publishers of ``line`` until the round is over, or ``work`` is at ``end``."""
         line.begin_round()
         while line.at < len(line.publishers):
             if not line.asks_all and self._is_full(line.blocker, line.smallest_bytes):
@@ -198,7 +199,8 @@ class BlockedPublishers(Resumable):
         return True
 
     def _ask(self, publisher: BlockedPublisher, now: Now) -> None:
-        """Ask the router about one publisher: it stays in line, changes the line, or is resumed."""
+        """Check the message of one publisher, which stays in line, changes the line, or is
+        resumed."""
         self.asked += 1
         self.work += _WORK_PER_PUBLISHER
         blocker = publisher.refused_by()
@@ -222,7 +224,7 @@ class BlockedPublishers(Resumable):
 
 @final
 class _Line:
-    """The publishers that one blocker blocks, by their places, and its round.
+    """The publishers that one blocker blocks, in the order of their places, and the round.
 
     Args:
         blocker: the queue, group or store that blocks them.
@@ -232,16 +234,16 @@ class _Line:
         self.blocker = blocker
         self.publishers: list[BlockedPublisher] = []
         self.smallest_bytes = _NO_SIZE  # no message that waits is smaller
-        self.woken = False  # since the round began
-        self.changed = False  # likewise, for another reason than room
+        self.woken = False  # whether the line was woken since the round began
+        self.changed = False  # whether one of these wakes was for another reason than room
         self.round_over = True
-        self.asks_all = False  # the round asks the router for each, whether there is room or not
+        self.asks_all = False  # whether this round checks every message, with or without room
         self.at = 0  # index of the next publisher of the round
-        self.smallest_in_round = _NO_SIZE  # of publishers asked, or added, since the round began
+        self.smallest_in_round = _NO_SIZE  # of publishers checked or added since the round began
 
     @property
     def is_idle(self) -> bool:
-        """Return whether all publishers were asked since the line was woken last."""
+        """Return whether all publishers were checked since the line was last woken."""
         return self.round_over and not self.woken
 
     def begin_round(self) -> None:
@@ -261,7 +263,7 @@ class _Line:
             self.at += 1
 
     def take_out(self, publisher: BlockedPublisher) -> None:
-        """Remove ``publisher``, which must be there."""
+        """Remove ``publisher``, which must be in the line."""
         index = self._index(publisher.place)
         assert self.publishers[index] is publisher
         del self.publishers[index]
@@ -269,7 +271,7 @@ class _Line:
             self.at -= 1
 
     def _index(self, place: int) -> int:
-        """Return the index of the first publisher that is not before ``place``."""
+        """Return the index of the first publisher whose place is ``place`` or greater."""
         return bisect_left(self.publishers, place, key=_place_of)
 
 

@@ -23,27 +23,34 @@ from penstock.engine.wire.link import DeferredPackets
 
 
 class StoredState(Blocker):
-    """State with a durable form; it is in ``Batch.changed`` after it changed."""
+    """The port of an object whose state is stored; it adds itself to ``Batch.changed``."""
 
     def snapshot(self) -> Progress | None:
-        """Return the changes since the last call; None if the state ended."""
+        """Return the state to store, with the changes since the last call; None if it ended."""
         return None
 
     def needs_bodies(self, offsets: list[int]) -> bool:
-        """Return whether the bodies it requested (``Batch.body_requests``) are still needed."""
+        """Return whether the bodies at ``offsets`` are still needed.
+
+        ``offsets`` is the list that this object put into ``Batch.body_requests``.
+        """
         return len(offsets) == 0
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take requested bodies from the log, by offset; retention has removed any that are
-        missing."""
+        """Take the requested bodies, which were read from the log.
+
+        Args:
+            offsets: the list that this object put into ``Batch.body_requests``.
+            bodies: the messages by log offset; retention has removed those that are missing.
+            now: the time of the turn.
+        """
 
 
 @final
 class Commit:
-    """One atomic write, and the packets that it releases; it is not changed any more.
+    """One atomic write, and the packets that are sent once it is durable.
 
-    What it appends to the log is in ``log_columns``, for a store that writes columns, or else in
-    ``messages``.
+    The appended messages are in ``columns``, for a store that writes columns, or in ``messages``.
     """
 
     def __init__(self, base_offset: int) -> None:
@@ -60,17 +67,17 @@ class Commit:
         self.wills: list[tuple[str, WillRecord | None]] = []
         self.producers: list[tuple[str, ProducerRecord | None]] = []
         self.releases: list[DeferredPackets] = []
-        # requests for bodies by log offset, to be read once this is durable
+        # bodies to read once this commit is durable: (requester, log offsets)
         self.body_requests: list[tuple[StoredState, list[int]]] = []
 
     @property
     def appended(self) -> int:
-        """Return how many messages it appends to the log."""
+        """Return the number of messages that the commit appends to the log."""
         return len(self.messages) if self.columns is None else self.columns.count
 
     @property
     def next_offset(self) -> int:
-        """Return the end of the log once this commit is durable."""
+        """Return the log offset after the last message of this commit."""
         return self.base_offset + self.appended
 
     @property

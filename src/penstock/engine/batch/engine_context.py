@@ -1,12 +1,12 @@
-"""The parts that all connections and sessions of one broker share: turn, open batch, store, events.
+"""The parts that all connections and sessions of a broker share: turn, batch, store, events.
 
 ::
 
       handlers ──▶ batch ──seal()──▶ Commit ──▶ store: one atomic, synced write
              │                          │                     │
              ╰───▶ turn: links          │ releases            ▼ committed
-                     │ ready            ╰──────────▶ bytes of the acknowledgements,
-                     ▼                               and of the deliveries they cover
+                     │ ready            ╰──────────▶ deferred bytes: acknowledgements,
+                     ▼                               and deliveries of QoS 1 and 2
               bytes sent at once
 """
 
@@ -29,15 +29,21 @@ from penstock.engine.wire.link import Turn
 
 
 class GroupSource:
-    """The port by which a session takes messages from a group's queue: see ``shared_group``."""
+    """The port by which a session takes messages from the queue of a shared subscription."""
 
     def precedes(self, rank: int, offset: int) -> bool:
-        """Return whether its next message has a higher rank, or the same and a lower offset."""
+        """Return whether the next message of the group comes before another message.
+
+        Args:
+            rank: the rank (priority) of the other message; a higher rank comes first.
+            offset: the log offset of the other message; of equal ranks the lower comes first.
+        """
         del rank, offset
         return False
 
     def give_next_to(self, taker: StoredState, now: Now) -> bool:
-        """Give ``taker`` the first message that it may take; return whether there was one."""
+        """Send the session ``taker`` the first message that it may take; return whether there was
+        one."""
         del taker, now
         return False
 
@@ -49,14 +55,15 @@ class GroupSource:
         return False
 
     def watch_links(self) -> None:
-        """Have the members that do not read resumed when they read again."""
+        """Have the members without room in their links resumed when there is room again."""
 
 
 class MemberConnections:
-    """The port by which ``shared_subscriptions`` learns that a member connects or disconnects."""
+    """The port that is notified when a session connects or disconnects: see
+    ``shared_subscriptions``."""
 
     def member_connected(self, session: StoredState, now: Now) -> None:
-        """Let ``session``, which is connected now, take messages from its groups."""
+        """Note that ``session`` is connected, so that it may take messages from its groups."""
 
     def member_disconnected(self, session: StoredState, now: Now) -> None:
         """Note that the connection of ``session`` ended."""
@@ -66,14 +73,14 @@ class MemberConnections:
 class EngineContext:
     """The parts of one broker that its connections and sessions act on.
 
-    ``turn`` has the links with bytes to send, and the work left for later turns; ``batch`` what the
-    next commit writes; ``store`` whether the store works, and what is durable; the rest are memory
-    counts, events, timers, limits and shared subscriptions.
+    ``turn`` has the links with bytes to send, and the users to resume in later turns; ``batch`` has
+    the changes that the next commit writes; ``store`` has the health of the store, and the end of
+    the durable log.
 
     Args:
         next_offset: the log offset that the next appended message gets.
         budget: the memory that all clients together may use; None = no limit.
-        accounts: the memory accounts of users; None = each may use all of it.
+        accounts: the memory accounts of users; None = each user may use the whole budget.
     """
 
     def __init__(
@@ -86,7 +93,7 @@ class EngineContext:
         self.accounts = accounts or Accounts(self.budget)
         self.turn.buffers_bytes_max = self.budget.unsent_bytes_max
         self.events: Events | None = None  # None: no events are written
-        self.recorder: FlightRecorder | None = None  # None: nothing is recorded
+        self.recorder: FlightRecorder | None = None  # None: the flight recorder is off
         self.timers = Timers()
         self.reached: list[LimitUsage] = []  # limits that clients reached; the shell takes them
         self.blocked_publishers = BlockedPublishers(self.turn)
@@ -96,7 +103,7 @@ class EngineContext:
         self.member_connections = MemberConnections()
 
     def begin_at(self, next_offset: int) -> None:
-        """Begin behind the messages of the store, whose end is known only now."""
+        """Set the end of the log, which is the offset of the first message that is appended."""
         self.batch.begin_at(next_offset)
         self.store.durable_end = next_offset
 
@@ -106,7 +113,7 @@ class EngineContext:
         self.turn.tick()
 
     def reach(self, limit_usage: LimitUsage, now: Now) -> None:
-        """Note that a client is at a limit; add the limit to ``reached`` if it was not before."""
+        """Note that a client is at a limit; add the limit to ``reached`` if it was below it."""
         if limit_usage.reached(now.monotonic_s) and not limit_usage.watched:
             limit_usage.watched = True
             self.reached.append(limit_usage)
@@ -115,7 +122,8 @@ class EngineContext:
     def needs_commit(self) -> bool:
         """Return whether the open batch must be committed soon.
 
-        Packets or users wait until it is sealed, or it has more than the progress of sessions.
+        It must if packets or users wait for the seal, or if the batch has more than the progress of
+        sessions.
         """
         return self.turn.waits_for_batch or self.batch.needs_commit
 
@@ -133,6 +141,6 @@ class EngineContext:
         return commit
 
     def store_recovered(self) -> None:
-        """Note that the store can write again."""
+        """Note that the store can write again, and wake the publishers that it blocked."""
         if self.store.recovered():
             self.blocked_publishers.wake(self.blocked_publishers.store)

@@ -1,18 +1,18 @@
 """The messages of one commit, column by column, as Arrow lays out columns in memory.
 
-A message is added when it is appended to the log, while it is at hand, and need not live until
-its commit is written; the store wraps the buffers into an Arrow record batch (``store.chunk``)
-without looking at a message again. Per column, of ``n`` messages:
+A message is added when it is appended to the log, so it need not stay in memory until its commit is
+written; the store wraps the buffers into an Arrow record batch (``store.chunk``). The content of a
+column of ``n`` messages:
 
 ========== =====================================================================
 numbers    ``n`` values one after the other: 8 bytes (time), 1 byte (QoS)
 flags      one bit a message, the lowest bit of a byte first
-text       ``n`` + 1 positions of 4 bytes, and the bytes between them, joined;
-           properties have a bit more, clear where a message has none
+text       ``n`` + 1 positions of 4 bytes, and all bytes, joined; properties
+           have flags in addition, false where a message has no properties
 ========== =====================================================================
 
-A large value is not copied into its column: the column is a list of pieces then, and that value is
-one of them.
+A large value is not copied into its column: the column becomes a list of pieces, of which the value
+is one.
 
 Numbers have the byte order of the machine, as in every Arrow buffer; see
 https://arrow.apache.org/docs/format/Columnar.html.
@@ -51,7 +51,7 @@ class Text:
         _write_i32(self._positions, 0)
 
     def add(self, value: bytes) -> None:
-        """Append the value of the next message; all together have at most 2 GiB (``Columns``)."""
+        """Append the value of the next message. ``Columns`` bounds the sum of all values."""
         if len(value) < _LARGE_BYTES:
             self._values.write(value)
         else:
@@ -62,12 +62,12 @@ class Text:
         _write_i32(self._positions, i32(self._pieces_bytes + len(self._values)))
 
     def positions(self) -> bytes:
-        """Return the positions, of 4 bytes each: where each value begins, and where the last one
-        ends."""
+        """Return the positions, 4 bytes each: the beginning of each value, and the end of the
+        last."""
         return self._positions.getvalue()
 
     def data(self) -> bytes | list[bytes]:
-        """Return all values, one after the other; in pieces where one of them is large."""
+        """Return all values, joined; as a list of pieces if one of them is large."""
         values = self._values.getvalue()
         return values if self._pieces_bytes == 0 else [*self._pieces, values]
 
@@ -78,7 +78,7 @@ class Flags:
 
     def __init__(self) -> None:
         self._bits = BytesWriter()
-        self._open: i64 = 0  # bits of the last byte, which is not full
+        self._open: i64 = 0  # bits of the last byte, which is incomplete
         self._length: i64 = 0
         self.true = 0  # count of true values
 
@@ -94,7 +94,7 @@ class Flags:
             self._open = 0
 
     def data(self) -> bytes:
-        """Return the bitmap; the bits behind the last value are clear."""
+        """Return the bitmap; unused bits of the last byte are 0."""
         if self._length & 7:
             return self._bits.getvalue() + bytes((self._open,))
         return self._bits.getvalue()
@@ -105,7 +105,7 @@ class Columns:
     """The columns of the messages that one commit appends to the log.
 
     Args:
-        bytes_max: limit of all texts together, in bytes; Arrow's positions have 32 bits.
+        bytes_max: limit of all text columns together, in bytes; Arrow's positions have 32 bits.
     """
 
     def __init__(self, bytes_max: int = _POSITION_MAX) -> None:
@@ -128,7 +128,7 @@ class Columns:
         """Append a message to all columns.
 
         Raises:
-            OverflowError: they would have more than ``bytes_max``; it is not added.
+            OverflowError: the text columns would exceed ``bytes_max``; the message is not added.
         """
         if message.client_id is not self._client_id:  # runs of one client's messages are common
             self._client_id = message.client_id
@@ -151,7 +151,7 @@ class Columns:
 
     @property
     def size_bytes(self) -> int:
-        """Return the bytes of all texts together."""
+        """Return the bytes of all text columns together."""
         return self._bytes_max - int(self._bytes_left)
 
     def newest_us(self) -> int:

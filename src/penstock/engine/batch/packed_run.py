@@ -3,12 +3,12 @@
 ::
 
       first = 40   offsets  [ 901  902  905  906 ··· ]   8 bytes: the log offset of the message
-                   sizes    [ 120   96  120  310 ··· ]   4 bytes: of the message
-                   kinds    [   0    0    1    0 ··· ]   1 byte: which of …
+                   sizes    [ 120   96  120  310 ··· ]   4 bytes: the size of the message
+                   kinds    [   0    0    1    0 ··· ]   1 byte: an index into the table
                    table    [ (QoS 1, …), (QoS 2, with subscription identifier 7, …) ]
 
-A million messages that wait for a client take megabytes, in memory and at a restart, however large
-their bodies are. A segment that a commit stores has the same form.
+A million messages that wait for a client take 13 megabytes, in memory and in the store, however
+large their bodies are. A segment that a commit stores has the same form.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class PackedRun:
 
     @property
     def end(self) -> int:
-        """Return the sequence after the last."""
+        """Return the sequence after that of the last delivery."""
         return self.first + len(self.kinds)
 
     def add(self, sequence: int, offset: int, size_bytes: int, kind: Kind) -> bool:
-        """Append one delivery; return False when it does not fit here and needs a run of its
-        own."""
+        """Append one delivery; return False if it needs another run: its sequence does not follow,
+        or this run is full."""
         count = len(self.kinds)
         if sequence != self.first + count or count >= RUN_LEN_MAX:
             return False
@@ -80,7 +80,7 @@ class PackedRun:
         return self.add(delivery.sequence, delivery.offset, delivery.size_bytes, kind)
 
     def copy(self) -> PackedRun:
-        """Return the same deliveries, for another owner."""
+        """Return a copy of the run."""
         other = PackedRun(self.first)
         other.offsets = self.offsets[:]
         other.sizes = self.sizes[:]
@@ -89,7 +89,7 @@ class PackedRun:
         return other
 
     def delivery(self, position: int) -> Delivery:
-        """Return the delivery at ``position``; its body is in the log."""
+        """Return the delivery at ``position``, 0 = the first, without its body."""
         qos, retain, subscription_ids, shared = self.table[self.kinds[position]]
         sequence = self.first + position
         found = Delivery(None, self.offsets[position], qos, retain, subscription_ids, sequence)
@@ -99,7 +99,7 @@ class PackedRun:
         return found
 
     def is_shared(self) -> bool:
-        """Return whether any of the deliveries is of a shared subscription."""
+        """Return whether the run has deliveries of a shared subscription."""
         return any(kind[3] is not None for kind in self.table)
 
     def size_bytes(self, position: int) -> int:
@@ -108,10 +108,9 @@ class PackedRun:
 
 
 def append_run(runs: list[PackedRun], run: PackedRun) -> None:
-    """Append ``run`` to ``runs``; merge it into the last one if it follows on it and fits.
+    """Append ``run`` to ``runs``; merge it into the last run if its sequences follow and it fits.
 
-    A run that is appended whole belongs to ``runs`` from then on, and later runs may be merged into
-    it.
+    The caller must not use ``run`` afterwards: later runs may be merged into it.
     """
     last = runs[-1] if runs else None
     if last is None or last.end != run.first or len(last) + len(run) > RUN_LEN_MAX:

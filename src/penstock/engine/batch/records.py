@@ -1,11 +1,11 @@
 """The durable form of the engine's state: the records that a commit writes and recovery reads.
 
-A session's progress is one small record per session and commit, not one per message: the head of
-its queue, and the like. Its window is stored beside it, in pages of a few places each, and so are
-its inbound QoS 2 packet identifiers; a commit has the pages that changed. Queued deliveries are
-written once, as a segment of all that were queued since the last commit and still wait; a segment
-is removed when the head of the queue has passed it. A message that was sent at once is in no
-segment.
+A session's progress is one small record per session and commit, not one per message: the head and
+end of its queue. Its in-flight window is stored beside it, in pages of a few entries each, and so
+are its inbound QoS 2 packet identifiers; a commit has the pages that changed. Queued deliveries are
+written once, in a segment with all deliveries that were queued since the last commit and still
+wait; a segment is removed when the head of the queue has passed it. A message that was sent without
+waiting is in no segment.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from penstock.engine.message import Message
 from penstock.protocol.packets import Subscription
 
 # (packet identifier, state, sequence, log offset, qos, retain, subscription identifiers, bytes of
-# the message, and the shared subscription it came through)
+# the message, and the shared subscription that it was sent for)
 WindowEntry: TypeAlias = tuple[
     int, int, int, int, int, bool, tuple[int, ...], int, SharedKind | None
 ]
-# (number, queue head, next sequence) of a lane of the queue but the first, see ``queue``
+# (number, queue head, next sequence) of a lane of the queue other than the first, see ``queue``
 LaneEntry: TypeAlias = tuple[int, int, int]
 # a QoS 2 message of ``awaiting_release``: (packet identifier, log offset, bytes)
 UnreleasedEntry: TypeAlias = tuple[int, int, int]
 
-# of the record of a group's queue, before the name of the shared subscription: no client
-# identifier has it [MQTT-1.5.4-2]
+# prefix of the client identifier in the record of a group's queue, before the name of the shared
+# subscription; no client identifier may contain it [MQTT-1.5.4-2]
 GROUP_KEY_PREFIX: Final = "\0"
 
 
 @final
 class SessionRecord:
-    """A session that outlives its connection; or the queue of a shared subscription.
+    """The record of a session that outlives its connection, or of a shared subscription's queue.
 
     Args:
-        client_id: the client's identifier; of a group its name behind ``GROUP_KEY_PREFIX``.
-        number: its key for progress, queue and subscriptions. After a start, new numbers are above
-            the greatest that is stored.
-        expiry_interval_s: 1..0xFFFFFFFF (never).
-        disconnected_at_us: steady clock; 0 while connected.
+        client_id: the client identifier; for a group, ``GROUP_KEY_PREFIX`` and its name.
+        number: the key of its progress, queue and subscriptions. After a start, new numbers are
+            greater than any stored one.
+        expiry_interval_s: session expiry interval in seconds, 1..0xFFFFFFFF (never).
+        disconnected_at_us: when the client disconnected, microseconds of the steady clock; 0 while
+            it is connected.
         zone: the listener that the client used last, whose limits apply; empty if not known.
         username: the user's name; None for an anonymous client.
         owned: whether ``username`` is known; False for sessions of an older Penstock.
-        account: the key of its account, see ``accounts``; empty for the common one.
+        account: the key of its memory account, see ``accounts``; empty for the common account.
     """
 
     def __init__(
@@ -72,13 +73,20 @@ class SessionRecord:
 
     @property
     def is_of_group(self) -> bool:
-        """Return whether it is the queue of a shared subscription."""
+        """Return whether this is the record of the queue of a shared subscription."""
         return self.client_id.startswith(GROUP_KEY_PREFIX)
 
 
 @final
 class SubscriptionRecord:
-    """One subscription of a stored session; ``subscription`` None means it was removed."""
+    """One subscription of a stored session; with ``subscription`` None it was removed.
+
+    Args:
+        number: the number of the session.
+        topic_filter: the topic filter.
+        subscription: the subscription options; None = the subscription was removed.
+        identifier: the subscription identifier; 0 = none.
+    """
 
     def __init__(
         self,
@@ -98,23 +106,23 @@ InboundPage: TypeAlias = tuple[int, int]
 
 
 def packet_id_checksum(packet_ids: Iterable[int]) -> int:
-    """Return a checksum of packet identifiers, whatever their order: the sum of their squares.
+    """Return a checksum of packet identifiers that does not depend on their order: the sum of their
+    squares.
 
-    A progress has that of all packet identifiers on its pages, beside their number, so that a
-    repair detects wrong pages: in a window that is always full, their number alone is always the
-    same.
+    ``Progress`` has the checksum and the number of all packet identifiers on its pages, so that a
+    repair detects stale pages; the number alone does not change in a window that is always full.
     """
     return sum([packet_id * packet_id for packet_id in packet_ids])
 
 
 @final
 class WindowPage:
-    """Some consecutive places of a session's window, which are stored together.
+    """Some consecutive entries of a session's window, which are stored together.
 
     Args:
         number: pages with greater numbers have messages that were first sent later.
-        entries: the messages in flight in these places, oldest first; the store forgets a page
-            without any.
+        entries: the entries of the page that are in flight, oldest first; the store removes a page
+            without entries.
     """
 
     def __init__(self, number: int, entries: list[WindowEntry]) -> None:
@@ -127,27 +135,26 @@ class Progress:
     """The progress of a stored session.
 
     Args:
-        number: the session's.
-        queue_head: all deliveries below this sequence have left the queue.
-        next_sequence: the sequence that the next stored delivery gets.
-        pages: the pages of the window: in a commit those that changed, after recovery all, in
-            order.
-        inbound: pages of packet identifiers of QoS 2 messages received and not yet released, as
-            for ``pages``; the store forgets one without any.
+        number: the number of the session.
+        queue_head: deliveries of the first lane with a lower sequence are not in the queue.
+        next_sequence: the sequence that the next stored delivery of the first lane gets.
+        pages: the pages of the window: in a commit the changed pages, after recovery all of them,
+            in order.
+        inbound: pages of packet identifiers of QoS 2 messages that were received and not released:
+            in a commit the changed pages, after recovery all; the store removes an empty page.
         segments: the deliveries that were queued since the last record and still wait.
-        finished_segments: the first sequences of segments to remove.
-        lanes: head and next sequence of each further lane, as above for the first.
-        unreleased: the received messages that are not routed before their PUBREL.
-        sent_below: QoS 1 messages of the first lane that wait, and have a sequence below this,
-            may have been sent (``stored_queue``); 0 in a store of an older Penstock.
+        finished_segments: the first sequences of segments to remove from the store.
+        lanes: number, head and next sequence of each lane other than the first.
+        unreleased: the received messages of an MQTT 3.1 client that wait for their PUBREL.
+        sent_below: queued QoS 1 messages of the first lane with a lower sequence may have been sent
+            (``stored_queue``); 0 in a store of an older Penstock.
         window_len: the number of entries on all pages of the window, so that a repair detects
-            missing and stale pages; -1 if the store does not have it.
-        next_place: the place of the next message in the window. A place is assigned once, so that
-            of two pages the one with the greater number is the later one; 0 if the store does not
-            have it.
+            missing and stale pages; -1 if the store does not have this number.
+        next_place: the place of the next message in the window. Places ascend and are never
+            reused, so that a page with a greater number is newer; 0 if the store does not have it.
         window_checksum: ``packet_id_checksum`` of the identifiers on all pages of the window.
         inbound_len: the number of packet identifiers on all pages of ``inbound``; -1 if the store
-            does not have it.
+            does not have this number.
         inbound_checksum: ``packet_id_checksum`` of those packet identifiers.
     """
 
@@ -186,17 +193,18 @@ class Progress:
         self.inbound_checksum = inbound_checksum
 
     def in_flight(self) -> list[WindowEntry]:
-        """Return the entries of all pages, in their order."""
+        """Return the window entries of all pages, in the order of the pages."""
         return [entry for page in self.pages for entry in page.entries]
 
 
 @final
 class WillRecord:
-    """A will that must be published if its client's connection is lost, even by a crash of ours.
+    """A will, which is published if its client's connection is lost, even by a crash of the broker.
 
-    ``due_at_us`` is 0 while the client is connected, else when the delay ends, on the steady clock.
-    ``username`` is the user that set it, None for an anonymous client; the user's permissions are
-    checked when it is published. ``account`` is the account in which it counts, and is not stored.
+    ``due_at_us`` is 0 while the client is connected, else the time at which the will delay ends, on
+    the steady clock. ``username`` is the user who set the will, None for an anonymous client; that
+    user's permissions are checked when the will is published. ``account`` is the account in which
+    the will counts; it is not stored.
     """
 
     def __init__(
@@ -214,9 +222,9 @@ class ProducerRecord:
     """The latest message of a producer, see ``producers``.
 
     Args:
-        key: the names of its user and of the producer.
-        sequence: the number of that message, 1 or more.
-        used_at_us: when it was published, steady clock.
+        key: the names of the user and of the producer.
+        sequence: the number of the message, 1 or more.
+        used_at_us: when the message was published, microseconds of the steady clock.
     """
 
     def __init__(self, key: str, sequence: int, used_at_us: int) -> None:
@@ -227,16 +235,16 @@ class ProducerRecord:
 
 @final
 class RecoveredState:
-    """Everything a store holds of a broker's state; bodies of queued messages stay in the log."""
+    """The state of a broker, as its store has it; bodies of queued messages stay in the log."""
 
     def __init__(self, epoch: str, next_offset: int) -> None:
         self.epoch = epoch
         self.next_offset = next_offset
         self.sessions: list[SessionRecord] = []
         self.subscriptions: list[SubscriptionRecord] = []
-        self.progress: dict[int, Progress] = {}  # by session number, each with its whole window
+        self.progress: dict[int, Progress] = {}  # by session number, each with all window pages
         self.queues: dict[int, list[PackedRun]] = {}  # by session number, ascending sequence
-        self.segments: dict[int, list[int]] = {}  # by session number: their first sequences
+        self.segments: dict[int, list[int]] = {}  # first sequences of segments, by session number
         self.retained: list[Message] = []
         self.wills: dict[str, WillRecord] = {}
         self.producers: list[ProducerRecord] = []
@@ -244,5 +252,5 @@ class RecoveredState:
 
     @property
     def session_count(self) -> int:
-        """Return how many clients have a session."""
+        """Return the number of sessions, without the queues of groups."""
         return sum([not record.is_of_group for record in self.sessions])

@@ -1,23 +1,23 @@
 """The steady clock: microseconds of elapsed time, also while the broker is down.
 
-A wall clock is corrected: it is set back or forward, or not set until the network is up. Durations
-(expiry of sessions and messages, will delay, age in the log) must not change by that. So the broker
-counts time itself, and stores times of its own clock::
+A wall clock is corrected: it is set back or forward, or it is not set until the network is up. Such
+a correction must not change durations (expiry of sessions and messages, will delay, age in the
+log). So the broker counts elapsed time itself, and stores times of this steady clock::
 
       date of a message = steady time + lead          lead: how far the wall clock is ahead of it
 
                      wall clock and date differ by more than 0.1 s
-      in agreement ───────────────────────────────────────▶ doubted, since when and by how much
+      in agreement ───────────────────────────────────────▶ different, since a time, by an amount
           ▲   ▲                                                │        │
           │   ╰──── they agree again: it was a glitch ─────────╯        │ the same difference
           ╰──────────────────── the lead is changed: a jump ◀───────────╯ for ten seconds
 
     at a start      elapsed since the record that the store has
     ─────────────   ────────────────────────────────────────────────────────────
-    no record       the steady clock begins with the wall clock, lead 0
+    no record       unknown: the steady clock begins with the wall clock, lead 0
     the same boot   by the boot clock, exactly; it also runs while the machine sleeps
-    another boot    by the wall clock, because the machine was off; 0 if that was set back,
-                    or has not been set since the machine started
+    another boot    by the wall clock, because the machine was off; 0 if the wall clock was set
+                    back, or has not been set since the machine started
 
 Invariants:
 
@@ -25,9 +25,9 @@ Invariants:
    was down. A jump of the wall clock changes the lead and nothing else.
 2. Nothing expires early: if the elapsed time is not known, it is taken as 0. That delays an expiry
    by the time for which the machine was off (MQTT 5 §3.1.2.11.2 allows that).
-3. Between two changes of the lead dates do not go back. Each change of the lead is remembered with
-   the offset that the log's next message had, so that the steady time of a message in the log is
-   known from its date and its offset: ``Leads``.
+3. Between two changes of the lead dates do not go back. Each change of the lead is stored with the
+   offset of the log's next message, so that the steady time of a message in the log follows from
+   its date and its offset (``Leads``).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from typing import Final, final
 from penstock.engine.clock import Now
 
 TOLERANCE_US: Final = 100_000
-"""How much the wall clock may differ from the dates: their precision."""
+"""Microseconds by which the wall clock may differ from the dates of messages."""
 
 PATIENCE_US: Final = 10_000_000
-"""How long a new difference must last before dates follow it."""
+"""Microseconds for which a new difference must last before dates follow it."""
 
 LEADS_MAX: Final = 256
-"""How many changes of the lead are remembered; older ones are forgotten."""
+"""The number of changes of the lead that are stored; older ones are forgotten."""
 
 
 @final
@@ -53,9 +53,9 @@ class ClockSample:
 
     Args:
         wall_us: the wall clock, microseconds since the Unix epoch.
-        boot_us: microseconds since the machine was started, sleep included.
-        boot_id: identifier of that start; empty where the system has none.
-        is_set: whether the system knows that the wall clock was set since then.
+        boot_us: microseconds since the machine was booted, sleep included.
+        boot_id: identifier of that boot; empty if the system has none.
+        is_set: whether the system knows that the wall clock was set since the boot.
     """
 
     def __init__(self, wall_us: int, boot_us: int, boot_id: str, is_set: bool) -> None:
@@ -85,7 +85,7 @@ class Leads:
         return entries[max(0, place - 1)][1]
 
     def with_lead_from(self, offset: int, lead_us: int) -> Leads:
-        """Return these leads with ``lead_us`` from ``offset`` on."""
+        """Return a copy in which messages from ``offset`` on have the lead ``lead_us``."""
         entries = [entry for entry in self.entries if entry[0] < offset]
         entries.append((offset, lead_us))
         return Leads(entries[-LEADS_MAX:])
@@ -93,14 +93,14 @@ class Leads:
 
 @final
 class ClockRecord:
-    """The clock's record in the store.
+    """The record of the steady clock in the store: all clocks at one moment.
 
     Args:
-        steady_us: the steady clock at some moment.
-        wall_us: the wall clock at that moment.
-        boot_us: the clock of the boot ``boot_id`` at that moment.
-        boot_id: see ``ClockSample``.
-        leads: all changes of the lead until then.
+        steady_us: the steady clock, microseconds.
+        wall_us: the wall clock, microseconds since the Unix epoch.
+        boot_us: microseconds since the boot ``boot_id``.
+        boot_id: identifier of the boot, see ``ClockSample``.
+        leads: the changes of the lead until that moment.
     """
 
     def __init__(
@@ -115,20 +115,20 @@ class ClockRecord:
 
 @final
 class SteadyClock:
-    """The steady clock of one broker, or client.
+    """The steady clock of one broker, or of a client program.
 
     Args:
-        record: the record of the store; None for a new clock.
+        record: the record in the store; None for a new clock.
         sample: the machine's clocks at the start.
         next_offset: the offset that the next message in the log gets.
     """
 
     def __init__(self, record: ClockRecord | None, sample: ClockSample, next_offset: int) -> None:
-        self.jumped_us = 0  # the change of the lead that this start found
-        self.was_unknown = False  # whether this start could not tell how long it was down
+        self.jumped_us = 0  # the change of the lead at this start
+        self.was_unknown = False  # whether the time since the record is not known, and taken as 0
         self._boot_us = sample.boot_us
         self._doubt_us = 0  # a new difference that has not lasted for ``PATIENCE_US`` yet
-        self._doubted_since_us = -1  # its beginning, on the boot clock; -1 = there is none
+        self._doubted_since_us = -1  # when it began, on the boot clock; -1 = there is none
         if record is None:
             self._steady_us = sample.wall_us
             self.lead_us = 0
@@ -152,15 +152,15 @@ class SteadyClock:
         return 0
 
     def now(self, monotonic_s: float, boot_us: int) -> Now:
-        """Return the moment at which the machine's monotonic and boot clocks had these readings."""
+        """Return the time that belongs to these readings of the monotonic and the boot clock."""
         steady_us = self._steady_us + max(0, boot_us - self._boot_us)
         return Now(monotonic_s, steady_us + self.lead_us, self.lead_us)
 
     def check(self, sample: ClockSample, next_offset: int) -> int:
-        """Compare dates with the wall clock; call it about every second.
+        """Compare dates with the wall clock; the shell calls it about every second.
 
         Returns:
-            How many microseconds dates jump by from ``next_offset`` on; 0 if they do not.
+            The microseconds by which dates jump from ``next_offset`` on; 0 if they do not.
         """
         steady_us = self._steady_us + max(0, sample.boot_us - self._boot_us)
         difference_us = sample.wall_us - steady_us - self.lead_us
@@ -177,7 +177,7 @@ class SteadyClock:
         return difference_us
 
     def record(self, sample: ClockSample) -> ClockRecord:
-        """Return the record of the clock for the store."""
+        """Return the record to store, with the clocks at ``sample``."""
         steady_us = self._steady_us + max(0, sample.boot_us - self._boot_us)
         return ClockRecord(steady_us, sample.wall_us, sample.boot_us, sample.boot_id, self.leads)
 

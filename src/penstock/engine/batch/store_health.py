@@ -1,13 +1,13 @@
-"""The health of the store: whether it works, its latest durable commit, and how much may wait for
-it.
+"""The health of the store: whether it can write, its latest durable commit, and how many bytes may
+wait for it.
 
-A commit should not take long, because packets that come meanwhile wait for it. So the shell sets
-how large a batch may get (``batch_bytes_max``). Packets are handled of::
+A commit should be short, because packets that arrive meanwhile wait for it. So the shell limits the
+size of a batch (``batch_bytes_max``), and packets are handled of these clients::
 
-      batch below this size    all clients
-      above                    not those with more than ``work_budget.HEAVY_BYTES`` in the batch, or
-                               in one of the ``HEAVY_FOR_BATCHES`` before; the latter come first in
-                               the next batch, so that they take turns
+      batch below the limit    all clients
+      batch above the limit    all but *heavy* ones: with more than ``work_budget.HEAVY_BYTES`` in
+                               this batch, or in one of the ``HEAVY_FOR_BATCHES`` before; those of
+                               earlier batches come first in the next, so that they take turns
       ``is_full``              no client
 """
 
@@ -29,23 +29,23 @@ class StoreHealth:
 
     Args:
         batch: the open batch.
-        turn: the links, whose unsent bytes wait as well.
+        turn: the work of the links, whose unsent bytes count as well.
     """
 
     def __init__(self, batch: Batch, turn: Turn) -> None:
-        self.fails = False  # whether it cannot write now; the shell tries again
-        self.failure = ""  # the reason, in one sentence
+        self.fails = False  # whether the store cannot write now; the shell tries again
+        self.failure = ""  # why it cannot write, in one sentence
         self.waits_for_disk = False  # whether a commit takes longer than the turn that seals it
-        self.durable = 0  # the number of the latest batch that is durable
-        self.durable_end = batch.next_offset  # the end of the durable log
+        self.durable = 0  # the number of the latest durable batch
+        self.durable_end = batch.next_offset  # the log offset after the last durable message
         self.commits: RunSeries | None = None  # when messages became durable; None: not recorded
-        self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links; above, nothing is read
-        self.batch_bytes_max = NO_LIMIT_BYTES  # of the batch; above, heavy clients wait
+        self.waiting_bytes_max = NO_LIMIT_BYTES  # in batch and links; above, no client is read
+        self.batch_bytes_max = NO_LIMIT_BYTES  # in the batch; above, heavy clients wait
         self._batch = batch
         self._turn = turn
 
     def is_full(self) -> bool:
-        """Return whether ``waiting_bytes_max`` bytes wait for commits and sockets."""
+        """Return whether ``waiting_bytes_max`` bytes or more wait for commits and sockets."""
         return self.waiting_bytes_max <= self._batch.size_bytes + self._turn.unsent_bytes
 
     def has_room_for_qos0(self) -> bool:
@@ -56,14 +56,14 @@ class StoreHealth:
     def failed(self, why: str) -> None:
         """Note that the store cannot write; ``why`` is one sentence.
 
-        Twice as many bytes may wait from now on, so that a full batch does not stop QoS 0 messages;
-        those for streams are logged as far as ``has_room_for_qos0`` allows.
+        Until it recovers, twice as many bytes may wait, so that a full batch does not stop QoS 0
+        messages; those for streams are logged as far as ``has_room_for_qos0`` allows.
         """
         self.failure = why
         if not self.fails:
             self.fails = True
             self.waiting_bytes_max *= 2
-            self.batch_bytes_max = NO_LIMIT_BYTES  # it is not about how long a commit takes
+            self.batch_bytes_max = NO_LIMIT_BYTES  # nothing is written, whatever the size is
             self._turn.batch_sealed()
 
     def recovered(self) -> bool:

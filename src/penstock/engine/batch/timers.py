@@ -4,8 +4,8 @@
 
       wake_at(user, due) ─▶ heap ── due, and still the timer of the user ─▶ user.wake(now)
 
-A user has at most one timer, its earliest; it decides what to do when it is woken, and sets its
-next timer. While no timer is due, no entry is looked at.
+A user has at most one timer, the earliest that was set; when the user is woken, it may set the
+next. While no timer is due, only the first entry of the heap is read.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from penstock.engine.limits import OUT_OF_DATE_MAX
 
 
 class Timed:
-    """The port of an object with a timer; ``due_us`` is its time on the steady clock, 0 = none."""
+    """The port of an object with a timer, which is due at ``due_us`` of the steady clock; 0 = no
+    timer is set."""
 
     due_us = 0
 
     def wake(self, now: Now) -> None:
-        """Handle the timer, which is not set any more."""
+        """Handle the timer that became due; it is not set any more."""
 
 
 @final
