@@ -2,14 +2,14 @@
 
 Messages to the client::
 
-    outbound            a message is sent or queued, and the window is filled again
+    outbound            sends or queues each message, and refills the window from the queue
     window              QoS 1 and 2 messages that were sent and are not acknowledged
-    transmission        sends through the window, takes acknowledgements, sends again
+    transmission        sends through the window, handles acknowledgements, sends again
     packet_ids          packet identifiers that follow from sequence numbers of the queue
     backlog             queues messages and drops them
     queue               messages that wait for the window, or for the client
-    lane                one priority of the queue
-    lanes_by_offset     which of the lanes of a priority has the oldest message
+    lane                the messages of one priority in the queue
+    lanes_by_offset     finds the lane of a priority with the oldest message
     packed_tail         packed deliveries behind the head of a lane
     legacy_queue        deliveries of groups that an older store has in a member's queue
     stored_queue        sequence numbers and segments of the queue in the store
@@ -17,13 +17,13 @@ Messages to the client::
     retained            the last message of each topic
     retained_delivery   the retained messages for a new subscription, in portions
     poison_message      the message at which the remote broker of a bridge ends every connection
-    outcome             the port that gets the outcome of each message
+    outcome             the port that is notified of the outcome of each message
 
 Messages from the client, and the session itself::
 
     inbound             QoS 2 messages that were received and not released
     awaiting_release    QoS 2 messages of MQTT 3.1, which are routed at their PUBREL
-    session             the parts above put together, subscriptions, durable form
+    session             one session, composed of these parts, with its subscriptions
     session_index       sessions by number, so that a walk may begin anywhere
-    consumer_lag        how far the other end of a bridge is behind
+    consumer_lag        the age of the oldest message that a bridge's remote broker has not got
 """

@@ -6,18 +6,18 @@ waits for PUBREL (``inbound``).
 
 ::
 
-      PUBLISH ─▶ kept ── PUBREL ─▶ released ── its body is in memory, and there is room ─▶ routed
+      PUBLISH ─▶ waits ── PUBREL ─▶ released ── its body is in memory, and there is room ─▶ routed
                   │                   ╰─ its body is in the log only ─▶ read from there ─╯
                   ╰─ await_rel_timeout, end of the session ─▶ dropped, counted
 
 A waiting message keeps the log from being trimmed, so its timeout also runs while the client is
 disconnected, and all waiting messages together have a limit in bytes (``budget``).
 
-A stored session's message is in the log from the beginning, as an internal one, written by
-the commit that releases PUBREC; when it is routed, it is appended once more, in the order of the
-PUBRELs, by the commit that forgets the identifier. A session that is not stored needs the log only
-for bodies that memory has no room for. Memory has at most ``bytes_max`` of bodies, none while the
-client is disconnected, and a body that does not fit only when its message is routed next.
+A stored session's message is written to the log, as an internal message, by the commit after which
+PUBREC is sent; when it is routed, it is appended once more, in the order of the PUBRELs, by the
+commit that forgets the identifier. A session that is not stored needs the log only for bodies that
+memory has no room for. Memory has at most ``bytes_max`` of bodies, and none while the client is
+disconnected; a body that does not fit is read when its message is routed next.
 
 Messages are routed in the order of their PUBRELs. When the connection ends, these PUBRELs are
 forgotten: the client sends PUBREL again until it has PUBCOMP.
@@ -32,18 +32,19 @@ from penstock.engine.fifo import Fifo
 from penstock.engine.memory.accounts import Account
 from penstock.engine.message import NOT_IN_LOG, Message
 
-_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
+_BODIES_AT_ONCE_MAX: Final = 256  # requested from the log in one step
 
 
 @final
 class UnreleasedMessage:
-    """One message that waits for its PUBREL; ``message`` is None while only the log has it."""
+    """One message that waits for its PUBREL; ``message`` is None while its body is in the log
+    only."""
 
     def __init__(self, message: Message | None, offset: int, size_bytes: int) -> None:
         self.message = message
         self.offset = offset
         self.size_bytes = size_bytes
-        self.is_released = False  # its PUBREL came on this connection
+        self.is_released = False  # its PUBREL was received on this connection
         self.gone = False  # retention removed it from the log
 
 
@@ -53,14 +54,14 @@ class AwaitingRelease:
 
     Args:
         bytes_max: limit of the bodies in memory, in bytes.
-        account: the account in which all of them count.
+        account: the account in which all these messages count.
     """
 
     def __init__(self, bytes_max: int, account: Account | None = None) -> None:
         self._account = account
         self.size_bytes = 0  # bytes of the bodies in memory
         self.bytes_max = bytes_max
-        self.released_ids: Fifo[int] = Fifo()  # packet identifiers whose PUBREL came
+        self.released_ids: Fifo[int] = Fifo()  # packet identifiers whose PUBREL was received
         self.requested_offsets: list[int] = []  # log offsets of the bodies that are being read
         self._entries: dict[int, UnreleasedMessage] = {}
 
@@ -76,8 +77,10 @@ class AwaitingRelease:
         return self.size_bytes + size_bytes <= self.bytes_max
 
     def keep(self, packet_id: int, message: Message) -> None:
-        """Add ``message``: its body stays in memory if there is room, else it must be in the
-        log."""
+        """Add ``message``; its body stays in memory if there is room.
+
+        If there is no room, the message must be in the log.
+        """
         size_bytes = message.size_bytes()
         entry = UnreleasedMessage(None, message.offset, size_bytes)
         if message.offset == NOT_IN_LOG or self.has_room(size_bytes):
@@ -98,27 +101,30 @@ class AwaitingRelease:
             self.released_ids.remove(packet_id)  # mostly the first
 
     def ended(self) -> None:
-        """Release the account: the session ended, and all messages with it."""
+        """Subtract all messages from the account: the session ended."""
         for entry in self._entries.values():
             self._count(-entry.size_bytes)
 
     def release_in_order(self, packet_id: int) -> bool:
-        """Note the PUBREL of a message; return whether it is the first released, to be routed
-        now."""
+        """Note the PUBREL of a message; return whether the message is the next to be routed.
+
+        It is not if earlier released messages still wait, or if the PUBREL is a repeat.
+        """
         entry = self._entries[packet_id]
-        if entry.is_released:  # the client sent PUBREL again
+        if entry.is_released:  # a repeated PUBREL
             return False
         entry.is_released = True
         self.released_ids.append(packet_id)
         return len(self.released_ids) == 1
 
     def is_released(self, packet_id: int) -> bool:
-        """Return whether the PUBREL of this message came, and it waits for its body or for room."""
+        """Return whether the message of ``packet_id`` has its PUBREL, and waits for its body or for
+        room."""
         entry = self._entries.get(packet_id)
         return entry is not None and entry.is_released
 
     def next_offsets_to_read(self) -> list[int]:
-        """Return the log offsets of the bodies to read next; [] while some are being read."""
+        """Return the log offsets of the bodies to read next; [] if none, or some are being read."""
         if self.requested_offsets:
             return []
         size_bytes = self.size_bytes
@@ -134,13 +140,13 @@ class AwaitingRelease:
         return self.requested_offsets
 
     def supply(self, bodies: dict[int, Message]) -> int:
-        """Take the bodies of ``next_offsets_to_read``, by offset; return how many are missing."""
-        asked = set(self.requested_offsets)
+        """Take the bodies that were requested, by log offset; return how many are missing."""
+        requested = set(self.requested_offsets)
         self.requested_offsets = []
         gone = 0
         for packet_id in self.released_ids.items():
             entry = self._entries[packet_id]
-            if entry.message is None and entry.offset in asked:
+            if entry.message is None and entry.offset in requested:
                 message = bodies.get(entry.offset)
                 if message is None:
                     entry.gone = True
@@ -160,7 +166,7 @@ class AwaitingRelease:
                 self._release_body(entry)
 
     def lowest_offset(self) -> int:
-        """Return the lowest log offset that is needed, or -1."""
+        """Return the lowest log offset that these messages need, or -1."""
         lowest = -1
         for entry in self._entries.values():
             if entry.offset >= 0 and (lowest < 0 or entry.offset < lowest):
@@ -168,7 +174,7 @@ class AwaitingRelease:
         return lowest
 
     def snapshot(self) -> list[UnreleasedEntry]:
-        """Return the entries that the log has, for the store."""
+        """Return the entries to store: those whose messages are in the log."""
         return [
             (packet_id, entry.offset, entry.size_bytes)
             for packet_id, entry in self._entries.items()
@@ -176,7 +182,7 @@ class AwaitingRelease:
         ]
 
     def restore(self, entries: list[UnreleasedEntry]) -> None:
-        """Add the entries of the store; their bodies stay in the log."""
+        """Add ``entries`` from the store; their bodies stay in the log."""
         for packet_id, offset, size_bytes in entries:
             self._entries[packet_id] = UnreleasedMessage(None, offset, size_bytes)
             self._count(size_bytes)

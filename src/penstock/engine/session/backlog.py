@@ -4,9 +4,9 @@
 
       message ── room ──▶ queue ── head ─▶ dequeued, to the window
          │                  │
-         │ no room          ╰ a message of the log has a sequence number (``stored_queue``), and
+         │ no room          ╰ a message in the log has a sequence number (``stored_queue``), and
          ▼                    while the client is offline no body in memory
-      overflow policy (``queue``) ─▶ this message or others are dropped and counted
+      overflow policy (``queue``) ─▶ this message or queued ones are dropped and counted
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.engine.session.lane import HEAD_LEN_MAX
 from penstock.engine.session.queue import PRIORITY_MASK, MessageQueue
 from penstock.engine.session.stored_queue import StoredQueue
 
-_DEAD_LETTERS_MAX: Final = 10_000  # of one session, or group, that ends
+_DEAD_LETTERS_MAX: Final = 10_000  # dead letters of one session, or group, that ends
 
 
 @final
@@ -32,8 +32,8 @@ class Backlog:
     """The message queue of one client or group, with its rules of dropping.
 
     Args:
-        client_id: the client identifier, or the filter of a group.
-        stored: whether it outlives its connection.
+        client_id: the client identifier, or the topic filter of a group.
+        stored: whether the session outlives its connection.
         context: the parts of the broker that it acts on.
         limits: the limits of the queue.
         drops: the counts of dropped messages.
@@ -51,8 +51,8 @@ class Backlog:
         account: Account,
         of_group: bool = False,
     ) -> None:
-        # The session or group queue that has this backlog, to mark it as changed. It sets this
-        # itself, and sets None when it ends, because the two would keep each other in memory.
+        # The session or group queue of this backlog, which is marked as changed. It sets this
+        # field, and clears it when it ends, so that the two do not keep each other in memory.
         self.owner: StoredState | None = None
         self.client_id = client_id
         self._of_group = of_group
@@ -75,13 +75,13 @@ class Backlog:
         self._drops.count(reason, self.client_id, "", lost, self._of_group)
 
     def drop_all(self, in_flight: list[Delivery]) -> None:
-        """Drop and count the messages ``in_flight`` and in the queue: the owner ended."""
+        """Drop and count the messages ``in_flight`` and the queued ones: the owner ended."""
         queue = self.queue
         ended = reasons_to_drop.SESSION_ENDED
         drop_handler = self._drops.drop_handler
         if drop_handler is not None:
             qos0_left = queue.qos0_count
-            waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may make no letters
+            waited = queue.waiting(_DEAD_LETTERS_MAX + qos0_left)  # QoS 0 may have no dead letters
             for delivery in in_flight:
                 drop_handler.on_drop(ended, self.client_id, delivery)
             for delivery in waited:
@@ -114,7 +114,7 @@ class Backlog:
         return self.queue.max_bytes
 
     def set_limits(self, limits: EngineLimits) -> None:
-        """Set the limits, and drop messages beyond them, if the policy is to drop the oldest."""
+        """Set the limits; with the policy "drop_oldest", drop messages beyond them."""
         self.limits = limits
         self._priorities = limits.priorities
         self.queue.set_limits(limits)
@@ -123,7 +123,7 @@ class Backlog:
         self._drop_overflow(dropped)
 
     def touch(self) -> None:
-        """Note that the durable form of the owner changed in this turn."""
+        """Mark the owner as changed, so that the next commit stores its durable form."""
         if self.stored and not self.changed and self.owner is not None:
             self.changed = True
             self._context.batch.changed.append(self.owner)
@@ -138,9 +138,9 @@ class Backlog:
         self.enqueue_in_lane(delivery, self.priority_of(message), planned)
 
     def enqueue_in_lane(self, delivery: Delivery, number: int, planned: bool = False) -> None:
-        """Queue ``delivery`` in this lane, or drop it or another, as the overflow policy says.
+        """Queue ``delivery`` in the lane ``number``, or drop a message as the overflow policy says.
 
-        A ``planned`` one was not refused (``Router.plan``), so it is queued even if other copies
+        A ``planned`` delivery was accepted by ``Router.plan``, so it is queued even if other copies
         of its message took the memory meanwhile.
         """
         if delivery.qos == 0 and not self.account.has_room_for_qos0():
@@ -165,7 +165,7 @@ class Backlog:
         self.push(delivery, number)
 
     def push(self, delivery: Delivery, number: int) -> None:
-        """Append ``delivery`` to this lane, whatever the limits."""
+        """Append ``delivery`` to the lane ``number``, regardless of the limits."""
         if self.stored:
             if delivery.qos > 0 and delivery.offset >= 0:
                 lane = self.stored_queue.lane(number)
@@ -177,14 +177,14 @@ class Backlog:
         self.queue.push(delivery, number)
 
     def has_memory(self) -> bool:
-        """Return whether memory has a place for one more QoS 1 or 2 message, packed or not."""
+        """Return whether memory has room for one more QoS 1 or 2 message in this queue."""
         if self.stored and (self.is_offline or len(self.queue) >= HEAD_LEN_MAX):
             return self.account.has_room_to_pack()
         return self.account.has_room_to_wait()
 
     def _make_room(self, qos: int, size_bytes: int, priority: int) -> bool:
-        """Drop messages to make room for a new one, if the policy says so; return whether there is
-        room."""
+        """Make room for a new message, by dropping others if the policy is to; return whether the
+        new message may be queued."""
         queue = self.queue
         if queue.has_room(size_bytes):
             return True
@@ -197,7 +197,7 @@ class Backlog:
         if dropped:
             self.wake_blocked_publishers()
         for delivery in dropped:
-            delivery.gone = True  # its body, if it is being read, is not taken any more
+            delivery.gone = True  # a body that is being read for it is ignored
             self.dequeue_dropped(delivery)
             self.count_dropped(reasons_to_drop.QUEUE_FULL, delivery)
 
@@ -208,7 +208,7 @@ class Backlog:
             blocked.wake(self.owner)
 
     def recheck_blocked_publishers(self) -> None:
-        """Wake all publishers that this queue blocks: limits, subscriptions or permissions
+        """Check every publisher that this queue blocks again: limits, subscriptions or permissions
         changed."""
         if self.owner is not None:
             self._context.blocked_publishers.wake(self.owner, True)
@@ -220,14 +220,16 @@ class Backlog:
             self.touch()
 
     def dequeue_dropped(self, delivery: Delivery) -> None:
-        """Note that ``delivery`` was dropped; until that is stored, nothing is sent before its
-        commit."""
+        """Note that ``delivery`` was dropped from the queue.
+
+        Until the drop is stored, no message of the queue is sent before the commit that records it.
+        """
         if delivery.sequence > 0:
             self.dequeued(delivery)
             self.stored_queue.first.wait_for_drop(self._context.batch.sealed + 1)
 
     def count_dropped_message(self, reason: int, message: Message, qos: int) -> None:
-        """Count as dropped a message that was not queued."""
+        """Count a message that was not queued as dropped."""
         self.count_dropped(reason, Delivery(message, message.offset, qos))
 
     def count_dropped(self, reason: int, delivery: Delivery) -> None:

@@ -1,4 +1,4 @@
-"""The limit that stops the queue of one session, and for how long: window, write buffer or length.
+"""The limit that stops the queue of one session, and since when: window or write buffer.
 
 ::
 
@@ -6,8 +6,9 @@
          ▲  ──── the peer does not read ──────────▶ WRITE_BUFFER
          ╰────── the queue is empty, or the client is offline
 
-``QUEUE`` is counted in addition: a full queue counts as full until less than half of it is used,
-because an overflowing queue would otherwise become full once for every message.
+The use of ``QUEUE``, the limits of the queue itself, is counted in addition. A queue that was full
+counts as full until less than half of it is used: otherwise an overflowing queue would reach the
+limit once for every message.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _UNBOUNDED: Final = 2**61
 
 @final
 class Congestion:
-    """The use of the limits of one client's queue. It allocates nothing before the first is
+    """The use of the limits that stop one client's queue; nothing is allocated until one is
     reached."""
 
     def __init__(self, client_id: str, context: EngineContext) -> None:
@@ -36,7 +37,7 @@ class Congestion:
         self._limits: list[LimitUsage] | None = None
 
     def usage(self, limit: int) -> LimitUsage | None:
-        """Return how often and how long ``limit`` was reached; None while none ever was."""
+        """Return the use of ``limit``; None if no limit was reached yet."""
         return None if self._limits is None else self._limits[limit]
 
     def set_cause(self, limit: int, now: Now) -> None:

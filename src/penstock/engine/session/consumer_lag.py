@@ -1,4 +1,4 @@
-"""The lag of a peer: the age of the oldest message that it has not acknowledged.
+"""The lag of a peer: the age of the oldest message that the peer has not acknowledged.
 
 ::
 
@@ -27,7 +27,7 @@ class ConsumerLag(StoredState):
 
     Args:
         session: the session with the peer.
-        context: reads a body from the log.
+        context: its batch requests bodies from the log.
     """
 
     def __init__(self, session: Session, context: EngineContext) -> None:
@@ -38,10 +38,10 @@ class ConsumerLag(StoredState):
         self._asked: list[int] = []
 
     def seconds(self, now: Now) -> float:
-        """Return the age of the oldest message in seconds of the steady clock; 0 if there is none,
-        or ``UNKNOWN``.
+        """Return the age of the oldest message in seconds of the steady clock; 0 if there is none.
 
-        ``UNKNOWN`` means that its body is being read; the caller must end the turn for that.
+        Return ``UNKNOWN`` while its body must be read from the log, which needs the end of the
+        turn.
         """
         oldest = self._session.outbound.oldest()
         if oldest is None:
@@ -57,12 +57,14 @@ class ConsumerLag(StoredState):
         return max(0, now.steady_us - self._since_us) / MICROSECONDS
 
     def needs_bodies(self, offsets: list[int]) -> bool:
-        """Return whether the body that was asked for is still the oldest message's."""
+        """Return whether ``offsets`` is the latest request of this object."""
         return offsets is self._asked
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take the body from the log; without one, retention has removed it, and the age stays
-        unknown."""
+        """Take the time of the requested message.
+
+        If retention has removed the message, the age stays unknown.
+        """
         del now
         if not self.needs_bodies(offsets):
             return

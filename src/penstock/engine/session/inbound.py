@@ -4,17 +4,17 @@
 
       PUBLISH, new id ─▶ waits for PUBREL ── PUBREL ──────────────────────▶ forgotten
                             │    ▲      ╰── await_rel_timeout, connected ─▶ forgotten
-                            ╰────╯ PUBLISH again: answered, not routed [MQTT-4.3.3-10]
+                            ╰────╯ PUBLISH again: acknowledged, not routed [MQTT-4.3.3-10]
 
-Whether a message is new follows from its packet identifier, not from DUP: the first PUBLISH that
-we see of a message may have DUP, if we crashed before we stored it.
+Whether a message is new follows from its packet identifier, not from DUP: the first PUBLISH of a
+message that this side knows may have DUP, if it crashed before an earlier one was stored.
 
 The timeout runs while the client is connected, and starts anew with each connection: the QoS 2
 messages of a client that was offline for a week are still delivered once.
 
-For an MQTT 3.1 client the message itself is kept as well (``awaiting_release``). That takes more
-memory than a number, so its timeout also runs while the client is offline, and starts anew only
-when the broker starts.
+For an MQTT 3.1 client the message itself waits as well (``awaiting_release``). It takes more memory
+than a number, so its timeout also runs while the client is offline, and starts anew only when the
+broker starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def ids_in(pages: list[InboundPage]) -> list[int]:
 
 
 def pages_of(packet_ids: list[int]) -> list[InboundPage]:
-    """Return the pages that have ``packet_ids``, in their order."""
+    """Return the pages that contain ``packet_ids``, in ascending order."""
     pages: dict[int, int] = {}
     for packet_id in packet_ids:
         page = packet_id // PAGE_IDENTIFIERS
@@ -55,22 +55,22 @@ class Inbound:
     """The packet identifiers of one session's received QoS 2 messages that wait for PUBREL.
 
     Args:
-        account: the account in which they count.
-        stored: whether ``take_pages`` is called for the store.
+        account: the account in which the packet identifiers count.
+        stored: whether the session is stored, so that ``take_pages`` is called.
     """
 
     def __init__(self, account: Account | None = None, stored: bool = False) -> None:
         self._stored = stored
-        self._bits: dict[int, int] = {}  # bits by page number, see ``take_pages``; no page is 0
+        self._bits: dict[int, int] = {}  # by page number, see ``take_pages``; without empty pages
         self._changed_pages: dict[int, None] = {}
         self.checksum = 0  # of all stored packet identifiers: ``packet_id_checksum``
         self._account = account
         self.unreleased: AwaitingRelease | None = None  # messages of an MQTT 3.1 client
-        self._since_us: dict[int, int] = {}  # by packet identifier, the oldest first
+        self._since_us: dict[int, int] = {}  # start of the timeout by packet identifier, in order
         self._on_this_connection: dict[
             int, None
-        ] = {}  # received on this connection, until their PUBREL
-        self.resumed = False  # whether identifiers of an earlier connection may be released
+        ] = {}  # packet identifiers received on this connection, until their PUBREL
+        self.resumed = False  # whether an earlier connection may have left identifiers
         self._was_connected = False
 
     def __len__(self) -> int:
@@ -78,16 +78,16 @@ class Inbound:
 
     @property
     def count_on_this_connection(self) -> int:
-        """Return how many came on this connection and await PUBREL (MQTT 5 §4.9)."""
+        """Return how many messages of this connection await PUBREL (MQTT 5 §4.9)."""
         return len(self._on_this_connection)
 
     def reconnected(self, now: Now) -> None:
-        """Begin a new connection: renew all timeouts, except of messages of MQTT 3.1 clients.
+        """Begin a new connection: restart all timeouts, except those of MQTT 3.1 messages.
 
-        Those that wait came on an earlier connection, so ``count_on_this_connection`` begins at 0.
+        All waiting identifiers are of earlier connections now: ``count_on_this_connection`` is 0.
         """
         renewed = [packet_id for packet_id in self._since_us if not self._has_message(packet_id)]
-        for packet_id in renewed:  # move them to the end: the oldest comes first
+        for packet_id in renewed:  # move the identifiers to the end: the oldest is first
             del self._since_us[packet_id]
             self._since_us[packet_id] = now.steady_us
         self._on_this_connection.clear()
@@ -95,12 +95,12 @@ class Inbound:
         self._was_connected = True
 
     def restart_timeouts(self, now: Now) -> None:
-        """Begin all timeouts at ``now``: the broker has recovered its sessions from the store."""
+        """Restart all timeouts at ``now``: the broker has recovered its sessions from the store."""
         for packet_id in self._since_us:
             self._since_us[packet_id] = now.steady_us
 
     def receive(self, packet_id: int, now: Now) -> bool:
-        """Take a QoS 2 PUBLISH; return whether its packet identifier is new [MQTT-4.3.3-10]."""
+        """Note a QoS 2 PUBLISH; return whether its packet identifier is new [MQTT-4.3.3-10]."""
         self._on_this_connection[packet_id] = None
         if packet_id in self._since_us:
             return False
@@ -110,7 +110,7 @@ class Inbound:
         return True
 
     def _flip(self, packet_id: int) -> None:
-        """Add ``packet_id`` to its stored page, or remove it from there."""
+        """Flip the bit of ``packet_id`` on its stored page: add it, or remove it."""
         if self._stored:
             page = packet_id // PAGE_IDENTIFIERS
             bit = 1 << packet_id % PAGE_IDENTIFIERS
@@ -123,12 +123,12 @@ class Inbound:
             self._changed_pages[page] = None
 
     def _count(self, identifiers: int) -> None:
-        """Count ``identifiers`` more in the account; fewer if negative."""
+        """Add the memory of ``identifiers`` to the account; subtract it if negative."""
         if self._account is not None:
             self._account.count_inbound(identifiers * IDENTIFIER_BYTES)
 
     def ended(self) -> None:
-        """Remove all from the account: the session ended."""
+        """Subtract all packet identifiers from the account: the session ended."""
         self._count(-len(self._since_us))
         self._account = None
 
@@ -153,15 +153,15 @@ class Inbound:
         return reasons.SUCCESS
 
     def oldest_us(self) -> int:
-        """Return when the first timeout began, microseconds of the steady clock; 0 if none
+        """Return when the oldest timeout began, microseconds of the steady clock; 0 if none
         runs."""
         for since_us in self._since_us.values():
             return since_us
         return 0
 
     def oldest_message_us(self) -> int:
-        """Return when the first timeout of an identifier whose message is kept (MQTT 3.1) began,
-        microseconds of the steady clock; 0 if there is none."""
+        """Return when the oldest timeout of an MQTT 3.1 message began, microseconds of the steady
+        clock; 0 if none runs."""
         for packet_id, since_us in self._since_us.items():
             if self._has_message(packet_id):
                 return since_us
@@ -170,8 +170,8 @@ class Inbound:
     def forget(self, before_us: int, now: Now, is_offline: bool = False) -> int:
         """Forget identifiers whose timeout began at ``before_us`` or earlier; return how many.
 
-        Of an offline client (``is_offline``), only those whose message is kept are forgotten.
-        A message whose PUBREL came is not forgotten: it still waits to be routed.
+        With ``is_offline`` only identifiers of MQTT 3.1 messages are forgotten. A message that has
+        its PUBREL is not forgotten, because it still waits to be routed; its timeout restarts.
         """
         old = [
             number
@@ -185,7 +185,7 @@ class Inbound:
                 del self._since_us[packet_id]
                 self._since_us[packet_id] = now.steady_us
             else:
-                del self._since_us[packet_id]  # its sender still awaits PUBCOMP
+                del self._since_us[packet_id]  # its sender still waits for PUBCOMP
                 self._flip(packet_id)
                 if unreleased is not None:
                     unreleased.forget(packet_id)
@@ -194,7 +194,7 @@ class Inbound:
         return forgotten
 
     def unreleased_of_v31(self, bytes_max: int, account: Account | None = None) -> AwaitingRelease:
-        """Return ``unreleased``, which is created at the first call and counts in ``account``."""
+        """Return ``unreleased``; the first call creates it, with these arguments."""
         if self.unreleased is None:
             self.unreleased = AwaitingRelease(bytes_max, account)
         return self.unreleased
@@ -213,9 +213,9 @@ class Inbound:
     def take_pages(self) -> list[InboundPage]:
         """Return the durable form of the pages that changed since the last call.
 
-        A page is ``PAGE_IDENTIFIERS`` consecutive packet identifiers; a bit, from the lowest on,
-        says whether one waits. A sender takes its identifiers in their order, so that a commit
-        changes few pages.
+        A page has a bit, from the lowest on, for each of ``PAGE_IDENTIFIERS`` consecutive packet
+        identifiers that wait for PUBREL. Senders assign identifiers in ascending order, so that a
+        commit changes few pages.
         """
         pages = [(page, self._bits.get(page, 0)) for page in self._changed_pages]
         if pages:
@@ -223,7 +223,7 @@ class Inbound:
         return pages
 
     def restore(self, pages: list[InboundPage]) -> None:
-        """Restore all pages of the store."""
+        """Add the packet identifiers on ``pages``, which are all pages in the store."""
         self._was_connected = True
         for packet_id in ids_in(pages):
             self._since_us[packet_id] = 0

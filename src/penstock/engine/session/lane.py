@@ -4,10 +4,10 @@
 
       new ──▶ [ tail: packed runs (offsets into the log) ]──▶[ head: deliveries ]──▶ window
 
-Only the head, ``HEAD_LEN_MAX`` deliveries, is kept as objects with their bodies; deliveries behind
-it that are in the log are packed (``packed_tail``). A delivery that is removed from the middle, to
-make room or because a member of a group took it, is marked as gone and left in place, so that this
-costs the same however long the lane is.
+Only the head, at most ``HEAD_LEN_MAX`` deliveries, has objects with bodies; deliveries behind it
+that are in the log are packed (``packed_tail``). A delivery that is removed from the middle, to
+make room or because a member of a group took it, is only marked as gone, so that its removal takes
+the same time in a long lane.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.engine.message import NOT_IN_LOG, Delivery, Message
 from penstock.engine.session.packed_tail import PackedTail
 
 HEAD_LEN_MAX: Final = 1024
-HEAD_LEN_MAX_OFFLINE: Final = 8  # while the client is offline; fewer take less memory than a run
+HEAD_LEN_MAX_OFFLINE: Final = 8  # while the client is offline; so few take less than a packed run
 _GONE_MAX: Final = 64  # deliveries marked as gone before the lane is compacted
 
 
@@ -32,9 +32,9 @@ class Lane:
 
     Args:
         number: its priority, 0 for topics without one, else 1..255, and its slot (``queue``).
-        rank: lanes with a greater rank are emptied first.
-        account: the account of its user's queues.
-        is_connected: whether its client is.
+        rank: deliveries of lanes with a greater rank are sent first.
+        account: the memory account in which the deliveries count.
+        is_connected: whether the client is connected.
     """
 
     def __init__(self, number: int, rank: int, account: Account, is_connected: bool = True) -> None:
@@ -43,9 +43,9 @@ class Lane:
         self.count = 0
         self.entry_offset = -2  # the offset of its head in the heap of ``lanes_by_offset``
         self._head: Fifo[Delivery] = Fifo()
-        self._tail: PackedTail | None = None  # behind the head
-        self.qos0_count = 0  # QoS 0 deliveries that wait
-        self._qos0: Fifo[Delivery] | None = None  # these, oldest first, and some that are gone
+        self._tail: PackedTail | None = None  # the deliveries behind the head
+        self.qos0_count = 0  # waiting QoS 0 deliveries
+        self._qos0: Fifo[Delivery] | None = None  # QoS 0, oldest first, with some marked as gone
         self._account = account
         self._gone = 0  # deliveries marked as gone that are still in the head or the tail
         self._head_len_max = HEAD_LEN_MAX if is_connected else HEAD_LEN_MAX_OFFLINE
@@ -124,14 +124,16 @@ class Lane:
         return None
 
     def qos0_without_body(self, limit: int) -> list[int]:
-        """Return the log offsets of the first QoS 0 deliveries whose body is not in memory.
+        """Return the log offsets of the first QoS 0 deliveries, up to the first with a body.
 
-        At most ``limit``, and ``FETCHED_BYTES_MAX`` bytes, but at least one.
+        Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, but at least one if the
+        first has no body.
         """
         return [] if self._qos0 is None else _without_body(self._qos0, limit)
 
     def drop_qos0(self) -> Delivery | None:
-        """Remove and return the oldest QoS 0 delivery; None if there is none."""
+        """Remove the oldest QoS 0 delivery from any position and return it; None if there is
+        none."""
         delivery = self.first_qos0()
         if delivery is None:
             return None
@@ -157,8 +159,10 @@ class Lane:
         return lowest
 
     def peek(self, position: int) -> Delivery | None:
-        """Return the delivery at ``position``, 0 = the first, which may be marked as gone; None at
-        the end."""
+        """Return the delivery at ``position``, 0 = the first, or None behind the last.
+
+        It is left in place, and may be marked as gone.
+        """
         while position >= len(self._head) and self._tail is not None:
             self._unpack()
         return self._head.at(position) if position < len(self._head) else None
@@ -175,7 +179,7 @@ class Lane:
     def between(self, first: int, end: int) -> list[Delivery]:
         """Return the deliveries with sequences from ``first`` to below ``end``, left in place.
 
-        Those that are packed are copies.
+        Packed deliveries are returned as copies.
         """
         head = self._head.items()
         found = [item for item in head if first <= item.sequence < end and not item.gone]
@@ -184,14 +188,16 @@ class Lane:
         return found
 
     def without_body(self, limit: int) -> list[int]:
-        """Return the log offsets of the first deliveries whose body is not in memory.
+        """Return the log offsets of the first deliveries, up to the first with a body.
 
-        At most ``limit``, and ``FETCHED_BYTES_MAX`` bytes, but at least one.
+        Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, but at least one if the
+        first has no body.
         """
         return _without_body(self._head, limit)
 
     def supply(self, bodies: dict[int, Message]) -> None:
-        """Set the ``bodies``, by log offset, of the first deliveries and the first of QoS 0."""
+        """Set ``bodies``, by log offset, of the first deliveries, and of the first QoS 0
+        deliveries."""
         head = self._head
         for position in range(len(head)):
             delivery = head.at(position)
@@ -220,7 +226,7 @@ class Lane:
             delivery.evict_to_log()
 
     def keep_bodies(self) -> None:
-        """Keep the bodies that are in memory there, by forgetting that the log has them, too."""
+        """Clear the log offsets of deliveries with a body, so that these bodies stay in memory."""
         for delivery in self._unpacked_items():
             if delivery.gone or delivery.offset < 0 or delivery.message is None:
                 continue  # a body that is not in memory stays in the log
@@ -233,7 +239,7 @@ class Lane:
                 self._account.add_qos0(delivery)
 
     def client_disconnected(self) -> None:
-        """Pack the deliveries that are in the log, except the first: the client is offline."""
+        """Pack the deliveries that are in the log, except the first few: the client is offline."""
         self._head_len_max = HEAD_LEN_MAX_OFFLINE
         waiting = self._head.items()
         if self._tail is not None or len(waiting) <= HEAD_LEN_MAX_OFFLINE:
@@ -261,7 +267,10 @@ class Lane:
         self._head_len_max = HEAD_LEN_MAX
 
     def append_waiting(self, found: list[Delivery], limit: int) -> None:
-        """Append the next deliveries to ``found`` until it has ``limit``; QoS 0 first in a run."""
+        """Append the next deliveries to ``found``, until ``found`` has ``limit``.
+
+        Behind the head, deliveries that are not packed come before packed ones.
+        """
         for delivery in self._head.items():
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)
@@ -269,7 +278,7 @@ class Lane:
             self._tail.append_waiting(found, limit)
 
     def ended(self) -> None:
-        """Remove all deliveries from the account: the queue ended."""
+        """Subtract all deliveries from the account: the queue ended."""
         waiting = [] if self._qos0 is None else self._qos0.items()
         for delivery in waiting:
             if not delivery.gone:
@@ -290,7 +299,7 @@ class Lane:
         return found if self._tail is None else found + self._tail.unpacked()
 
     def _add_to_account(self, delivery: Delivery) -> None:
-        """Add an unpacked delivery to the account; of QoS 0 its body, if it is in the log too."""
+        """Add an unpacked delivery to the account; at QoS 0 only a body that is in the log too."""
         if delivery.qos > 0:
             self._account.add_waiting(delivery)
         elif delivery.offset >= 0:
@@ -317,10 +326,11 @@ class Lane:
             self._account.remove_body(delivery)
 
     def _compact(self) -> None:
-        """Remove the deliveries marked as gone when they are many.
+        """Remove the deliveries marked as gone from the lists, if there are many.
 
-        This takes time by the length of the lane, and skipping them by their number; the square
-        root of the length as the threshold balances the two.
+        The removal takes time in proportion to the length of the lane, and to skip marked
+        deliveries takes time in proportion to their number; a threshold at the square root of the
+        length balances the two.
         """
         gone = self._gone
         if gone > _GONE_MAX and gone * gone > len(self._head) + self.qos0_count:
@@ -348,7 +358,7 @@ class Lane:
         self._account.count_packed(-tail.unpack(self._head, max(1, self._head_len_max // 2)))
         for position in range(packed_from, len(self._head)):
             delivery = self._head.at(position)
-            if delivery.sequence > 0:  # the others were not packed, and counted already
+            if delivery.sequence > 0:  # one without was never packed, and counts already
                 self._account.add_waiting(delivery)
         if tail.is_empty:
             self._tail = None
@@ -357,7 +367,7 @@ class Lane:
 def _without_body(line: Fifo[Delivery], limit: int) -> list[int]:
     """Return the log offsets of the first deliveries in ``line``, up to the first with a body.
 
-    They are at most ``limit``, and of at most ``FETCHED_BYTES_MAX`` bytes, or one.
+    Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, or a single larger one.
     """
     offsets: list[int] = []
     size_bytes = 0

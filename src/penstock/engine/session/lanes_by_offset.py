@@ -7,8 +7,8 @@
       slot 2's lane ·· ·  7 ─╯
 
 A queue may have 128 lanes of one rank (``group_queue``), and needs the oldest head for each
-message: a heap finds it without looking at the others. Entries of the heap that are out of date are
-skipped when they come to the top, and removed when they are too many.
+message; a heap finds it without a search of all lanes. Out-of-date entries of the heap are skipped
+when they come to the top, and removed when there are too many.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _NONE: Final = -2  # as the offset of an entry
 
 @final
 class LanesByOffset:
-    """The lanes that are emptied together, by log offset.
+    """The lanes of one rank, whose deliveries are sent in the order of their log offsets.
 
     Args:
-        rank: the rank of the lanes; greater ones are emptied first.
+        rank: the rank of the lanes; deliveries of a greater rank are sent first.
     """
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
         self.lanes: dict[int, Lane] = {}  # by number
-        self._with_qos0: dict[int, Lane] = {}  # those in which any QoS 0 waits
+        self._with_qos0: dict[int, Lane] = {}  # lanes with QoS 0 deliveries
         self._heap: list[tuple[int, int]] = []  # (offset of a head, number of its lane)
         self._unsorted = False  # lanes were added or restored: their heads are not in the heap
 
@@ -45,7 +45,7 @@ class LanesByOffset:
         self._unsorted = True
 
     def remove(self, lane: Lane) -> None:
-        """Forget an empty lane."""
+        """Remove ``lane``, which must be empty."""
         self.lanes.pop(lane.number, None)
 
     def mark_unsorted(self) -> None:
@@ -68,7 +68,7 @@ class LanesByOffset:
                 self._sort()
 
     def first(self) -> Lane | None:
-        """Return the lane whose head comes first in the log; None when nothing waits."""
+        """Return the lane whose head has the lowest log offset; None if all lanes are empty."""
         if self._unsorted:
             self._sort()
         heap = self._heap
@@ -86,8 +86,8 @@ class LanesByOffset:
         return None
 
     def first_with_qos0(self) -> Lane | None:
-        """Return a lane with QoS 0 deliveries, always the same while it has any; None if there is
-        none."""
+        """Return a lane with QoS 0 deliveries, the same one while it has any; None if no lane has
+        any."""
         if self._unsorted:
             self._sort()
         for lane in self._with_qos0.values():

@@ -3,10 +3,10 @@
 ::
 
       member's queue ─▶ runs ── the group exists ─────────▶ group's queue
-                          ╰──── it does not any more ─▶ the session's own lane
+                          ╰──── the group ended ──────────▶ the session's own lane
 
-Today they wait in the queue of their group (docs/decisions/group_queues.md). A start moves them,
-oldest first, and drops them here; all of it is in the first commit.
+Today such deliveries wait in the queue of their group (docs/decisions/group_queues.md). A start
+moves them there, oldest first, and removes them from the member's queue, both in the first commit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LegacyQueue:
         self._backlog = backlog
 
     def add(self, run: PackedRun, head: int) -> None:
-        """Add the deliveries of ``run`` from sequence ``head`` on, if any is of a group."""
+        """Add the deliveries of ``run`` from sequence ``head`` on, if some are of a group."""
         if run.end > head and run.is_shared():
             self.runs.append(LegacyRun(self, run, head))
 
@@ -47,7 +47,7 @@ class LegacyQueue:
             self._backlog.push(own, priority)
 
     def drop(self) -> None:
-        """Remove the deliveries of ``runs``, which were moved, from the member's queue."""
+        """Remove the deliveries that were moved to groups from the member's queue."""
         stored_queue = self._backlog.stored_queue
         self._backlog.touch()
         mixed: dict[int, set[int]] = {}
@@ -68,7 +68,7 @@ class LegacyRun:
 
     Args:
         queue: the queue that the run belongs to.
-        run: the deliveries; some of them may be the member's own.
+        run: the deliveries; some may be of ordinary subscriptions of the member.
         head: the first sequence that still waits.
     """
 
@@ -78,7 +78,7 @@ class LegacyRun:
         self.priority = self.lane & PRIORITY_MASK
         self.moved: set[int] = set()  # sequences of the deliveries that were moved to groups
         self._run = run
-        self._end = len(run)  # of the beginning: the run may grow
+        self._end = len(run)  # without deliveries that are added later
         self._position = max(0, head - run.first) - 1
 
     def advance(self) -> bool:

@@ -3,18 +3,18 @@
 ::
 
       deliver ─▶ QoS 0 ───────────────▶ link, at once            (queue while offline)
-              ─▶ QoS 1, 2 ─▶ window has room ─▶ link, once all it needs is on disk
+              ─▶ QoS 1, 2 ─▶ window has room ─▶ link, once its state is on disk
                           ─▶ else ─▶ queue ─▶ refill ─▶ window …
 
 Invariants:
 
-1. A QoS 2 message of a stored session is sent only after the commit of its packet identifier;
-   so is PUBREL. A QoS 1 message is sent only when it is on disk, and also that it may have been
-   sent (``stored_queue``). A message of a session that is not stored is sent when it is on disk.
+1. A stored session sends a QoS 2 message, and PUBREL, only after the commit of its packet
+   identifier. It sends a QoS 1 message only once the message is on disk, and a record that the
+   message may have been sent (``stored_queue``). Other sessions send a message once it is on disk.
 2. First in, first out for each topic and QoS [MQTT-4.6.0-5]: QoS 0 may overtake messages that
    wait for the window; no other message overtakes the queue.
-3. The body of a message that is in the log may not be in memory; it is requested
-   (``requested_offsets``) before it is needed and supplied later, and the messages behind it wait.
+3. A body that is in the log need not be in memory; it is requested (``requested_offsets``) before
+   its message is sent, and supplied later, and the messages behind it wait.
 
 The window is in ``transmission``, the queue in ``backlog``.
 """
@@ -59,14 +59,14 @@ class Outbound:
         self, backlog: Backlog, transmission: Transmission, context: EngineContext
     ) -> None:
         self.max_age_us = 0  # messages queued for longer are dropped; 0 = no limit
-        self.shared_filters: dict[str, None] | None = None  # the client's shared subscriptions
+        self.shared_filters: dict[str, None] | None = None  # filters of its shared subscriptions
         self._backlog = backlog
         self._transmission = transmission
         self._window = transmission.window
         self._queue = backlog.queue
         self._context = context
         self._retained_deliveries: dict[str, RetainedDelivery] | None = (
-            None  # not delivered yet, by filter
+            None  # retained messages that are not delivered yet, by topic filter
         )
 
     # -- connections -------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Outbound:
         self.refill(now)
 
     def disconnected(self) -> None:
-        """Release message bodies that the log has: the connection ended."""
+        """Release message bodies that are in the log, and pack the queue: the connection ended."""
         self._transmission.stop_fetching()
         self._transmission.requested_offsets = NO_BODIES
         self._window.disconnected()
@@ -115,7 +115,7 @@ class Outbound:
             subscription_ids: identifiers of the subscriptions that matched.
             at_once: whether QoS 0 need not wait for the commit of this turn.
             now: the time of the turn.
-            planned: whether it was not refused (``Router.plan``), so that it has a place here.
+            planned: whether ``Router.plan`` accepted the message, so that it must be queued.
         """
         transmission = self._transmission
         if transmission.permissions is not None and not transmission.is_permitted(message):
@@ -164,9 +164,9 @@ class Outbound:
             self._backlog.count_dropped_message(reasons_to_drop.QOS0_OFFLINE, message, 0)
 
     def _has_room_for_qos0(self, link: Link, size_bytes: int) -> bool:
-        """Return whether memory has room for a QoS 0 packet of this size.
+        """Return whether memory has room for a QoS 0 packet of this size in the link's buffers.
 
-        If not, the client is resumed in the next tick. Small packets always have room.
+        If not, have the client resumed in the next tick.
         """
         if size_bytes + link.pending_bytes + link.buffered_bytes <= FREE_BYTES:
             return True
@@ -215,13 +215,13 @@ class Outbound:
             elif not self._window.has_room():
                 transmission.congestion.set_cause(WINDOW, now)
             elif link.user is not None and not backlog.account.has_room_to_wait():
-                self._context.turn.resume_in_tick(link.user)  # memory: no acknowledgement may come
+                self._context.turn.resume_in_tick(link.user)  # memory may be free then
 
     def refill(self, now: Now) -> None:
-        """Fill the window: send unacknowledged messages again, then from the queues.
+        """Fill the window: send unacknowledged messages again, then queued messages.
 
-        Messages of the session's queue and its groups' queues are taken by priority, then by log
-        offset.
+        Messages of the session's queue and of its groups' queues are sent in the order of their
+        priority, then of their log offset.
         """
         transmission = self._transmission
         backlog = self._backlog
@@ -264,7 +264,7 @@ class Outbound:
                 and link.opened
                 and transmission.may_precede_commit(head)
             ):
-                link.resume_when_room()  # it is sent at once when those were sent
+                link.resume_when_room()  # then it can be sent at once
                 return
             queue.pop()
             backlog.dequeued(head)
@@ -281,9 +281,10 @@ class Outbound:
             self._continue_retained(link, now)
 
     def drop_expired_before(self, offset: int, now: Now) -> None:
-        """Drop queued messages from the front that have a log offset below ``offset``, or expired.
+        """Drop messages from the head of the queue, up to the first that is neither expired nor
+        below ``offset`` in the log.
 
-        Whether one expired is only known of those in memory; messages in flight stay.
+        A message without a body in memory counts as not expired. Messages in flight stay.
         """
         head = self._queue.head()
         while head is not None:
@@ -302,10 +303,10 @@ class Outbound:
         return message.expires_at_us > 0 and message.expired(now.steady_us)
 
     def _send_qos0_past_window(self, link: Link, now: Now) -> bool:
-        """Send the QoS 0 messages that wait behind a full window; return whether none is left.
+        """Send the queued QoS 0 messages although the window is full; return whether all were sent.
 
-        The window limits QoS 1 and 2 only [MQTT 5 §4.9], and messages keep their order for each QoS
-        by itself [MQTT-4.6.0-5].
+        The window limits QoS 1 and 2 only [MQTT 5 §4.9], and the order need be kept only among
+        messages of the same QoS [MQTT-4.6.0-5].
         """
         queue = self._queue
         delivery = queue.first_qos0()
@@ -335,7 +336,7 @@ class Outbound:
             self._transmission.send_qos0(link, message, delivery.retain, ids, False, now)
 
     def deliver_retained(self, delivery: RetainedDelivery, now: Now) -> None:
-        """Deliver the retained messages of a subscription, as there is room for them."""
+        """Deliver the retained messages for a subscription, now and as room becomes free."""
         self.stop_retained(delivery.topic_filter)
         if self._retained_deliveries is None:
             self._retained_deliveries = {}
@@ -343,7 +344,7 @@ class Outbound:
         self.refill(now)
 
     def stop_retained(self, topic_filter: str) -> None:
-        """Stop delivering retained messages of a subscription: it ended, or was replaced."""
+        """Stop delivering retained messages for a subscription that ended or was replaced."""
         if self._retained_deliveries is not None:
             self._retained_deliveries.pop(topic_filter, None)
 
@@ -372,8 +373,7 @@ class Outbound:
     def _has_place_for_retained(self, qos: int) -> bool:
         """Return whether a retained message of this QoS may be delivered now.
 
-        It may when the window has a place, or, in a stored session, the queue is less than half
-        full.
+        It may if the window has room or, in a stored session, if the queue is less than half full.
         """
         waiting = len(self._queue)
         if qos == 0:
@@ -385,11 +385,11 @@ class Outbound:
     # -- bodies from the log -------------------------------------------------------------
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take the requested bodies from the log, by offset, and refill.
+        """Take the requested bodies, by log offset, and refill the window.
 
         A message whose body is missing was removed by retention, and is counted as dropped. Bodies
-        that were requested for an earlier connection are ignored: ``requested_offsets`` is another
-        list then.
+        that were requested on an earlier connection are ignored: ``offsets`` is not the list
+        ``requested_offsets`` then.
         """
         transmission = self._transmission
         backlog = self._backlog
@@ -420,8 +420,7 @@ class Outbound:
     # -- room --------------------------------------------------------------------------
 
     def has_place(self, size_bytes: int) -> bool:
-        """Return whether a QoS 1 or 2 message of this size has a place in the window or the
-        queue."""
+        """Return whether the window or the queue has room for a QoS 1 or 2 message of this size."""
         if not self._backlog.has_memory():
             return False
         queue = self._queue
@@ -433,10 +432,10 @@ class Outbound:
         return self._window.free > 0
 
     def refuses(self, size_bytes: int) -> bool:
-        """Return whether a QoS 1 or 2 message of this size must be refused (``reject``).
+        """Return whether a QoS 1 or 2 message of this size must be refused (policy "reject").
 
-        Its publisher waits then, or gets a reason code. A message that would not fit into an empty
-        queue is dropped instead, because it would wait for ever.
+        The publisher of a refused message waits or gets a reason code. A message that does not fit
+        into an empty queue is not refused but dropped, because its publisher would wait for ever.
         """
         queue = self._queue
         return (
@@ -449,7 +448,7 @@ class Outbound:
         """Return the room for messages of a group: ``NO_ROOM``, ``ONLY_QOS_0`` or ``ANY_QOS``.
 
         Args:
-            group: the group from whose queue they are; None for a message published now.
+            group: the group whose queued messages are to be sent; None for a new message.
         """
         link = self._transmission.link
         if link is None or self._transmission.fetching:
@@ -469,7 +468,7 @@ class Outbound:
         Args:
             size_bytes: the size of the message.
             qos: the QoS of its packet.
-            is_new: whether it does not count as waiting yet.
+            is_new: whether the message was just published, so that no account counts it yet.
         """
         link = self._transmission.link
         if link is None:
@@ -493,9 +492,9 @@ class Outbound:
         at_once: bool,
         now: Now,
     ) -> None:
-        """Send a message of a group, for which there is room; ``offset`` is its log offset.
+        """Send a message of a group, for which there must be room; ``offset`` is its log offset.
 
-        It has a sequence number of a lane of its own, in which no delivery ever waits.
+        Its sequence number is of the lane ``SHARED_SLOT``, in which no delivery ever waits.
         """
         link = self._transmission.link
         assert link is not None
@@ -520,7 +519,7 @@ class Outbound:
         self._transmission.send_new(link, delivery, message, now)
 
     def _groups_with_backlog(self) -> list[GroupSource]:
-        """Return the groups of this session with messages in their queues."""
+        """Return the groups of this session whose queues have messages."""
         groups_with_backlog = self._context.groups_with_backlog
         filters = self.shared_filters
         if not groups_with_backlog or filters is None:
@@ -532,9 +531,9 @@ class Outbound:
     def _take_from_group(
         self, groups_with_backlog: list[GroupSource], head: Delivery | None, now: Now
     ) -> bool:
-        """Take one message that comes before ``head`` from a group; return whether there was one.
+        """Send one message of a group that comes before ``head``; return whether there was one.
 
-        A group that gives none is removed from ``groups_with_backlog``.
+        A group without such a message for this session is removed from ``groups_with_backlog``.
         """
         owner = self._backlog.owner
         if owner is None:
@@ -547,22 +546,22 @@ class Outbound:
                 continue
             del groups_with_backlog[place]
             if group.give_next_to(owner, now):
-                groups_with_backlog.append(group)  # the other groups come first next time
+                groups_with_backlog.append(group)  # behind the other groups, which are next
                 return True
         return False
 
     def _is_group_first(self, group: GroupSource) -> bool:
-        """Return whether the next message of ``group`` comes before all that are queued here."""
+        """Return whether the next message of ``group`` comes before all of this queue."""
         head = self._queue.head()
         return head is None or group.precedes(self._queue.rank_of_head(), head.offset)
 
     def shared_in_flight(self) -> list[Delivery]:
-        """Return the deliveries that go back to groups when the connection is lost: QoS 1, the
-        oldest first."""
+        """Return the QoS 1 deliveries of shared subscriptions in flight, the oldest first; they are
+        returned to their groups when the connection is lost."""
         return self._window.shared_in_flight()
 
     def remove_in_flight(self, taken: list[Delivery]) -> None:
-        """Remove deliveries of ``shared_in_flight`` that groups took back."""
+        """Remove the deliveries ``taken``, which groups took back, from the window."""
         events = self._context.events
         if events is not None:
             for delivery in taken:
@@ -574,10 +573,11 @@ class Outbound:
     # -- lag ---------------------------------------------------------------------------
 
     def oldest(self) -> Delivery | None:
-        """Return the oldest delivery that the peer has not acknowledged by PUBACK or PUBREC.
+        """Return the oldest delivery that the peer has not acknowledged by PUBACK or PUBREC; None
+        if there is none.
 
-        It is left in place, and its body may be in the log only. Deliveries that are not in the log
-        come first. Return None if there is none.
+        The delivery is left in place, and its body may be in the log only. Deliveries that are not
+        in the log count as the oldest.
         """
         waiting = self._queue.oldest()
         in_flight = self._window.undelivered()

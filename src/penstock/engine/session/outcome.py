@@ -1,4 +1,4 @@
-"""The port that gets the outcome of each message of a session: the client library implements it.
+"""The port that is notified of the outcome of each message: the client library implements it.
 
 ::
 
@@ -23,7 +23,7 @@ class DeliveryOutcomes(DropHandler):
     """The listener for the outcomes of one session's deliveries."""
 
     def acknowledged(self, delivery: Delivery, reason_code: int) -> None:
-        """Take a ``delivery`` that the receiver acknowledged; its body may be gone."""
+        """Note that the receiver acknowledged ``delivery``, whose body may be released already."""
 
     def refused(self, delivery: Delivery, reason_code: int) -> None:
-        """Take a ``delivery`` that the receiver refused with a reason code of 0x80 or more."""
+        """Note that the receiver refused ``delivery`` with a reason code of 0x80 or more."""

@@ -2,8 +2,8 @@
 
 ::
 
-      new ──▶ [ run · run · run ]──▶ the head's next portion
-                  ╰ between them: deliveries that no run has, of QoS 0 or not in the log
+      new ──▶ [ run · run · run ]──▶ moved to the head in portions
+                  ╰ between runs: deliveries that are not packed, of QoS 0 or not in the log
 
 The body of a packed delivery is in the log only, see ``packed_run``.
 """
@@ -25,11 +25,11 @@ class PackedTail:
     def __init__(self) -> None:
         self._runs: deque[PackedRun] = deque()
         self._at = 0  # position in the first run
-        self._between: deque[tuple[int, Delivery]] = deque()  # before this sequence of a run
+        self._between: deque[tuple[int, Delivery]] = deque()  # (sequence that follows, delivery)
 
     @property
     def is_empty(self) -> bool:
-        """Return whether no run is left; then there is nothing between runs either."""
+        """Return whether the tail has no runs; then it has no deliveries at all."""
         return len(self._runs) == 0
 
     def packed(self) -> int:
@@ -37,7 +37,10 @@ class PackedTail:
         return sum([len(run) for run in self._runs]) - self._at
 
     def push(self, delivery: Delivery) -> bool:
-        """Append ``delivery``; return whether it was packed. The first must have a sequence."""
+        """Append ``delivery``; return whether it was packed.
+
+        The first delivery of a tail must have a sequence number.
+        """
         runs = self._runs
         if delivery.sequence == 0:
             self._between.append((runs[-1].end, delivery))
@@ -50,14 +53,15 @@ class PackedTail:
         return True
 
     def restore(self, run: PackedRun, position: int) -> None:
-        """Append one run of the store; only the first may begin at a ``position``."""
+        """Append a run of the store; the deliveries of the first run before ``position`` are left
+        out."""
         if not self._runs:
             self._at = position
         self._runs.append(run)
 
     def unpack(self, head: Fifo[Delivery], count_max: int) -> int:
         """Move the next deliveries to ``head``, at most ``count_max`` packed ones; return how many
-        of them."""
+        packed ones were moved."""
         between = self._between
         run = self._runs[0]
         start = self._at
@@ -108,7 +112,7 @@ class PackedTail:
         return found
 
     def unpacked(self) -> list[Delivery]:
-        """Return the deliveries that no run has, left in place; some may be marked as gone."""
+        """Return the deliveries that are not packed, left in place; some may be marked as gone."""
         return [delivery for _, delivery in self._between]
 
     def forget_gone(self) -> None:
@@ -116,8 +120,8 @@ class PackedTail:
         self._between = deque([pair for pair in self._between if not pair[1].gone])
 
     def append_waiting(self, found: list[Delivery], limit: int) -> None:
-        """Append the next deliveries to ``found`` until it has ``limit``; deliveries outside of
-        runs first."""
+        """Append the next deliveries to ``found``, until ``found`` has ``limit``; deliveries that
+        are not packed come first."""
         for _, delivery in self._between:
             if not delivery.gone and len(found) < limit:
                 found.append(delivery)

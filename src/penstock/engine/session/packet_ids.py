@@ -1,15 +1,17 @@
 """Packet identifiers that are computed from sequence numbers of the queue.
 
-A message of a stored session's first lane has the packet identifier that its sequence gives, so
-that after a crash it is sent again as the same packet although no commit recorded that it left
-(``stored_queue``) [MQTT-4.4.0-1]. For that its identifier must be free when it is sent again::
+A message of a stored session's first lane has the packet identifier that follows from its sequence
+number, so that after a crash it is sent again as the same packet although no commit recorded that
+it was sent (``stored_queue``) [MQTT-4.4.0-1]. So this identifier must be free when it is sent
+again::
 
-       1 ── own identifiers, upwards ──▶             ◀── all others, downwards ── 65,535
-            ╰ window ╯╰ kept free ╯
+       1 ── from sequence numbers, upwards ──▶       ◀── all others, downwards ── 65,535
+            ╰ window ╯╰ reserved ╯
 
-So all other identifiers are assigned from the other end, and never one of a queued message that
-may be sent, or was sent, before its commit. Where both ends meet, a message gets another
-identifier than its own, and waits for its commit as at QoS 2.
+All other identifiers are assigned from the other end, and never one that is reserved: that of a
+queued message that may be sent, or was sent, before its commit. Where both ends meet, a message
+gets an identifier that does not follow from its sequence number, and waits for its commit as at
+QoS 2.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ from mypy_extensions import mypyc_attr
 from penstock.engine.limits import PACKET_IDENTIFIERS
 from penstock.engine.session.queue import PRIORITY_SHIFT
 
-_OTHER_LANES: Final = 1 << PRIORITY_SHIFT  # the lowest sequence of other lanes than the first
+_OTHER_LANES: Final = 1 << PRIORITY_SHIFT  # lower sequences are of the first lane
 
 
 def packet_id_of(sequence: int) -> int:
-    """Return the packet identifier that ``sequence`` gives, 1..65535, which may be in use.
+    """Return the packet identifier that follows from ``sequence``, 1..65535; it may be in use.
 
-    Return 0 for a message that is not stored, or is of another lane than the first.
+    Return 0 for a message that is not stored, or not in the first lane.
     """
     if sequence <= 0 or sequence >= _OTHER_LANES:
         return 0
@@ -37,16 +39,16 @@ def packet_id_of(sequence: int) -> int:
 @mypyc_attr(acyclic=True)
 @final
 class ReservedPacketIds:
-    """The packet identifiers of messages that may be sent before their commit; no other message
-    gets them."""
+    """The packet identifiers of messages that may be sent before their commit, which no other
+    packet may get."""
 
     def __init__(self) -> None:
         self._first_id = 1
         self._count = 0
 
     def reserve(self, first: int, end: int) -> None:
-        """Reserve the packet identifiers of the sequences from ``first`` to below ``end``, and no
-        others."""
+        """Reserve the packet identifiers of the sequences from ``first`` to below ``end``, instead
+        of those reserved before."""
         self._first_id = packet_id_of(first)
         self._count = max(0, end - first)
 

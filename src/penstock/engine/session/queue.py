@@ -5,22 +5,22 @@
       new ──▶ [ lane of the highest priority ·· head ] ─╮
       new ──▶ [ lane of topics without one   ·· head ] ─┴▶ in-flight window
                         │                      highest first; first in, first out in a lane;
-                        │                      of equal ones by log offset
+                        │                      lanes of equal rank by log offset
                         ╰─ full: ``mqueue_overflow`` says which message is dropped
 
-The queue holds at most ``max_len`` messages and ``max_bytes`` of them (0 = no limit).
-What happens to one that does not fit:
+The queue holds at most ``max_len`` messages and ``max_bytes`` of them (0 = no limit). The policies
+for a new message that does not fit:
 
 =============== ========================================================================
 ``drop_oldest`` it is queued; QoS 0 is dropped first, else the oldest of the lowest priority
 ``drop_newest`` it is dropped
-``reject``      the router refuses it before anyone gets it; QoS 0 is dropped
-``spill``       it is queued, because the log has it; QoS 0 is dropped. The log has nothing for
-                a session that is not stored: there the oldest is dropped, as above, and
-                without any limit the queue is full at the length of a lane's head
+``reject``      the router refuses it before any session gets it; QoS 0 is dropped
+``spill``       it is queued, because it is in the log; QoS 0 is dropped. A session that is not
+                stored has no messages in the log: there the oldest is dropped, as above, and
+                a queue without any limit is full at the length of a lane's head
 =============== ========================================================================
 
-A topic has one priority, so its messages keep their order. The caller counts what is dropped.
+A topic has one priority, so its messages keep their order. The caller counts dropped messages.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from penstock.engine.priorities import PRIORITY_MAX
 from penstock.engine.session.lane import HEAD_LEN_MAX, Lane
 from penstock.engine.session.lanes_by_offset import LanesByOffset
 
-PRIORITY_SHIFT: Final = 48  # the bits of a sequence number above are the number of its lane
-SLOT_SHIFT: Final = 8  # in the number of a lane: a slot above (``group_queue``), a priority below
+PRIORITY_SHIFT: Final = 48  # the upper bits of a sequence number are the number of its lane
+SLOT_SHIFT: Final = 8  # a lane's number: a slot (``group_queue``) in the upper bits, a priority
 PRIORITY_MASK: Final = (1 << SLOT_SHIFT) - 1
 
 
@@ -47,8 +47,8 @@ class MessageQueue:
 
     Args:
         limits: the limits and the overflow policy.
-        stored: whether the queue is stored, so that the log has its messages.
-        account: the account of its user's queues.
+        stored: whether the queue is stored, so that its messages are in the log.
+        account: the memory account in which the deliveries count.
     """
 
     def __init__(self, limits: EngineLimits, stored: bool, account: Account | None = None) -> None:
@@ -90,8 +90,7 @@ class MessageQueue:
                 self.max_len = HEAD_LEN_MAX  # messages that are not in the log need a limit
 
     def become_stored(self) -> None:
-        """Rely on the log for later messages; keep the bodies of messages queued so far in
-        memory."""
+        """Store messages that are queued from now on; the bodies of earlier ones stay in memory."""
         self._stored = True
         for lane in self._lanes.values():
             lane.keep_bodies()
@@ -103,22 +102,24 @@ class MessageQueue:
 
     @property
     def lane_count(self) -> int:
-        """Return how many lanes there are, empty ones too."""
+        """Return the number of lanes, empty ones included."""
         return len(self._lanes)
 
     @property
     def first_lane(self) -> Lane:
-        """Return the lane 0."""
+        """Return the lane with number 0."""
         return self._first
 
     @property
     def qos0_count(self) -> int:
-        """Return how many QoS 0 deliveries wait."""
+        """Return the number of queued QoS 0 deliveries."""
         return self._qos0_count
 
     def is_half_full(self, len_max: int) -> bool:
-        """Return whether half of a limit is used; ``len_max`` is the limit of length if there is
-        none."""
+        """Return whether half of a limit is used.
+
+        A queue without a limit of its length takes ``len_max`` for that limit.
+        """
         if 2 * len(self) >= (self.max_len or len_max):
             return True
         return 0 < self.max_bytes <= 2 * self.size_bytes
@@ -134,10 +135,10 @@ class MessageQueue:
         return not 0 < self.max_bytes < size_bytes
 
     def make_room(self, qos: int, size_bytes: int, priority: int, dropped: list[Delivery]) -> bool:
-        """Return whether the policy lets a new message be queued that does not fit.
+        """Make room for a new message that does not fit; return whether it may be queued.
 
-        The deliveries that make room for it are removed and added to ``dropped``, none of them of a
-        higher priority.
+        If the policy drops others for it, they are removed from the queue and added to ``dropped``;
+        none of them has a higher priority.
         """
         self.overflowed = True
         if self.spills:
@@ -152,7 +153,7 @@ class MessageQueue:
         return True
 
     def trim(self, dropped: list[Delivery]) -> None:
-        """Remove deliveries beyond the limits, if the policy is to drop the oldest; add them to
+        """Remove deliveries beyond the limits, with the policy "drop_oldest" only, and add them to
         ``dropped``."""
         while self._drops_oldest and (
             0 < self.max_len < len(self) or 0 < self.max_bytes < self.size_bytes
@@ -163,7 +164,7 @@ class MessageQueue:
             dropped.append(removed)
 
     def push(self, delivery: Delivery, number: int = 0) -> None:
-        """Append ``delivery`` to the lane of this number: a priority, 0..255, and a slot."""
+        """Append ``delivery`` to the lane ``number``: a priority, 0..255, and a slot."""
         self.size_bytes += delivery.size_bytes
         self._count += 1
         if delivery.qos == 0:
@@ -185,8 +186,8 @@ class MessageQueue:
         return lane.rank
 
     def oldest(self) -> Delivery | None:
-        """Return the delivery with the lowest log offset of all priorities, and leave it in
-        place."""
+        """Return the delivery with the lowest log offset, of any priority, and leave it in place;
+        None if the queue is empty."""
         if not self._ranks:
             return self._first.head()
         found: Delivery | None = None
@@ -205,7 +206,8 @@ class MessageQueue:
         return self._count_removed(lane, lane.pop())
 
     def first_qos0(self) -> Delivery | None:
-        """Return the next QoS 0 delivery, even behind others, and leave it in place."""
+        """Return the next QoS 0 delivery, even behind QoS 1 and 2, and leave it in place; None if
+        there is none."""
         lane = self._next_qos0()
         return None if lane is None else lane.first_qos0()
 
@@ -217,16 +219,17 @@ class MessageQueue:
             self._count_removed(lane, taken)
 
     def qos0_without_body(self, limit: int) -> list[int]:
-        """Return the log offsets of the next QoS 0 deliveries whose body is not in memory, at most
+        """Return the log offsets of the next QoS 0 deliveries without a body in memory, at most
         ``limit``."""
         lane = self._next_qos0()
         return [] if lane is None else lane.qos0_without_body(limit)
 
     def lowest_offset(self, mixed: bool) -> int:
-        """Return the lowest log offset in the queue, or -1 when it needs nothing from the log.
+        """Return the lowest log offset that the queue needs, or -1.
 
         Args:
-            mixed: whether offsets may not ascend, because some came back to a group.
+            mixed: whether offsets in a lane may not ascend, because members returned deliveries to
+                their group.
         """
         lowest = -1
         for lane in self._lanes.values():
@@ -236,15 +239,15 @@ class MessageQueue:
         return lowest
 
     def without_body(self, limit: int) -> list[int]:
-        """Return the log offsets of the next deliveries whose body is not in memory.
+        """Return the log offsets of the next deliveries without a body in memory.
 
-        They are at most ``limit``, and of at most ``FETCHED_BYTES_MAX`` bytes, or one.
+        Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, or a single larger one.
         """
         lane = self._next()
         return [] if lane is None else lane.without_body(limit)
 
     def supply(self, bodies: dict[int, Message]) -> None:
-        """Set the ``bodies``, by log offset, of the next deliveries."""
+        """Set ``bodies``, by log offset, of the next deliveries."""
         for lane in self._lanes.values():
             lane.supply(bodies)
 
@@ -254,14 +257,15 @@ class MessageQueue:
             lane.evict_to_log()
 
     def client_disconnected(self) -> None:
-        """Pack the deliveries: the client of a stored session, or of a group, is offline."""
+        """Release bodies and pack deliveries: the client, or every member of the group, is
+        offline."""
         self._is_connected = False
         for lane in self._lanes.values():
             lane.evict_to_log()
             lane.client_disconnected()
 
     def client_connected(self) -> None:
-        """Keep bodies in memory again: the client is connected."""
+        """Keep bodies in memory again: the client, or a member of the group, is connected."""
         self._is_connected = True
         for lane in self._lanes.values():
             lane.client_connected()
@@ -278,14 +282,14 @@ class MessageQueue:
             self.size_bytes += run.size_bytes(position)
 
     def ended(self) -> None:
-        """Remove all deliveries from the account: the session ended."""
+        """Subtract all deliveries from the account: the session or group ended."""
         for lane in self._lanes.values():
             lane.ended()
 
     def waiting(self, limit: int) -> list[Delivery]:
         """Return the next deliveries, at most ``limit``, and leave them in place.
 
-        Those that are packed are copies.
+        Packed deliveries are returned as copies.
         """
         found: list[Delivery] = []
         for lane in sorted(self._lanes.values(), key=_emptied_first):
@@ -297,7 +301,7 @@ class MessageQueue:
         return list(self._lanes.values())
 
     def is_in(self, number: int) -> bool:
-        """Return whether any delivery waits in the lane with this number."""
+        """Return whether the lane ``number`` has deliveries."""
         lane = self._lanes.get(number)
         return lane is not None and lane.count > 0
 
@@ -312,7 +316,10 @@ class MessageQueue:
         return is_head
 
     def remove_shared(self, number: int, sequences: set[int]) -> list[Delivery]:
-        """Remove from one lane the deliveries of groups that an older store has there."""
+        """Remove the deliveries with ``sequences`` from the lane ``number``, and return them.
+
+        They are deliveries of shared subscriptions, which an older store has in a member's queue.
+        """
         lane = self._lane(number)
         taken: list[Delivery] = []
         position = 0
@@ -332,7 +339,7 @@ class MessageQueue:
         return self._lane(first >> PRIORITY_SHIFT).between(first, end)
 
     def _next(self) -> Lane | None:
-        """Return the lane whose head is sent next; None if nothing waits."""
+        """Return the lane whose head is sent next; None if the queue is empty."""
         if not self._ranks:
             return self._first if self._first.count > 0 else None
         for rank in self._ranks:
@@ -356,7 +363,7 @@ class MessageQueue:
     def _drop_one(self, rank_max: int) -> Delivery | None:
         """Remove and return one delivery of a rank up to ``rank_max``; None if there is none.
 
-        QoS 0 is taken first, else the oldest of the lowest rank.
+        A QoS 0 delivery is removed first, else the oldest delivery of the lowest rank.
         """
         if not self._ranks:
             lane = self._first
@@ -391,7 +398,7 @@ class MessageQueue:
         return (number & PRIORITY_MASK) or self._default_rank
 
     def _rank_of(self, lane: Lane) -> LanesByOffset:
-        """Return the rank of ``lane``, made if it is not there."""
+        """Return the lanes of the rank of ``lane``; create them if there are none."""
         for rank in self._ranks:
             if rank.rank == lane.rank:
                 return rank

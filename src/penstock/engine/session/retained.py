@@ -3,12 +3,12 @@
 They are a tree of topic levels, so that a new subscription with wildcards visits only the nodes
 that it matches. An empty payload removes the message and is not itself retained [MQTT-3.3.1-6].
 
-A subscription may match a million of them. They are found by a *walk*, which visits a few nodes at
-a time and keeps only the nodes ahead of it, while the tree changes::
+A subscription may match a million messages. A *walk* finds them a few nodes at a time, with memory
+only for the nodes still to be visited, while the tree changes::
 
       parent ─▶ child ⇄ child ⇄ child        in the order in which they were added
-                          ╰─ removed: it keeps its ``next``, so that a walk that stands there
-                             continues with those that were added after it
+                          ╰─ a removed child keeps its ``next``, so that a walk whose next node
+                             it is continues with the children that were added after it
 
 A walk skips messages that were retained after it began: those reached the subscriber as they were
 published, and an older value must not follow a newer one.
@@ -39,7 +39,7 @@ class _Node:
         self.serial = 0
 
     def add(self, name: str, child: _Node) -> None:
-        """Append ``child`` as the last."""
+        """Append ``child`` as the last child."""
         self.children[name] = child
         last = self.last
         if last is None:
@@ -50,7 +50,7 @@ class _Node:
         self.last = child
 
     def remove(self, name: str, child: _Node) -> None:
-        """Remove ``child``; its ``next`` stays, for a walk that stands at it."""
+        """Remove ``child``; its ``next`` stays, for a walk whose next node it is."""
         del self.children[name]
         if child.previous is None:
             self.first = child.next
@@ -67,8 +67,8 @@ class RetainedMessages:
     """At most ``limit`` retained messages, one for each topic.
 
     Args:
-        limit: how many messages are kept.
-        bytes_max: bytes of all messages and their nodes, about; 0 = no limit.
+        limit: the number of messages.
+        bytes_max: bytes of all messages and their nodes, approximately; 0 = no limit.
     """
 
     def __init__(self, limit: int, bytes_max: int = 0) -> None:
@@ -83,7 +83,8 @@ class RetainedMessages:
         return self._count
 
     def has_room(self, message: Message, account: Account | None = None) -> bool:
-        """Return whether there is room to retain ``message``, also in ``account`` if given."""
+        """Return whether there is room to retain ``message``, within the limits of ``account`` too
+        if it is given."""
         delta_bytes = _memory_bytes(message)
         is_new_too = self._count < self.limit and not self._is_beyond(delta_bytes)
         if is_new_too and (account is None or account.has_room_for_retained(delta_bytes)):
@@ -100,9 +101,9 @@ class RetainedMessages:
         return account.has_room_for_retained(delta_bytes - own_bytes)
 
     def put(self, message: Message, account: Account | None = None) -> bool:
-        """Retain ``message`` for its topic; return False when there is no room for it.
+        """Retain ``message`` for its topic; return False if there is no room for it.
 
-        It counts in ``account``; the message that it replaces counts no more in its own account.
+        The message counts in ``account``; a replaced message is subtracted from its own account.
         """
         if not self.has_room(message, account):
             return False
@@ -110,7 +111,7 @@ class RetainedMessages:
         return True
 
     def restore(self, message: Message, account: Account | None = None) -> None:
-        """Retain ``message``, whatever the limits."""
+        """Retain ``message``, regardless of the limits."""
         node = self._root
         for level in message.topic.split("/"):
             child = node.children.get(level)
@@ -200,16 +201,19 @@ class RetainedWalk:
     def __init__(self, root: _Node, serial: int, topic_filter: str) -> None:
         self._serial = serial
         self._wanted = topic_filter.split("/")
-        # still to visit, last first: (node, levels of the filter above it, siblings too)
+        # nodes to visit, last first: (node, depth, whether its later siblings are visited too)
         self._ahead: list[tuple[_Node, int, bool]] = [(root, 0, False)]
 
     @property
     def finished(self) -> bool:
-        """Return whether everything was visited."""
+        """Return whether all matching nodes were visited."""
         return not self._ahead
 
     def step(self) -> Message | None:
-        """Visit one node, which there must be; return its message if it has one that matches."""
+        """Visit the next node; return its message if it has one that matches, else None.
+
+        The walk must not be finished.
+        """
         assert self._ahead, "the walk is finished"
         node, depth, siblings = self._ahead.pop()
         if siblings:
@@ -238,12 +242,12 @@ class RetainedWalk:
 
 
 def _memory_bytes(message: Message) -> int:
-    """Return about how many bytes ``message`` and the nodes of its topic take; topics may share
-    nodes."""
+    """Return about how many bytes ``message`` and the nodes of its topic take, if no other topic
+    shares these nodes."""
     return message.size_bytes() + levels_bytes(message.topic)
 
 
 def _is_unused(node: _Node) -> bool:
-    # A function of its own: beside `node.message = None` the type checker takes the message of
-    # every other node for None too, and the compiled code would insist on it.
+    # A separate function: after `node.message = None` the type checker takes the message of the
+    # next node for None too, and the compiled code would rely on that.
     return not node.children and node.message is None

@@ -2,11 +2,11 @@
 
 ::
 
-      SUBSCRIBE ─▶ RetainedDelivery ── next ─▶ session ─▶ window ─▶ link     as there is room
-                        ╰── end of a portion ─▶ the next turn
+      SUBSCRIBE ─▶ RetainedDelivery ── next ─▶ session ─▶ window ─▶ link     while there is room
+                        ╰── end of a portion ─▶ continued in the next turn
 
-The session takes a message when its window has a place, so that all of them are delivered, however
-many they are, and only the messages in flight take memory. The next SUBSCRIBE with the same filter
+The session takes the next message when its window has room, so that any number of messages is
+delivered, and only the messages in flight take memory. Another SUBSCRIBE with the same filter
 replaces the delivery, and UNSUBSCRIBE ends it.
 """
 
@@ -31,8 +31,9 @@ class RetainedDelivery:
         topic_filter: the filter of the subscription.
         qos: the granted QoS.
         subscription_ids: subscription identifiers to send with each message.
-        excluded_client_id: the client identifier whose messages are left out (No Local), or None.
-        logged: whether messages delivered at QoS 1 or 2 are logged, for a stored session.
+        excluded_client_id: the client identifier whose messages are omitted (No Local), or None.
+        logged: whether messages delivered at QoS 1 or 2 are appended to the log, for a stored
+            session.
         context: the parts of the broker that it acts on.
     """
 
@@ -58,11 +59,11 @@ class RetainedDelivery:
 
     @property
     def finished(self) -> bool:
-        """Return whether nothing is left to deliver."""
+        """Return whether all retained messages were visited."""
         return self._walk.finished
 
     def next(self, now: Now) -> Message | None:
-        """Return the next message; None when all were visited, or ``visits_left`` is 0."""
+        """Return the next message; None if all were visited, or ``visits_left`` is 0."""
         before = self.visits_left
         message = self._find(now)
         self._context.turn.work_budget.spent += before - self.visits_left

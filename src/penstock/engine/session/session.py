@@ -2,19 +2,19 @@
 
 Broker, client library and bridge use this one class::
 
-      Session ─┬─ outbound ────── a message goes to the window or waits; refill
+      Session ─┬─ outbound ────── sends or queues each message; refills the window
                │     │ │
                │     │ ▼
-               ├─ transmission ── the in-flight window: sent, acknowledged, sent again
+               ├─ transmission ── the in-flight window: sends, handles acknowledgements, resends
                │     │ │
                │     ▼ ▼
-               ├─ backlog ─────── the message queue: messages wait in it, or are dropped
+               ├─ backlog ─────── the message queue: queues and drops messages
                ├─ inbound ─────── QoS 2 messages not yet released: packet identifiers, for MQTT 3.1
                │                  the messages too (``AwaitingRelease``)
-               ╰─ its subscriptions, its expiry, its durable form
+               ╰─ subscriptions, expiry, durable form
 
-Each part uses those below it. Only the backlog refers back to the session, to mark it as changed,
-until the session ends.
+Each part uses the parts below it. Only the backlog has a reference to the session, to mark it as
+changed, until the session ends.
 
 A session writes packets to the ``Link`` of its connection, if it has one. A packet that promises
 something is sent only after the commit that stores it (``Link.send_after_commit``).
@@ -51,7 +51,7 @@ from penstock.protocol.packets import Publish, Subscription
 
 @final
 class SessionSubscription:
-    """One subscription, with the subscription identifier it was made with (0 = none)."""
+    """One subscription, with its subscription identifier (0 = none)."""
 
     def __init__(self, subscription: Subscription, identifier: int) -> None:
         self.subscription = subscription
@@ -65,7 +65,8 @@ class Session(StoredState):
     Args:
         client_id: the client identifier.
         number: the key of its stored state.
-        expiry_interval_s: 0 = it ends with its connection, and is not stored.
+        expiry_interval_s: session expiry interval in seconds; 0 = the session ends with its
+            connection, and is not stored.
         context: the parts of the broker that it acts on.
         limits: the limits of the listener that its client uses.
         drops: the counts of dropped messages.
@@ -93,15 +94,15 @@ class Session(StoredState):
         self.expiry_interval_s = expiry_interval_s
         self.ended = False
         self.zone = limits.zone  # the listener that its client used last
-        self.username: str | None = None  # its owner, as authenticated; None = anonymous
+        self.username: str | None = None  # the authenticated owner; None = anonymous
         self.owned = False  # whether ``username`` is known; if not, the next user becomes the owner
         self.identified = False  # whether ``permissions`` were set since the broker started
-        self.disconnected_at_us = 0
+        self.disconnected_at_us = 0  # on the steady clock; 0 while the client is connected
         self.disconnected_because = ""  # why its last connection ended; empty after a start
         self.subscriptions: dict[str, SessionSubscription] = {}
         self._context = context
         self._drops = drops
-        self._legacy: LegacyQueue | None = None  # until its deliveries were moved to groups
+        self._legacy: LegacyQueue | None = None  # until its deliveries are moved to groups
         self.backlog.owner = self  # until ``end``
 
     @property
@@ -150,7 +151,7 @@ class Session(StoredState):
         self.outbound.deliver(message, qos, retain, subscription_ids, at_once, now, planned)
 
     def refill(self, now: Now) -> None:
-        """Send queued messages, as many as the window has room for."""
+        """Send as many queued messages as the window has room for."""
         self.outbound.refill(now)
 
     def adopt_in_flight(
@@ -164,18 +165,19 @@ class Session(StoredState):
     ) -> bool:
         """Take over a message that another broker had in flight to this client, which is offline.
 
-        It is sent again with its packet identifier when the client connects, before the queue.
+        The message is sent again with its packet identifier when the client connects, before the
+        queue.
 
         Args:
-            message: the message, which the log has.
+            message: the message, which must be in the log.
             qos: 1 or 2.
             retain: the RETAIN flag that was sent.
             subscription_ids: identifiers of the subscriptions that matched.
             packet_id: its packet identifier.
-            is_received: the client has it (PUBREC), so that PUBREL is sent instead.
+            is_received: whether the client has sent PUBREC, so that PUBREL is sent instead.
 
         Returns:
-            False where the packet identifier is in use already; nothing is changed then.
+            False if the packet identifier is in use already; then nothing is changed.
         """
         window = self.transmission.window
         if window.get(packet_id) is not None:
@@ -197,16 +199,16 @@ class Session(StoredState):
         return self.outbound.refuses(size_bytes)
 
     def has_memory(self) -> bool:
-        """Return whether memory has a place for one more QoS 1 or 2 message."""
+        """Return whether memory has room for one more QoS 1 or 2 message."""
         return self.backlog.has_memory()
 
     def recheck_blocked_publishers(self) -> None:
-        """Wake all publishers that this session blocks: limits, subscriptions or permissions
-        changed."""
+        """Check every publisher that this session blocks again: limits, subscriptions or
+        permissions changed."""
         self.backlog.recheck_blocked_publishers()
 
     def watch_links(self) -> None:
-        """Arrange that a client that does not read is resumed when it reads again."""
+        """Have a client whose link has no room resumed when there is room again."""
         link = self.link
         if link is not None and not link.has_room():
             link.resume_when_room()
@@ -217,8 +219,8 @@ class Session(StoredState):
         """Attach a connection, and send everything unacknowledged again.
 
         PUBLISH with DUP, and PUBREL, are sent with their packet identifiers and in their order
-        [MQTT-4.4.0-1], then the queue, as far as the window allows. The limits of the connection's
-        listener apply from here on, also while the client is offline.
+        [MQTT-4.4.0-1], then queued messages while the window has room. ``limits``, those of the
+        connection's listener, apply until the next connection, also while the client is offline.
         """
         self._set_link(link)
         link.set_account(self.account)
@@ -236,23 +238,24 @@ class Session(StoredState):
         self._context.member_connections.member_connected(self, now)
 
     def _set_link(self, link: Link | None) -> None:
-        """Send through ``link`` from now on; None: the client is offline."""
+        """Set the link of the connection; None: the client is offline."""
         self.transmission.link = link
         self.backlog.is_offline = link is None
 
     def session_lost(self) -> None:
-        """Continue without the server's half: it has no session for us [MQTT-3.2.2-5].
+        """Forget the state that the server shared: it has no session for this client
+        [MQTT-3.2.2-5].
 
-        Call it before ``attach``. Queued messages are kept. Messages that the server had received
-        count as delivered. Unacknowledged ones are sent as new, so that a QoS 2 message whose
-        PUBREC was lost may arrive twice. Received QoS 2 messages that it will never release are
-        forgotten.
+        The client role calls it before ``attach``. Queued messages stay. Messages with a PUBREC
+        count as delivered. Unacknowledged messages are sent as new ones, so that a QoS 2 message
+        whose PUBREC was lost may arrive twice. Received QoS 2 messages, for which the server will
+        send no PUBREL, are forgotten.
         """
         if self.transmission.outcomes is not None:
             for delivery in self.transmission.window.delivered():
                 self.transmission.outcomes.acknowledged(delivery, reasons.SUCCESS)
         self.transmission.window.session_lost()
-        # the server does not know what was sent: none of it is a repeat
+        # the server knows none of the messages that were sent: none of them is a repeat
         self.backlog.stored_queue.first.sent_below = 0
         self.inbound.session_lost()
         self.backlog.touch()
@@ -262,7 +265,8 @@ class Session(StoredState):
         self.transmission.window.limit_packet_ids(last_id)
 
     def set_user(self, username: str | None, permissions: Permissions | None) -> None:
-        """Set the user of this session and the user's permissions."""
+        """Set the user of this session and that user's permissions; None = everything is
+        allowed."""
         self.username = username
         self.identified = True
         self.transmission.permissions = permissions
@@ -271,13 +275,13 @@ class Session(StoredState):
             self._context.turn.resume_later(self.link.user)
 
     def detach(self, now: Now) -> None:
-        """Detach the connection, which ended, and release message bodies that the log has."""
+        """Detach the connection, which ended, and release message bodies that are in the log."""
         self._context.member_connections.member_disconnected(self, now)
         self._set_link(None)
         if self._context.recorder is not None:
             self._context.recorder.disconnected(self.client_id, self.disconnected_because)
         if self.backlog.stored_queue.first.may_send_any():
-            self.backlog.touch()  # nothing may be sent before its commit any more
+            self.backlog.touch()  # store that no message may be sent before its commit
         self.disconnected_at_us = now.steady_us
         self.transmission.congestion.set_cause(NOTHING, now)
         if self.inbound.unreleased is not None:
@@ -305,7 +309,7 @@ class Session(StoredState):
     # -- inbound -----------------------------------------------------------------------
 
     def receive(self, publish: Publish, now: Now) -> bool:
-        """Note a received PUBLISH; return whether it is new and must be routed."""
+        """Note a received PUBLISH; return whether the message is new and must be routed."""
         if publish.qos < 2:
             return True
         is_new = self.inbound.receive(publish.packet_id, now)
@@ -321,7 +325,8 @@ class Session(StoredState):
         return self.inbound.awaits_release(packet_id)
 
     def received_on_this_connection(self, packet_id: int) -> bool:
-        """Return whether such a message was received on this connection, not on an earlier one."""
+        """Return whether a QoS 2 message with this packet identifier was received on this
+        connection and not released."""
         return self.inbound.received_on_this_connection(packet_id)
 
     def release(self, packet_id: int) -> int:
@@ -344,32 +349,32 @@ class Session(StoredState):
         unreleased.keep(packet_id, message)
 
     def awaits_routing(self, packet_id: int) -> bool:
-        """Return whether a message is kept under this packet identifier until its PUBREL."""
+        """Return whether an MQTT 3.1 message with this packet identifier waits for its PUBREL."""
         unreleased = self.inbound.unreleased
         return unreleased is not None and unreleased.get(packet_id) is not None
 
     def release_in_order(self, packet_id: int) -> bool:
-        """Note the PUBREL of a kept message; return whether it is the next to be routed."""
+        """Note the PUBREL of an MQTT 3.1 message; return whether it is the next to be routed."""
         unreleased = self.inbound.unreleased
         return unreleased is not None and unreleased.release_in_order(packet_id)
 
     @property
     def released_count(self) -> int:
-        """Return how many kept messages have their PUBREL and are not routed yet."""
+        """Return how many MQTT 3.1 messages have their PUBREL and are not routed yet."""
         unreleased = self.inbound.unreleased
         return 0 if unreleased is None else len(unreleased.released_ids)
 
     def first_released(self) -> int:
-        """Return the packet identifier of the kept message that is routed next; there must be
+        """Return the packet identifier of the released message that is routed next; there must be
         one."""
         unreleased = self.inbound.unreleased
         assert unreleased is not None
         return unreleased.released_ids.first()
 
     def next_released(self) -> UnreleasedMessage | None:
-        """Return the kept message that is routed next, with its body unless retention removed it.
+        """Return the released message that is routed next; None while its body is being read.
 
-        While its body is being read from the log, return None.
+        Its body is missing if retention removed it from the log.
         """
         unreleased = self.inbound.unreleased
         if unreleased is None:
@@ -383,14 +388,15 @@ class Session(StoredState):
         return None
 
     def needs_bodies(self, offsets: list[int]) -> bool:
-        """Return whether these bodies are still needed: for sending, or after a PUBREL."""
+        """Return whether the bodies at ``offsets`` are still needed: for sending, or for a released
+        message."""
         if offsets is self.transmission.requested_offsets:
             return True
         unreleased = self.inbound.unreleased
         return unreleased is not None and offsets is unreleased.requested_offsets
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take bodies from the log, by offset: for sending, or after a PUBREL."""
+        """Take requested bodies, by log offset: for sending, or for released messages."""
         unreleased = self.inbound.unreleased
         if unreleased is None or offsets is not unreleased.requested_offsets:
             self.outbound.supply(offsets, bodies, now)
@@ -411,7 +417,7 @@ class Session(StoredState):
     def has_room_to_receive(self) -> bool:
         """Return whether one more QoS 2 message may wait for its PUBREL (``max_awaiting_rel``).
 
-        Where memory is short, the client must first send a PUBREL that it owes.
+        If memory is short, a client that still has to send a PUBREL must send it first.
         """
         if self.awaits_pubrel:
             if self.inbound.unreleased is not None and not self.has_room_for_unreleased():
@@ -421,11 +427,11 @@ class Session(StoredState):
         return not 0 < self.backlog.limits.max_awaiting_rel <= len(self.inbound)
 
     def has_room_for_unreleased(self) -> bool:
-        """Return whether one more message may be kept until its PUBREL."""
+        """Return whether one more MQTT 3.1 message may wait for its PUBREL."""
         return self.account.has_room_for_unreleased()
 
     def watch_release_timeout(self, now: Now) -> None:
-        """Restart the timeouts of kept messages: the broker has recovered the session."""
+        """Restart the timeouts of MQTT 3.1 messages: the broker has recovered the session."""
         if self.inbound.unreleased is not None:
             self.inbound.restart_timeouts(now)
             self._watch_releases()
@@ -441,7 +447,7 @@ class Session(StoredState):
 
     @property
     def has_unfinished_qos2(self) -> bool:
-        """Return whether a received QoS 2 message waits for its PUBREL, or for being routed."""
+        """Return whether a received QoS 2 message waits for its PUBREL, or to be routed."""
         return len(self.inbound) > 0
 
     @property
@@ -451,22 +457,21 @@ class Session(StoredState):
 
     @property
     def was_resumed(self) -> bool:
-        """Return whether the client may have left QoS 2 messages open on an earlier connection."""
+        """Return whether an earlier connection may have left QoS 2 messages without a PUBREL."""
         return self.inbound.resumed
 
     @property
     def inbound_count(self) -> int:
-        """Return how many QoS 2 messages came on this connection and are not released (MQTT 5
-        §4.9)."""
+        """Return how many QoS 2 messages of this connection are not released (MQTT 5 §4.9)."""
         return self.inbound.count_on_this_connection
 
     # -- timers ------------------------------------------------------------------------
 
     def wake(self, now: Now) -> None:
-        """Drop messages whose PUBREL is overdue; resend packets that an MQTT 3.1 peer has not
-        acknowledged.
+        """Handle the timer: drop messages whose PUBREL is overdue; send packets again that an MQTT
+        3.1 peer has not acknowledged.
 
-        The timer of the session calls it. While the client is offline, only kept messages time out.
+        While the client is offline, only MQTT 3.1 messages time out.
         """
         if self.ended:
             return
@@ -524,13 +529,14 @@ class Session(StoredState):
         )
 
     def restore(self, progress: Progress, queue: list[PackedRun], segments: list[int]) -> None:
-        """Restore the stored state of this session, which is offline.
+        """Restore the stored state of this session, whose client is offline.
 
-        Nothing is dropped, even if the limits are lower now: these messages were acknowledged.
+        Nothing is dropped, even if the limits are lower now: the publishers of these messages have
+        their acknowledgements.
 
         Args:
             progress: the latest record, with all pages of the window.
-            queue: the deliveries that wait, ascending.
+            queue: the queued deliveries, by ascending sequence.
             segments: first sequences of the stored segments, ascending.
         """
         stored_queue = self.backlog.stored_queue
@@ -555,8 +561,8 @@ class Session(StoredState):
             self.inbound.unreleased_of_v31(bytes_max, self.account).restore(progress.unreleased)
 
     def take_legacy_queue(self) -> LegacyQueue | None:
-        """Hand over, once, the deliveries that an older store has in this session's queue for
-        groups."""
+        """Remove and return the deliveries of groups that an older store has in this session's
+        queue; None if there are none."""
         legacy = self._legacy
         self._legacy = None
         return legacy

@@ -2,30 +2,30 @@
 
 ::
 
-        gone        segment   segment    queued since the last commit
+      dequeued      segment   segment    queued since the last commit
       ─────────────┬─[4 ·· 9]─[10 · 12]─ 13 14 15 ─┐
                   head                             next
 
-Every stored delivery has a sequence number; they ascend in each lane (priority). All below
-``head`` are in the window or gone. The deliveries that were queued since the last commit and still
-wait at this one are stored as a segment; a segment is removed from the store when the head has
-passed it. Where deliveries were removed from the middle of a segment, the rest of it is stored
-again, under the same numbers. The upper bits of a sequence number are the number of its lane, so
-that no two lanes use the same.
+Every stored delivery has a sequence number; the numbers ascend in each lane (priority). Deliveries
+below ``head`` are in the window, or finished. The deliveries that were queued since the last commit
+and still wait are stored as a segment; a segment is removed from the store when the head has passed
+it. If deliveries were removed from the middle of a segment, its other deliveries are stored again,
+with the same numbers. The upper bits of a sequence number are the number of its lane, so that the
+numbers of two lanes never overlap.
 
 A stored delivery may be sent before a commit records that it was sent. While the client
 acknowledges, each commit records a sequence number of the first lane below which queued deliveries
-may be sent; once that is on disk, a QoS 1 message is sent as soon as the window has a place::
+may be sent; once that is on disk, a QoS 1 message is sent as soon as the window has room::
 
-        gone         in the store: may have been sent    not on disk
+      dequeued       in the store: may have been sent    not on disk
       ─────────────┬─────────────────────────────────┬─────────────────┐
                   head          waits               sent below        next
 
-After a crash it is still in the queue, and is sent again with the packet identifier that its
-sequence number gives (``packet_ids``), and with DUP, because it may be a repeat. Two kinds of
-delivery must wait for a commit: one whose packet identifier is in use in the window, and one behind
-a delivery that was dropped, until the drop is stored. Otherwise a crash would restore the dropped
-one, and it would be sent out of order [MQTT-4.6.0-6].
+After a crash such a message is still in the queue. It is sent again with the packet identifier that
+follows from its sequence number (``packet_ids``), and with DUP, because it may be a repeat. Two
+kinds of delivery must wait for a commit: one whose packet identifier is in use in the window, and
+one behind a dropped delivery, until the drop is stored. Otherwise a crash would restore the dropped
+delivery, and it would be sent out of order [MQTT-4.6.0-6].
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from penstock.engine.message import Delivery
 from penstock.engine.session.queue import PRIORITY_SHIFT, MessageQueue
 
 _SENDABLE_MAX: Final = 1024  # deliveries sent before their commit; all have DUP after a crash
-_PASSED_MAX: Final = 1024  # removed segments that the array still has
+_PASSED_MAX: Final = 1024  # removed segments that are still in the array
 
 
 @final
@@ -62,9 +62,9 @@ class StoredLane:
         self._drop_stored_in = 0  # the number of the last batch that stores a drop
         self._enqueued: list[Delivery] = []  # queued since the last snapshot
         self._firsts: array[int] = array("q")  # first sequences of the stored segments
-        self._at = 0  # the segments before this index are removed
+        self._at = 0  # index in ``_firsts``: the segments before are removed from the store
         self._last = 0  # sequence of the last stored delivery
-        self._removed: list[int] | None = None  # from the middle, since the last snapshot
+        self._removed: list[int] | None = None  # sequences removed from the middle, not stored yet
         self._replaced: list[int] | None = None  # first sequences of segments that are stored again
 
     def next_sequence_number(self) -> int:
@@ -74,28 +74,28 @@ class StoredLane:
         return sequence
 
     def next_sendable(self) -> tuple[int, int]:
-        """Return the range of sequences, begin and end, that may be sent in addition once the next
-        batch is durable."""
+        """Return begin and end of the range of sequences that may additionally be sent once the
+        next batch is durable."""
         begin = max(self.head, self._sealed_below)
         return begin, min(self.next_sequence, self.head + _SENDABLE_MAX)
 
     def seal(self, batch: int, durable: int, is_connected: bool, free_below: int) -> int:
-        """Set which queued deliveries may be sent once this batch is durable; return how far.
+        """Set the sequence below which queued deliveries may be sent once this batch is durable.
 
-        While the client is connected and acknowledges, these are more with each batch; none may be
-        sent ahead of their commit while it is not connected.
+        The sequence grows with each batch while the client is connected and acknowledges. While it
+        is not connected, no delivery may be sent before its commit.
 
         Args:
             batch: the number of the batch.
             durable: the number of the latest durable batch.
             is_connected: whether the client is connected, so that deliveries may be sent.
             free_below: the packet identifiers of queued deliveries below this sequence are free;
-                0 if the client acknowledged nothing since the batch before: then no more may be
-                sent, so that messages that it did not get have no DUP after a crash.
+                0 if the client acknowledged nothing since the batch before: then no further ones
+                may be sent, so that messages that it did not get have no DUP after a crash.
 
         Returns:
-            The sequence below which deliveries may have been sent, should this batch be the last;
-            0 if there are none.
+            The sequence to store, below which deliveries may have been sent after a crash; 0 if
+            there are none.
         """
         if self._sealed_in <= durable:
             self._sendable_below = self._sealed_below
@@ -109,7 +109,8 @@ class StoredLane:
         return sent_below if sent_below > self.head else 0
 
     def may_send_any(self) -> bool:
-        """Return whether any queued delivery may be sent, now or once a commit is durable."""
+        """Return whether a queued delivery may be sent before its commit, now or once a commit is
+        durable."""
         return self.head < max(self._sealed_below, self._sendable_below)
 
     def sendable_end(self) -> int:
@@ -118,7 +119,7 @@ class StoredLane:
 
     def may_send(self, sequence: int, durable: int) -> bool:
         """Return whether the delivery with this sequence may be sent before the commit that records
-        it."""
+        that it was sent."""
         if self._sealed_in <= durable:
             self._sendable_below = self._sealed_below
         return sequence < self._sendable_below and self._drop_stored_in <= durable
@@ -128,14 +129,13 @@ class StoredLane:
         self._enqueued.append(delivery)
 
     def dequeued(self, sequence: int) -> None:
-        """Move the head past this sequence: its delivery is in the window, or gone; 0 is not
-        stored."""
+        """Move the head past this sequence: its delivery left the queue. Do nothing for 0."""
         if sequence >= self.head:
             self.head = sequence + 1
 
     def wait_for_drop(self, batch: int) -> None:
-        """Let no delivery be sent before its commit until ``batch``, which stores a drop, is
-        durable."""
+        """Let no delivery be sent before its commit until ``batch`` is durable, which stores a
+        drop."""
         self._drop_stored_in = batch
 
     def removed_from_middle(self, sequence: int) -> None:
@@ -145,10 +145,10 @@ class StoredLane:
         self._removed.append(sequence)
 
     def take_segments(self, segments: list[PackedRun], queue: MessageQueue) -> None:
-        """Append to ``segments`` the parts of the lane that this commit stores.
+        """Append the segments that this commit stores to ``segments``.
 
-        That is the deliveries that were queued since the last call and still wait, and the rest of
-        stored segments from whose middle a delivery was removed.
+        They have the deliveries that were queued since the last call and still wait, and the other
+        deliveries of stored segments from whose middle a delivery was removed.
         """
         taken: set[int] = set()
         if self._removed is not None:
@@ -186,7 +186,7 @@ class StoredLane:
                 self._last = rest[-1].sequence if rest else done - 1
 
     def take_finished(self, finished: list[int]) -> None:
-        """Append to ``finished`` the first sequences of segments to remove from the store."""
+        """Append the first sequences of segments to remove from the store to ``finished``."""
         if self._replaced is not None:
             finished.extend(self._replaced)
             self._replaced = None
@@ -203,15 +203,15 @@ class StoredLane:
             self._at = 0
 
     def restore_segment(self, first: int, end: int) -> None:
-        """Restore a segment of the store; ``end`` follows the last delivery of all segments."""
+        """Restore a stored segment; ``end`` is the sequence after the last delivery of the lane."""
         self._firsts.append(first)
         self._last = end - 1
 
 
 @final
 class StoredQueue:
-    """The stored lanes of one session or group; ``first`` is lane 0, the others are created when
-    they are used."""
+    """The stored lanes of one session or group; ``first`` is lane 0, other lanes are created when
+    they are first used."""
 
     def __init__(self) -> None:
         self.first = StoredLane(0)
@@ -230,12 +230,11 @@ class StoredQueue:
         return lane
 
     def dequeued(self, sequence: int) -> None:
-        """Move the head of its lane past this sequence, above 0: its delivery is in the window, or
-        gone."""
+        """Move the head of the lane past this sequence, above 0: its delivery left the queue."""
         self.lane(sequence >> PRIORITY_SHIFT).dequeued(sequence)
 
     def removed_from_middle(self, sequence: int) -> None:
-        """Note that the delivery with this sequence, above 0, was removed from the middle of its
+        """Note that the delivery with this sequence, above 0, was removed from the middle of a
         lane."""
         self.lane(sequence >> PRIORITY_SHIFT).removed_from_middle(sequence)
 
@@ -260,7 +259,7 @@ class StoredQueue:
 
         Args:
             progress: the latest record.
-            runs: the deliveries that wait, ascending.
+            runs: the queued deliveries, by ascending sequence.
             segments: first sequences of the stored segments, ascending.
         """
         self.first.head = progress.queue_head
@@ -270,7 +269,7 @@ class StoredQueue:
             lane = self.lane(number)
             lane.head = head
             lane.next_sequence = next_sequence
-        for run in runs:  # beyond the next sequence where damage brought back an older progress
+        for run in runs:  # damage may have restored an older progress, with a lower next sequence
             lane = self.lane(run.first >> PRIORITY_SHIFT)
             lane.next_sequence = max(lane.next_sequence, run.end)
         ends = {run.first >> PRIORITY_SHIFT: run.end for run in runs}
@@ -287,8 +286,8 @@ class StoredQueue:
 
 
 def _pack(waiting: list[Delivery], segments: list[PackedRun]) -> list[int]:
-    """Append ``waiting``, ascending, to ``segments``; return the first sequences of the new
-    segments."""
+    """Append the deliveries ``waiting``, by ascending sequence, to ``segments`` as new segments;
+    return the first sequences of these."""
     firsts: list[int] = []
     run: PackedRun | None = None
     for item in waiting:

@@ -1,16 +1,15 @@
-"""The messages on their way to one client: sent, acknowledged, sent again.
+"""The transmission of messages to one client: sending, acknowledgements, and sending again.
 
 ::
 
-      first sending ─▶ window takes it, packet identifier ─▶ link, once all it needs is on disk
+      new message ─▶ joins the window, gets a packet identifier ─▶ link, once its state is on disk
                           │            ▲
-                          │            ╰ again: on the next connection [MQTT-4.4.0-1], and by
-                          ▼              time in MQTT 3.1 (v3.1 §4.1)
-      PUBACK, PUBREC, PUBCOMP (``window``) ─▶ a place is free ─▶ refill
+                          │            ╰ again: on the next connection [MQTT-4.4.0-1], and after
+                          ▼              a timeout in MQTT 3.1 (v3.1 §4.1)
+      PUBACK, PUBREC, PUBCOMP (``window``) ─▶ the window has room ─▶ refill
 
-The body of a message that is in the log may not be in memory. It is requested
-(``requested_offsets``) before it is needed, in the window as in the queue, and supplied later; the
-messages behind it wait.
+A body that is in the log need not be in memory. It is requested (``requested_offsets``) before its
+message is sent, from the window or from the queue, and supplied later; the messages behind it wait.
 """
 
 from __future__ import annotations
@@ -55,15 +54,15 @@ from penstock.protocol.kinds import PUBCOMP, PUBREC, PUBREL, V31
 from penstock.protocol.packets import Pubrel
 
 NO_BODIES: Final[list[int]] = []  # the value of ``requested_offsets`` while no body is requested
-_BODIES_AT_ONCE_MAX: Final = 256  # asked from the log in one step
+_BODIES_AT_ONCE_MAX: Final = 256  # requested from the log in one step
 
 
 @final
 class Transmission:
-    """The window of one client at work: messages sent, acknowledged and sent again.
+    """Sends the messages of one client through its in-flight window.
 
     Args:
-        backlog: the messages that wait for a place in the window.
+        backlog: the messages that wait for room in the window.
         context: the parts of the broker that it acts on.
         drops: the counts of dropped messages.
     """
@@ -72,15 +71,15 @@ class Transmission:
         self.link: Link | None = None  # None while the client is offline
         self.permissions: Permissions | None = None  # None = everything is allowed
         self.forwarding: Forwarding | None = None  # the rules of a bridge
-        self.outcomes: DeliveryOutcomes | None = None  # gets the outcome of each message
+        self.outcomes: DeliveryOutcomes | None = None  # is notified of the outcome of each message
         self.poison_detector: PoisonMessageDetector | None = None  # of a bridge
         capacity = backlog.limits.window(PACKET_IDENTIFIERS)
         self.window = InFlightWindow(capacity, backlog.stored, backlog.account)
         self.congestion = Congestion(backlog.client_id, context)
         self.requested_offsets = NO_BODIES  # log offsets of the bodies that were requested last
-        self.fetching = False  # whether these are being read
-        self.has_acknowledged = False  # whether the client has, since the last snapshot
-        self.fetching_bytes = 0
+        self.fetching = False  # whether these bodies are being read
+        self.has_acknowledged = False  # whether the client acknowledged since the last snapshot
+        self.fetching_bytes = 0  # counted in the budget for these bodies
         self._backlog = backlog
         self._context = context
         self._drops = drops
@@ -96,7 +95,8 @@ class Transmission:
         return permissions is None or permissions.may_receive(topic)
 
     def is_permitted(self, message: Message) -> bool:
-        """Return ``may_receive``; count a message that is not permitted as dropped."""
+        """Return whether this client is permitted to receive ``message``; count it as dropped if
+        not."""
         if self.may_receive(message):
             return True
         refused = Delivery(message, message.offset, 0)
@@ -104,18 +104,18 @@ class Transmission:
         return False
 
     def limit_usage(self, limit: int) -> LimitUsage | None:
-        """Return how often and how long a limit was reached; None while none ever was."""
+        """Return the use of ``limit``; None if no limit was reached yet."""
         return self.congestion.usage(limit)
 
     @property
     def window_size(self) -> int:
-        """Return the number of places in the window."""
+        """Return the capacity of the window, in messages."""
         return self.window.capacity
 
     # -- sending -----------------------------------------------------------------------
 
     def send_new(self, link: Link, delivery: Delivery, message: Message, now: Now) -> None:
-        """Give ``delivery``, with the body ``message``, a place in the window, and send it."""
+        """Add ``delivery``, with the body ``message``, to the window, and send it."""
         is_lowered = delivery.qos > link.qos_max
         if is_lowered:  # [MQTT-3.2.2-11]
             delivery.qos = link.qos_max
@@ -128,7 +128,7 @@ class Transmission:
         self._backlog.touch()
         at_once = (
             link.uncommitted_publishes == 0
-            and not is_lowered  # the store has it with the QoS that it had
+            and not is_lowered  # the store has it with its former QoS
             and self._may_send_at_once(link, delivery)
         )
         if not self._send(
@@ -157,11 +157,12 @@ class Transmission:
     def may_precede_commit(self, delivery: Delivery) -> bool:
         """Return whether ``delivery`` may be sent before the next commit.
 
-        It may when the message is on disk and, for a stored session, also that it may have been
-        sent: after a crash it is then still in the queue, and sent again as the same packet. QoS 2
-        always waits for the commit of its packet identifier; so do messages of shared
-        subscriptions, which the store has in the queue of the group, and retained messages, which
-        must follow their SUBACK. Where a commit takes no longer than a turn, all wait for it.
+        It may if the message is on disk and, for a stored session, so is the record that it may
+        have been sent: then after a crash it is still in the queue, and sent again as the same
+        packet. Three kinds always wait for the commit: QoS 2, for its packet identifier; messages
+        of shared subscriptions, which the store has in the queue of the group; and retained
+        messages, which must follow their SUBACK. If a commit takes no longer than a turn, all
+        messages wait for it.
         """
         context = self._context
         if not context.store.waits_for_disk:
@@ -190,7 +191,8 @@ class Transmission:
         at_once: bool,
         now: Now,
     ) -> bool:
-        """Send ``entry``; return whether it was sent. If not, it was counted as dropped."""
+        """Send the PUBLISH of ``entry``; return whether it was sent. If not, count it as
+        dropped."""
         if self.permissions is not None and not self.is_still_permitted(entry, message):
             return False
         buffer = link.buffer_for_publish(at_once)
@@ -257,7 +259,8 @@ class Transmission:
             events.sent(SENT, self._backlog.client_id, delivery, None if at_once else link)
 
     def _drop_unsendable(self, link: Link, message: Message, qos: int) -> None:
-        """Count ``message`` as dropped: no packet for this peer can be made of it."""
+        """Count ``message`` as dropped: its packet is too large for the peer, or its topic is
+        outside the mount point."""
         if is_visible(message.topic, link.mount_point):
             self._backlog.count_dropped_message(reasons_to_drop.PACKET_TOO_LARGE, message, qos)
         else:
@@ -282,8 +285,8 @@ class Transmission:
         """Apply a PUBACK, PUBREC or PUBCOMP of the peer to the window.
 
         Returns:
-            Whether a place became free: the caller calls ``refill``, once for all
-            acknowledgements that came together.
+            Whether the window has room again: the caller calls ``refill``, once for all
+            acknowledgements that were received together.
 
         Raises:
             RemoteProtocolError: 0x82, the message awaits another acknowledgement.
@@ -294,7 +297,7 @@ class Transmission:
         entry = self.window.get(packet_id) if needs_entry else None
         is_first = entry is not None and entry.state != AWAIT_PUBCOMP
         if events is not None and entry is not None:
-            events.has_events(entry)  # before the window releases its body, which has the topic
+            events.has_events(entry)  # needs the topic, before the window releases the body
         verdict = self.window.acknowledge(packet_type, packet_id, reason_code)
         link = self.link
         if verdict == VIOLATION:
@@ -341,7 +344,7 @@ class Transmission:
     def peer_ended(self) -> None:
         """Note that the peer ended the connection, maybe because of the first message in flight.
 
-        A message at which it ended several connections in succession is dropped and counted.
+        A message at which the peer ended several successive connections is dropped and counted.
         """
         poison_detector = self.poison_detector
         if poison_detector is None:
@@ -361,7 +364,7 @@ class Transmission:
     # -- sending again -----------------------------------------------------------------
 
     def resend(self, link: Link, now: Now) -> bool:
-        """Send unacknowledged messages of the last connection again; return False if some must
+        """Send unacknowledged messages of earlier connections again; return False if some must
         wait."""
         entry = self.window.next_unsent()
         while entry is not None:
@@ -388,9 +391,9 @@ class Transmission:
         return True
 
     def _send_again(self, link: Link, entry: Delivery, message: Message, now: Now) -> bool:
-        """Send the PUBLISH of ``entry`` once more; return whether it was sent.
+        """Send the PUBLISH of ``entry`` again; return whether it still awaits an acknowledgement.
 
-        If not, the entry is given up, or was sent as QoS 0 and is complete.
+        If not, the entry was given up, or was sent with QoS 0 and is complete.
         """
         if entry.qos > link.qos_max:
             if link.qos_max == 0:
@@ -415,13 +418,13 @@ class Transmission:
         return False
 
     def retry(self, now: Now) -> bool:
-        """Send messages that were not acknowledged for ``retry_interval_s`` again, with DUP.
+        """Send messages again, with DUP, that were not acknowledged for ``retry_interval_s``.
 
-        Only to MQTT 3.1 clients: later versions forbid it [MQTT-4.4.0-1]. Nothing is sent again to
-        a client that does not read.
+        This is for MQTT 3.1 clients only: later versions forbid it [MQTT-4.4.0-1]. Nothing is sent
+        to a client that does not read.
 
         Returns:
-            Whether a place in the window became free.
+            Whether the window has room again.
         """
         link = self.link
         interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
@@ -449,14 +452,15 @@ class Transmission:
         return freed
 
     def _note_sent(self, link: Link, entry: Delivery, now: Now) -> None:
-        """Note when a packet of ``entry`` was sent, for ``retry`` (MQTT 3.1)."""
+        """Note that a packet of ``entry`` is sent now, and set the timer for ``retry`` (MQTT
+        3.1)."""
         if link.version == V31 and self._backlog.limits.retry_interval_s > 0:
             entry.sent_us = now.steady_us
             interval_us = int(self._backlog.limits.retry_interval_s * MICROSECONDS)
             self._retry_at(now.steady_us + interval_us)
 
     def _retry_at(self, due_us: int) -> None:
-        """Set the timer of the owner, which calls ``retry``."""
+        """Set the timer of the session, which calls ``retry``."""
         owner = self._backlog.owner
         if owner is not None:
             self._context.timers.wake_at(owner, due_us)
@@ -466,7 +470,7 @@ class Transmission:
     def request_bodies(self, offsets: list[int], size_bytes: int) -> None:
         """Request the bodies at these log offsets, which the shell reads after the next commit.
 
-        While too many bytes are being read already, nothing is requested; the client is resumed in
+        If too many bytes are being read already, request nothing, and have the client resumed in
         the next tick.
 
         Args:
@@ -489,14 +493,15 @@ class Transmission:
         self._context.batch.body_requests.append((owner, offsets))
 
     def stop_fetching(self) -> None:
-        """Give back the memory budget of requested bodies: they came, or are not needed."""
+        """Return the memory of requested bodies to the budget: they were supplied, or are not
+        needed."""
         self.fetching = False
         self._backlog.account.budget.fetching_bytes -= self.fetching_bytes
         self.fetching_bytes = 0
 
     def must_wait_for_room(self, link: Link, size_bytes: int) -> bool:
-        """Return whether a message of this size must wait; the client is then resumed when there
-        may be room."""
+        """Return whether a message of this size must wait; if so, have the client resumed when
+        there may be room."""
         if link.has_room() and (size_bytes < LARGE_BYTES or link.has_room_for(size_bytes)):
             return False
         link.resume_when_room()
@@ -505,7 +510,7 @@ class Transmission:
         return True
 
     def bodies_at_once(self) -> int:
-        """Return how many bodies to request at once: those of two windows, up to a limit."""
+        """Return how many bodies to request at once: twice the window, up to a limit."""
         return min(_BODIES_AT_ONCE_MAX, 2 * self.window.capacity)
 
     def drop_lost_by_retention(self, deliveries: list[Delivery]) -> None:

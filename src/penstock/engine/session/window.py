@@ -2,7 +2,7 @@
 
 ::
 
-                 PUBLISH sent                           (the place is taken)
+                 PUBLISH sent                           (the entry takes a place)
       QoS 1 ─▶ AWAIT_PUBACK ── PUBACK ───────────────▶ free
       QoS 2 ─▶ AWAIT_PUBREC ── PUBREC >= 0x80 ───────▶ free
                     │ PUBREC
@@ -12,8 +12,8 @@
 
       given up ─▶ QoS 1: free   QoS 2: AWAIT_PUBCOMP, PUBREL sent instead of the message
 
-      session lost ─▶ AWAIT_PUBCOMP: free   the others: sent again without DUP, because the
-                                            receiver does not know them
+      session lost ─▶ AWAIT_PUBCOMP: free   other states: sent again without DUP, because the
+                                            receiver does not know the message
 
 A successful PUBREC does not free the place, PUBCOMP does [MQTT 5 §4.9]. A transition that is
 not in ``_TRANSITIONS`` is a protocol error; the session answers an acknowledgement for a packet
@@ -21,16 +21,17 @@ identifier that is not in the window (``UNKNOWN``).
 
 Invariants: messages sent on this connection take at most ``capacity`` places; a packet
 identifier in the window, or in use by SUBSCRIBE, is never assigned again; entries keep the
-order in which they were first sent (a re-send after a reconnect follows it [MQTT-4.6.0-1]).
+order in which they were first sent, in which they are also sent again after a reconnect
+[MQTT-4.6.0-1].
 
-A window is stored in pages. A page is ``PAGE_PLACES`` places that were assigned one after the
-other; a commit has the pages that changed since the last one, so that its cost follows the number
-of messages sent and acknowledged, and not the length of the window::
+A window is stored in pages. A page has ``PAGE_PLACES`` consecutive places; a commit writes the
+pages that changed since the last one, so that its cost depends on the number of messages sent and
+acknowledged, and not on the length of the window::
 
       page 7            page 8            page 9
       [ · · 3 · 5 ·· ]  [ 1 ········ 8 ]  [ 1 2 3            next place
             ▲                               ▲
-            ╰ acknowledged: page 7 anew     ╰ sent: page 9 anew
+            ╰ acknowledged: page 7 changed  ╰ sent: page 9 changed
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from penstock.engine.session.packet_ids import ReservedPacketIds, packet_id_of
 from penstock.protocol.kinds import PUBACK, PUBCOMP, PUBREC
 
 PAGE_PLACES: Final = 8  # measured: docs/decisions/stored_window.md
-UNCOUNTED_MAX: Final = 32  # small messages of a connected client that count in no account
+UNCOUNTED_MAX: Final = 32  # entries with small messages that count in no account
 
 AWAIT_PUBACK: Final = 1
 AWAIT_PUBREC: Final = 2
@@ -78,16 +79,16 @@ class InFlightWindow:
     """The in-flight window of one session, ordered by first sending.
 
     Args:
-        capacity: places, 1..65535; set anew by each connection's Receive Maximum.
-        stored: whether deliveries have sequence numbers, which give packet identifiers.
-        account: counts the messages in it, except a few small ones of a connected client.
+        capacity: number of places, 1..65535; each connection's Receive Maximum sets it anew.
+        stored: whether the session is stored, so that packet identifiers follow from sequences.
+        account: the account in which the messages count, except a few small ones.
     """
 
     def __init__(self, capacity: int, stored: bool = False, account: Account | None = None) -> None:
         self.capacity = capacity
-        self.acknowledged_offset = 0  # of the entry that was acknowledged last
+        self.acknowledged_offset = 0  # log offset of the entry that was acknowledged last
         self.acknowledged_first = (
-            False  # whether that was by its first PUBACK or PUBREC, with success
+            False  # whether the last acknowledgement was its first PUBACK or PUBREC, with success
         )
         self.is_long = False  # whether ``has_room`` last found ``UNCOUNTED_MAX`` entries or more
         self._account = account
@@ -95,7 +96,7 @@ class InFlightWindow:
         self._packet_id_step = -1 if stored else 1
         self._entries: dict[int, Delivery] = {}
         self._unsent: list[Delivery] | None = None  # to send again after a reconnect, last first
-        self._cursor = 0
+        self._cursor = 0  # the last packet identifier that ``_unused_packet_id`` returned
         self._last_id = PACKET_IDENTIFIERS  # the highest packet identifier in use
         self._reserved: dict[int, None] = {}  # packet identifiers of SUBSCRIBE, UNSUBSCRIBE
         self._pages: dict[int, list[Delivery]] = {}  # stored entries by page; none is empty
@@ -112,27 +113,27 @@ class InFlightWindow:
         return list(self._entries.values())
 
     def delivered(self) -> list[Delivery]:
-        """Return the QoS 2 entries that the receiver has (PUBREC) and whose PUBCOMP is missing."""
+        """Return the QoS 2 entries that have a PUBREC and no PUBCOMP: the receiver has the
+        message."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state == AWAIT_PUBCOMP]
 
     def undelivered(self) -> list[Delivery]:
-        """Return the entries that the receiver has not acknowledged by PUBACK or PUBREC, the
-        oldest first."""
+        """Return the entries without a PUBACK or PUBREC, the oldest first."""
         entries = self._entries.values()
         return [entry for entry in entries if entry.state != AWAIT_PUBCOMP]
 
     @property
     def free(self) -> int:
-        """Return how many new messages may be sent; 0 while older ones are to be sent again."""
+        """Return how many new messages may be sent; 0 while entries are still to be sent again."""
         if self._unsent:
             return 0
         unused = self._last_id - len(self._reserved)
         return max(0, min(self.capacity, unused) - len(self._entries))
 
     def has_room(self) -> bool:
-        """Return whether one more message may be sent: none is to be sent again, and a place is
-        free."""
+        """Return whether one more message may be sent: a place is free, and no entry is still to be
+        sent again."""
         taken = len(self._entries)
         self.is_long = taken >= UNCOUNTED_MAX
         if taken >= self.capacity or self._unsent:
@@ -153,8 +154,7 @@ class InFlightWindow:
                 entry.is_new = True
 
     def lower_qos(self, entry: Delivery, qos_max: int) -> None:
-        """Lower the QoS of ``entry`` to ``qos_max`` (1 or 2), the maximum that the receiver
-        accepts now."""
+        """Lower the QoS of ``entry`` to ``qos_max``, which is 1: the receiver accepts no QoS 2."""
         if entry.qos > qos_max and entry.state != AWAIT_PUBCOMP:
             entry.qos = qos_max
             entry.state = AWAIT_PUBACK
@@ -192,11 +192,8 @@ class InFlightWindow:
         return at_worst
 
     def free_below(self, begin: int, end: int) -> int:
-        """Return the first sequence from ``begin`` on whose packet identifier is in use; ``end``
-        if none before it is.
-
-        It costs as many steps as it finds free sequences.
-        """
+        """Return the first sequence from ``begin`` to below ``end`` whose packet identifier is in
+        use; ``end`` if there is none."""
         sequence = begin
         while sequence < end and packet_id_of(sequence) not in self._entries:
             sequence += 1
@@ -221,20 +218,19 @@ class InFlightWindow:
         return packet_id in self._reserved
 
     def free_reserved(self, packet_id: int) -> None:
-        """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE that was answered."""
+        """Free the packet identifier of a SUBSCRIBE or UNSUBSCRIBE, whose answer was received."""
         self._reserved.pop(packet_id, None)
 
     def disconnected(self) -> None:
-        """Free the packet identifiers of SUBSCRIBE and UNSUBSCRIBE: no answer comes any more."""
+        """Free the packet identifiers of SUBSCRIBE and UNSUBSCRIBE: the connection ended."""
         self._reserved.clear()
 
     def restore(self, packet_id: int, state: int, delivery: Delivery, page: int = 0) -> None:
-        """Restore an entry from a page in the store, the oldest first; it counts as not sent on
-        this connection.
+        """Restore an entry from a page in the store; the caller restores the oldest first.
 
-        Identifiers that follow from no sequence are assigned from behind this one on: an identifier
-        that was just freed may still be acknowledged a second time, where an MQTT 3.1 message was
-        sent again by time.
+        If the packet identifier does not follow from the sequence, later identifiers are assigned
+        after it: an identifier that was freed recently may still be acknowledged a second time, if
+        an MQTT 3.1 message was sent again after its timeout.
         """
         delivery.enter_window(packet_id, state, False)
         self._entries[packet_id] = delivery
@@ -249,7 +245,10 @@ class InFlightWindow:
 
     def adopt(self, packet_id: int, state: int, delivery: Delivery) -> None:
         """Add a delivery that another broker sent with this packet identifier, which must be
-        unused; it counts as not sent on this connection, as after a restart."""
+        unused.
+
+        It is sent again on the next connection, as after a restart.
+        """
         assert packet_id not in self._entries, "a packet identifier is adopted once"
         delivery.enter_window(packet_id, state, False)
         self._entries[packet_id] = delivery
@@ -310,17 +309,17 @@ class InFlightWindow:
         return self._entries.get(packet_id)
 
     def drop(self, packet_id: int) -> None:
-        """Free the place of a message that cannot be sent any more; do nothing if it is free."""
+        """Remove the entry with this packet identifier, if there is one."""
         entry = self._entries.get(packet_id)
         if entry is not None:
             self._free(entry)
 
     def give_up(self, entry: Delivery) -> None:
-        """Give up ``entry``, which was sent once and cannot be sent again.
+        """Give up ``entry``, which was sent before and cannot be sent again.
 
-        At QoS 2 the receiver may have received it. If its packet identifier were assigned again,
-        the receiver would take the next message for a repeat of this one. So PUBREL is sent instead
-        of the message, and the identifier stays in use until PUBCOMP.
+        At QoS 2 the receiver may have the message. If its packet identifier were assigned to
+        another message, the receiver would take that message for a repeat. So PUBREL is sent
+        instead, and the identifier stays in use until PUBCOMP.
         """
         if entry.state == AWAIT_PUBACK:
             self._free(entry)
@@ -372,14 +371,14 @@ class InFlightWindow:
         ]
 
     def remove_in_flight(self, gone: set[Delivery]) -> None:
-        """Free the entries that are in ``gone``, and remove them from that set."""
+        """Remove the entries in ``gone`` from the window; the set is empty afterwards."""
         for entry in self.entries():
             if entry in gone:
                 self._free(entry)
                 gone.remove(entry)
 
     def reconnected(self, capacity: int) -> None:
-        """Begin a new connection: everything in the window is to be sent again, in order.
+        """Begin a new connection: all entries are to be sent again, in order.
 
         Entries of earlier connections count against the new capacity [MQTT 5 §4.4, §4.9]:
         at most ``capacity`` are sent until acknowledgements free places.
@@ -392,7 +391,8 @@ class InFlightWindow:
         self._unsent = unsent or None
 
     def next_unsent(self) -> Delivery | None:
-        """Return the oldest entry to send again now, or None; it stays until ``mark_sent``."""
+        """Return the oldest entry to send again now, until ``mark_sent`` is called for it; None if
+        there is none."""
         while self._unsent:
             entry = self._unsent[-1]
             if self._entries.get(entry.packet_id) is entry:
@@ -408,9 +408,9 @@ class InFlightWindow:
             self._unsent.pop()
 
     def unsent_without_body(self, limit: int) -> list[int]:
-        """Return the log offsets of the next entries to send again whose body is not in memory.
+        """Return the log offsets of the next entries to send again without a body in memory.
 
-        They are at most ``limit``, and of at most ``FETCHED_BYTES_MAX`` bytes, or one.
+        Return at most ``limit``, with at most ``FETCHED_BYTES_MAX`` bytes, or a single larger one.
         """
         offsets: list[int] = []
         size_bytes = 0
@@ -423,22 +423,22 @@ class InFlightWindow:
         return offsets
 
     def release_bodies(self) -> None:
-        """Count all entries, and release the bodies that the log has: the client of a stored
-        session disconnected."""
+        """Count all entries in the account, and release the bodies that are in the log: the client
+        of a stored session disconnected."""
         for entry in self._entries.values():
             if not entry.counted:
                 self._count(entry)
             self.evict_to_log(entry)
 
     def evict_to_log(self, entry: Delivery) -> None:
-        """Release the body of ``entry`` if the log has it."""
+        """Release the body of ``entry`` if the message is in the log."""
         message = entry.message
         if message is not None and entry.offset >= 0:
             entry.size_bytes = message.size_bytes()  # a group that takes it back needs its size
             self._drop_body(entry)
 
     def ended(self) -> None:
-        """Remove all entries from the account: the session ended."""
+        """Subtract all entries from the account: the session ended."""
         if self._account is not None:
             for entry in self._entries.values():
                 if entry.counted:
