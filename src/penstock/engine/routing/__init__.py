@@ -2,16 +2,16 @@
 
 Modules::
 
-    router                 one published message to log, retained messages and sessions
-    trie, match_cache      the subscribers of a topic, and a cache of them
+    router                 routes a published message to log, retained messages and sessions
+    trie, match_cache      the subscribers of a topic, and a cache of these matches
     filter_set             whether any of many filters matches a topic
-    shared_subscriptions   all shared subscriptions, and who joins and leaves them
-    shared_group           one of them: which of its members takes a message
-    group_members          its members, which are connected, and which comes next
-    group_queue            the message queue of one of them
+    shared_subscriptions   all shared subscriptions: members join and leave
+    shared_group           one shared subscription: which of its members gets a message
+    group_members          the members of a shared subscription, and which of them is next
+    group_queue            the message queue of a shared subscription
     session_registry       the sessions by client identifier: open, close, expire
-    prepared_sessions      sessions and subscriptions before the start of a broker
+    prepared_sessions      sessions and subscriptions, built before the start of a broker
     wills                  messages that are published when a client's connection is lost
     dead_letters           dropped messages, published to one topic
-    event_log              events that become messages of the log
+    event_log              events that are written to the log as messages
 """

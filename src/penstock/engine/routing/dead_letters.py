@@ -2,18 +2,18 @@
 
 ::
 
-      a session drops a message ─▶ pending ── body in the log only ─▶ read it ─╮
-                                      ╰─────── at the next tick ───────────────┴▶ published
+      a session drops a message ─▶ pending ── body in the log only ─▶ body read ─╮
+                                      ╰─────── at the next tick ─────────────────┴▶ published
 
 A dead letter has the payload, the QoS and the properties of the message, without its expiry,
-and three user properties: why it was dropped, for which client identifier, and its topic. It is
-routed like any message, so a stream takes it into a table and a client may subscribe to it.
+and three user properties: the reason of the drop, the client identifier, and the message's topic.
+It is routed like any message, so a stream writes it to a table and a client may subscribe to it.
 
 A message that is dropped to make room for a dead letter becomes no dead letter, nor does a dead
 letter that is dropped, so that there is no loop. At most ``PENDING_MAX`` wait, with
 ``PENDING_BYTES_MAX`` of bodies in memory; further ones are counted (``DEAD_LETTER_LOST``).
-``PER_TICK_MAX`` or ``PER_TICK_BYTES_MAX`` are published at a time. Waiting dead letters are not
-stored: a crash within a tick of the drop loses them.
+At most ``PER_TICK_MAX``, or ``PER_TICK_BYTES_MAX``, are published in a tick. Waiting dead letters
+are not stored: a crash within a tick of the drop loses them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from penstock.protocol.properties import decode_properties, encode_properties
 PENDING_MAX: Final = 10_000
 PENDING_BYTES_MAX: Final = 67_108_864
 PER_TICK_MAX: Final = 1000
-PER_TICK_BYTES_MAX: Final = 16_777_216  # or one
+PER_TICK_BYTES_MAX: Final = 16_777_216  # or a single larger dead letter
 
 REASON: Final = "penstock-dropped-because"
 CLIENT_ID: Final = "penstock-dropped-for"
@@ -56,12 +56,12 @@ class _Letter:
         self.message = message
         self.offset = offset
         self.size_bytes = size_bytes  # size of the message
-        self.counted_bytes = 0  # its part of ``_Inbox.size_bytes``
+        self.counted_bytes = 0  # its share of ``_Inbox.size_bytes``
 
 
 @final
 class _Inbox(DropHandler):
-    """The messages dropped since the last tick."""
+    """The dropped messages that wait for a tick to be published."""
 
     def __init__(self, topic: str, with_qos0: bool, drops: Drops) -> None:
         self.letters: list[_Letter] = []
@@ -72,8 +72,7 @@ class _Inbox(DropHandler):
         self._drops = drops
 
     def on_drop(self, reason: int, client_id: str, delivery: Delivery) -> None:
-        """Keep ``delivery``, which was dropped, for the next tick, if it qualifies and there is
-        room."""
+        """Add the dropped ``delivery``, if it may become a dead letter and there is room."""
         message = delivery.message
         if self.closed or (delivery.qos == 0 and not self._with_qos0):
             return
@@ -98,7 +97,7 @@ class _Inbox(DropHandler):
         self.letters.append(letter)
 
     def take(self) -> list[_Letter]:
-        """Remove and return the letters of this tick."""
+        """Remove and return the letters to publish in this tick."""
         count = 0
         size_bytes = 0
         for letter in self.letters[:PER_TICK_MAX]:
@@ -113,7 +112,7 @@ class _Inbox(DropHandler):
         return taken
 
     def on_unknown_drops(self, client_id: str, acknowledged: int, qos0: int) -> None:
-        """Count deliveries that were dropped and whose messages are not known."""
+        """Count dropped messages whose deliveries are not in memory as lost dead letters."""
         if not self.closed:
             lost = acknowledged + (qos0 if self._with_qos0 else 0)
             self._drops.count(DEAD_LETTER_LOST, client_id, "", lost)
@@ -127,7 +126,7 @@ class DeadLetters(StoredState):
         topic: the topic to which dead letters are published.
         with_qos0: whether dropped messages of QoS 0 become dead letters too.
         router: publishes the dead letters.
-        context: its batch requests bodies that only the log has.
+        context: its batch requests bodies that are in the log only.
         drops: the drops of the broker; dead letters that are lost are counted here too.
     """
 
@@ -144,7 +143,7 @@ class DeadLetters(StoredState):
         drops.drop_handler = self._inbox
 
     def tick(self, now: Now) -> None:
-        """Publish the next letters whose bodies are in memory; ask the log for the other bodies."""
+        """Publish the next letters whose bodies are in memory; request the other bodies."""
         inbox = self._inbox
         if not inbox.letters:
             return
@@ -163,11 +162,11 @@ class DeadLetters(StoredState):
             self._context.batch.body_requests.append((self, self._asked))
 
     def needs_bodies(self, offsets: list[int]) -> bool:
-        """Return whether the bodies that were asked for are still needed."""
+        """Return whether ``offsets`` is the latest request of this object."""
         return offsets is self._asked
 
     def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Publish the letters whose bodies the log returned; count letters whose body is gone."""
+        """Publish the letters whose bodies were read; count letters whose body is missing."""
         if not self.needs_bodies(offsets):
             return
         letters = self._asking

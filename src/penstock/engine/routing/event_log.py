@@ -1,13 +1,13 @@
-"""Events become messages of the log: each tick writes the waiting ones, by kind.
+"""Events as messages in the log: each tick writes the waiting events, by kind.
 
 ::
 
       Events ── tick, unless the store cannot write ─▶ {"v": 1, "events": […]} ─▶ router, QoS 0
                                                        topic $events/KIND
 
-One message has many events, because a row of the log costs more than an event in it. The router
-treats them like any message of QoS 0: they are logged for the stream ``events``, and delivered to
-clients that subscribed to them and are permitted to.
+One message carries many events, because a row of the log costs more than an event in it. The router
+treats these messages like any message of QoS 0: they are logged for the stream ``events``, and
+delivered to clients that subscribed to them and have permission.
 
 Events of the kind ``flow`` are created here, at an interval, for each session that is active.
 """
@@ -27,9 +27,9 @@ from penstock.engine.session.session import Session
 from penstock.engine.topics import EVENTS_PREFIX
 
 FORMAT_VERSION: Final = 1
-PAYLOAD_BYTES_MAX: Final = 65_536  # of events in one message, unless a single one has more
+PAYLOAD_BYTES_MAX: Final = 65_536  # of events in one message, or a single larger event
 
-_FLOWS_MAX: Final = 1000  # sessions in one tick; the others are noted at the next interval
+_FLOWS_MAX: Final = 1000  # sessions in one tick; further ones wait for the next interval
 
 _BEFORE: Final = b'{"v":%d,"events":[' % FORMAT_VERSION
 _AFTER: Final = b"]}"
@@ -41,8 +41,8 @@ class EventLog:
 
     Args:
         events: the events that wait to be written.
-        router: publishes the messages that carry them.
-        context: knows whether the store can write.
+        router: publishes the messages that carry the events.
+        context: has the health of the store.
         sessions: the sessions by client identifier, for events of the kind ``flow``.
         flow_interval_s: seconds between two ``flow`` events of an active session; 0 = none.
     """
@@ -103,7 +103,7 @@ class EventLog:
         )
 
     def _note_flows(self) -> None:
-        """Note the flow of each active session; sessions with no messages left become inactive."""
+        """Note the flow of each active session; a session without messages becomes inactive."""
         active = self._events.active
         for client_id in list(active)[:_FLOWS_MAX]:
             del active[client_id]

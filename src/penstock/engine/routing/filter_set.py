@@ -1,17 +1,16 @@
-"""A set of topic filters that tells whether one of them matches a topic or covers another filter.
+"""A set of topic filters: whether one of them matches a topic, or covers another filter.
 
 ::
 
       "plant/+/temp", "plant/#"          plant ─┬─ + ── temp ●
                                                 ╰─ # ●
 
-The filters are a tree by levels, so that an answer costs as many steps as the topic has levels and
-the set has similar filters, and not one comparison for each filter: a SUBSCRIBE of 30,000 filters
-was compared with each of 200 lines of an access list. The search does not recurse, because a topic
+The filters are a tree by levels, so that a search takes as many steps as the topic has levels and
+matching branches, and not one comparison for each filter: otherwise a SUBSCRIBE of 30,000 filters
+is compared with each of 200 lines of an access list. The search does not recurse, because a topic
 may have a thousand levels.
 
-The answers are those that ``topics.topic_matches`` and ``topics.filter_covers`` give for each
-filter.
+The results are those of ``topics.topic_matches`` and ``topics.filter_covers`` for each filter.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import final
 class _Level:
     def __init__(self) -> None:
         self.below: dict[str, _Level] = {}
-        self.ends = False  # a filter of the set ends here
+        self.ends = False  # whether a filter of the set ends at this level
 
 
 @final
@@ -36,7 +35,7 @@ class FilterSet:
     """
 
     def __init__(self, filters: Iterable[str]) -> None:
-        self.visits = 0  # nodes visited by all answers so far
+        self.visits = 0  # nodes visited by all searches so far
         self._root = _Level()
         for topic_filter in filters:
             node = self._root
@@ -62,8 +61,10 @@ class FilterSet:
         return self._reaches(topic_filter, True)
 
     def _reaches(self, text: str, is_filter: bool) -> bool:
-        """Follow all matching branches at once; ``is_filter``: only a wildcard matches a
-        wildcard."""
+        """Return whether a filter of the set matches ``text``, a topic or a filter.
+
+        With ``is_filter``, wildcards in ``text`` are matched by wildcards only.
+        """
         hidden = text.startswith("$")  # [MQTT-4.7.2-1]
         nodes = [self._root]
         for level in text.split("/"):

@@ -1,12 +1,12 @@
-"""The members of a shared subscription: their connections, turns and permissions.
+"""The members of a shared subscription: which are connected, and which is tried first.
 
 ::
 
-      all, in the order they joined:    a   b   c   d   e     by hash, a key's home is one of these
-      connected, in the same order:     a       c       e     the strategy says where asking begins
+      all, in the order they joined:    a   b   c   d   e     a hash strategy assigns a home
+      connected, in the same order:     a       c       e     the strategy selects the first
 
-By hash a key has a home among all members, and only that one is asked; while the home is away, one
-of those that are connected stands in.
+With a hash strategy each key has a *home*, one of all members, which gets its messages; while the
+home is not connected, the hash assigns one of the connected members instead.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _32_BITS: Final = 0xFFFFFFFF
 
 @final
 class Xorshift32:
-    """A small repeatable generator (xorshift, 32 bits)."""
+    """A small pseudo-random generator (xorshift, 32 bits), repeatable by its seed."""
 
     def __init__(self, seed: int) -> None:
         self._state = seed & _32_BITS or 1
 
     def below(self, end: int) -> int:
-        """Return a number in [0, end): the same until ``advance``."""
+        """Return a number in [0, end), which stays the same until ``advance``."""
         return self._state % end
 
     def advance(self) -> None:
@@ -48,12 +48,12 @@ class Xorshift32:
 
 @final
 class Member(GroupMember):
-    """A member: its session, and its options.
+    """One member of a shared subscription.
 
     Args:
         session: the member's session.
         entry: its subscription.
-        order: members are numbered in the order they joined.
+        order: its number; members are numbered in the order in which they joined.
         members: all members of its group.
     """
 
@@ -63,17 +63,17 @@ class Member(GroupMember):
         self.session = session
         self.entry = entry
         self.order = order
-        self.limits = session.limits  # as they are counted in the bounds of the group's queue
-        self.stored_qos = -1  # as it is counted in ``GroupMembers``; -1 = its session is not stored
-        self.room = NO_ROOM  # what it has room for, while the queue is searched for it
+        self.limits = session.limits  # those counted in the bounds of the group's queue
+        self.stored_qos = -1  # granted QoS counted in ``GroupMembers``; -1 = session not stored
+        self.room = NO_ROOM  # ``Outbound.room_for_shared``, while the queue is searched for it
         self._members = members
 
     def qos_of(self, qos: int) -> int:
-        """Return the QoS at which it gets a message of QoS ``qos`` [MQTT-4.8.2-3]."""
+        """Return the QoS at which the member gets a message of QoS ``qos`` [MQTT-4.8.2-3]."""
         return min(qos, self.entry.subscription.qos)
 
     def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
-        """Return whether this member may receive a queued message, and has room for it."""
+        """Return whether this member may receive a queued message and has room for it."""
         qos = self.qos_of(qos)
         if self.room != ANY_QOS and qos > 0:
             return False
@@ -96,8 +96,8 @@ class Member(GroupMember):
 class GroupMembers:
     """The members of one shared subscription.
 
-    Those that are connected stand in a list of their own: a message costs the same however many
-    members are away.
+    Connected members have a list of their own, so that the cost of a message does not depend on the
+    number of members that are not connected.
 
     Args:
         strategy: one of ``STRATEGIES``.
@@ -108,20 +108,20 @@ class GroupMembers:
         self.strategy = strategy
         self.by_hash = strategy in (HASH_CLIENT, HASH_TOPIC)
         self.by_session: dict[Session, Member] = {}
-        self.connected: list[Member] = []  # this and the next in the order they joined
+        self.connected: list[Member] = []  # the connected members, in the order they joined
         self.stored_qos = -1  # the greatest QoS granted to a member whose session is stored
-        self._all: list[Member] = []
+        self._all: list[Member] = []  # all members, in the order they joined
         self._random = random
-        self._stored_by_qos = [0, 0, 0]  # members whose session is stored
-        self._joined = 0  # so far
-        self._next = 0  # the order of whose turn it is
-        self._last: Member | None = None  # that took a message
-        self._receivable = TopicCache(_TOPICS_MAX)  # 1: some member may receive it
+        self._stored_by_qos = [0, 0, 0]  # number of members with a stored session, by granted QoS
+        self._joined = 0  # the number of the next member that joins
+        self._next = 0  # number of the member that is tried next (round robin)
+        self._last: Member | None = None  # the member that got the last message
+        self._receivable = TopicCache(_TOPICS_MAX)  # 1 = some member may receive the topic
 
-    # -- who they are --------------------------------------------------------------------
+    # -- joining, leaving, connections -----------------------------------------------------
 
     def join(self, session: Session, entry: SessionSubscription) -> Member:
-        """Add a member, connected or not, and return it."""
+        """Add ``session`` as a member, connected or not; return the member."""
         if self._joined > 2 * len(self._all) + OUT_OF_DATE_MAX:
             self._renumber()
         member = Member(session, entry, self._joined, self)
@@ -133,7 +133,7 @@ class GroupMembers:
         return member
 
     def leave(self, session: Session) -> Member | None:
-        """Remove ``session`` from the members; return its member, or None if it had none."""
+        """Remove ``session`` from the members; return the member, None if it was not one."""
         member = self.by_session.pop(session, None)
         if member is not None:
             _remove(self._all, member)
@@ -144,16 +144,16 @@ class GroupMembers:
         return member
 
     def connect(self, member: Member) -> None:
-        """Count ``member`` among the connected ones."""
+        """Add ``member`` to the connected members."""
         if not _contains(self.connected, member):
             self.connected.insert(_position(self.connected, member.order), member)
 
     def disconnect(self, member: Member) -> bool:
-        """Count ``member`` among the connected ones no more; return whether it was one of them."""
+        """Remove ``member`` from the connected members; return whether it was one of them."""
         return _remove(self.connected, member)
 
     def count_stored(self, member: Member, qos: int) -> None:
-        """Count the QoS granted to ``member`` if its session is stored; -1 = it is not."""
+        """Set the granted QoS of ``member``, whose session is stored; -1 = it is not stored."""
         by_qos = self._stored_by_qos
         if member.stored_qos >= 0:
             by_qos[member.stored_qos] -= 1
@@ -166,18 +166,18 @@ class GroupMembers:
                 self.stored_qos = granted
 
     def _renumber(self) -> None:
-        """Number the members anew, because many left."""
+        """Renumber the members from 0 on, because many left."""
         self._next = _position(self._all, self._next)
         for order, member in enumerate(self._all):
             member.order = order
         self._joined = len(self._all)
 
-    # -- whose turn it is ----------------------------------------------------------------
+    # -- which member is next --------------------------------------------------------------
 
     def first_asked(self) -> int:
-        """Return the position, among the connected members, of the one that is asked first.
+        """Return the index in ``connected`` of the member that is tried first.
 
-        It may be ``len(self.connected)``: then asking begins at 0.
+        It may be ``len(self.connected)``, which stands for 0.
         """
         order = self._next
         if self.strategy == RANDOM and self.connected:
@@ -187,15 +187,15 @@ class GroupMembers:
         return _position(self.connected, order)
 
     def took(self, member: Member) -> None:
-        """Note that ``member`` got a message, so that the strategy may ask another one first."""
+        """Note that ``member`` got a message, so that the strategy may select another one next."""
         self._next = member.order + 1
         self._last = member
         self._random.advance()
 
-    # -- by hash -------------------------------------------------------------------------
+    # -- hash strategies -------------------------------------------------------------------
 
     def slot_for(self, label: Label) -> int:
-        """Return the slot of the queue where messages with this key wait."""
+        """Return the slot of the queue in which messages with this key wait; 0 without hashing."""
         return 1 + self._hash(label) % len(self._all) % HASH_SLOTS if self.by_hash else 0
 
     def slot_of(self, member: Member) -> int:
@@ -203,10 +203,11 @@ class GroupMembers:
         return 1 + _position(self._all, member.order) % HASH_SLOTS if self.by_hash else 0
 
     def home_of(self, label: Label) -> Member | None:
-        """Return the member that gets messages with this key; None if no connected one may.
+        """Return the member that gets messages with this key; None if no connected member may
+        receive them.
 
-        It is the key's home if that is connected. While the home is not connected, the hash chooses
-        a connected member instead. One that may not receive the topic is skipped for the next.
+        It is the home of the key, or while that is not connected, a connected member selected by
+        the hash. If it may not receive the topic, the next member that may is returned.
         """
         connected = self.connected
         count = len(connected)
@@ -229,7 +230,7 @@ class GroupMembers:
             return crc32(label.client_id.encode())
         return crc32(label.topic_bytes)
 
-    # -- who may receive what --------------------------------------------------------------
+    # -- permissions -----------------------------------------------------------------------
 
     def forget_permissions(self) -> None:
         """Clear the cached permissions: members or permissions changed."""
@@ -257,11 +258,11 @@ class GroupMembers:
         return False
 
 
-# -- lists of members in their order -----------------------------------------------------
+# -- lists of members by their numbers ---------------------------------------------------
 
 
 def _position(members: list[Member], order: int) -> int:
-    """Return the position of the first member that is not before ``order``."""
+    """Return the index of the first member whose number is ``order`` or greater."""
     low = 0
     high = len(members)
     while low < high:

@@ -6,13 +6,13 @@
       put_back ─▶ [ slot 127: the front         ] ─┴▶ find the first for this member ─▶ take
 
 It is a session's queue with other lanes, stored in the same way: docs/decisions/group_queues.md. A
-slot has one lane for each priority; of one priority the front goes first. A member passes over
-messages that it may not take, so others are removed from the middle of a lane. It takes no message
-whose body is not in memory: bodies that only the log has are requested, and ``supply`` lets the
-group offer the messages.
+slot has one lane for each priority; of equal priority, the lane of the front comes first. A member
+skips messages that it may not take, so messages are also removed from the middle of a lane. A
+member takes no message without a body in memory: such bodies are requested from the log, and
+``supply`` lets the group offer the messages.
 
-A group of clients whose sessions end with their connections has its queue in memory only. From its
-first member with a stored session on it is stored, until it ends.
+The queue of a group without stored sessions is in memory only. It is stored from the first member
+with a stored session on, until the group ends.
 """
 
 from __future__ import annotations
@@ -41,29 +41,29 @@ from penstock.engine.session.backlog import Backlog
 from penstock.engine.session.lane import Lane
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT, SLOT_SHIFT
 
-FRONT: Final = 127  # the slot of what goes before the rest
+FRONT: Final = 127  # the slot of returned messages, which come before all others
 HASH_SLOTS: Final = 126  # slots of the hash strategies, from 1 on
-SCAN_MAX: Final = 1000  # messages that a member passes over in a lane
-LOOKS_PER_UNIT: Final = 8  # such looks in a unit of a turn's work
+SCAN_MAX: Final = 1000  # messages of a lane that are checked for a member
+LOOKS_PER_UNIT: Final = 8  # checked messages that count as one unit of ``work_budget``
 
 _BODIES_AT_ONCE_MAX: Final = 256
 
 
 class GroupMember:
-    """The port by which the queue asks whether a message is for the member that looks."""
+    """The port of a member for which the queue is searched for a message."""
 
     def may_take(self, label: Label, qos: int, size_bytes: int) -> bool:
-        """Return whether the member may receive it, and has a place for it."""
+        """Return whether the member may receive this message and has room for it."""
         del label, qos, size_bytes
         return False
 
     def is_for_nobody(self, label: Label) -> bool:
-        """Return whether no member may receive it."""
+        """Return whether no member of the group may receive this message."""
         del label
         return False
 
     def may_scan_lane(self, slot: int) -> bool:
-        """Return whether more than the head of this slot's lanes may be for the member."""
+        """Return whether messages behind the heads of this slot's lanes may be for the member."""
         del slot
         return True
 
@@ -74,15 +74,15 @@ class GroupBounds:
 
     def __init__(self) -> None:
         self._members = 0
-        self._len = 0
-        self._len_without_limit = 0  # members
-        self._bytes = 0
-        self._bytes_without_limit = 0
-        self._keeping_qos0 = 0
+        self._len = 0  # sum of the members' limits
+        self._len_without_limit = 0  # number of members without such a limit
+        self._bytes = 0  # sum of the members' limits
+        self._bytes_without_limit = 0  # number of members without such a limit
+        self._keeping_qos0 = 0  # number of members with ``mqueue_store_qos0``
         self._by_policy = {DROP_OLDEST: 0, DROP_NEWEST: 0, REJECT: 0, SPILL: 0}
 
     def count(self, limits: EngineLimits, step: int) -> None:
-        """Count one more member with these limits (``step`` 1), or one less (-1)."""
+        """Add a member with these limits (``step`` 1), or remove one (-1)."""
         self._members += step
         self._len += step * limits.max_mqueue_len
         self._bytes += step * limits.max_mqueue_bytes
@@ -111,10 +111,10 @@ class GroupBounds:
 
     @property
     def overflow(self) -> str:
-        """Return the overflow policy of the group: the mildest one that any member has.
+        """Return the overflow policy of the group, which follows from those of its members.
 
-        It is ``REJECT`` only if all members have that; then ``SPILL``, ``DROP_OLDEST``,
-        ``DROP_NEWEST``, in this order.
+        It is ``REJECT`` if all members have that policy; else the first of ``SPILL``,
+        ``DROP_OLDEST`` and ``DROP_NEWEST`` that a member has.
         """
         policies = self._by_policy
         if policies[REJECT] == self._members:
@@ -131,9 +131,9 @@ class GroupQueue(StoredState):
 
     Args:
         topic_filter: ``$share/{group}/{filter}``.
-        owner: the group; it offers what waits when bodies came.
+        owner: the group, which offers queued messages to its members once bodies were read.
         context: the parts of the broker that it acts on.
-        limits: the limits of its first member, which have the priorities.
+        limits: the limits of its first member, with the priorities of topics.
         drops: the counts of dropped messages.
         account: the account of its first member, in which it counts.
     """
@@ -151,15 +151,15 @@ class GroupQueue(StoredState):
         self.account = account
         self.backlog = Backlog(topic_filter, False, context, limits, drops, account, True)
         self.backlog.is_offline = False  # a member is connected: bodies stay in memory
-        self.number = 0  # key of its stored state; 0 = there is none
+        self.number = 0  # key of its stored state; 0 = it is not stored
         self.bounds = GroupBounds()
-        self.wanted: list[int] = []
+        self.wanted: list[int] = []  # log offsets of the requested bodies
         self._owner: GroupSource | None = owner
-        self._asked: list[tuple[Lane, Delivery]] = []
-        self._fetching_bytes = 0
-        self._order: list[Lane] = []  # of all lanes, in which they are looked at
+        self._asked: list[tuple[Lane, Delivery]] = []  # deliveries whose bodies are requested
+        self._fetching_bytes = 0  # counted in the budget for these bodies
+        self._order: list[Lane] = []  # all lanes, in the order of the search
         self._queue = self.backlog.queue
-        self._found_in = self._queue.first_lane  # the lane of what ``find`` found
+        self._found_in = self._queue.first_lane  # the lane of the delivery that ``find`` found
         self._context = context
         self._drops = drops
         account.count_group(1)
@@ -172,21 +172,22 @@ class GroupQueue(StoredState):
 
     @property
     def queue_length(self) -> int:
-        """Return the number of messages waiting."""
+        """Return the number of queued messages."""
         return len(self._queue)
 
     def has_memory(self) -> bool:
-        """Return whether memory has a place for one more QoS 1 or 2 message."""
+        """Return whether memory has room for one more QoS 1 or 2 message."""
         return self.backlog.has_memory()
 
     def recheck_blocked_publishers(self) -> None:
-        """Ask every publisher blocked here: limits, subscriptions or permissions changed."""
+        """Check every publisher that this queue blocks again: limits, subscriptions or permissions
+        changed."""
         self.backlog.recheck_blocked_publishers()
 
     # -- the group ---------------------------------------------------------------------
 
     def update_bounds(self) -> None:
-        """Take over the bounds of the members as they are now; drop nothing that waits."""
+        """Apply the limits and the policy of ``bounds``; no queued message is dropped."""
         bounds = self.bounds
         self._queue.set_bounds(bounds.len_max, bounds.bytes_max, bounds.overflow)
         self.recheck_blocked_publishers()
@@ -212,7 +213,7 @@ class GroupQueue(StoredState):
         self._queue.become_stored()
 
     def go_offline(self) -> None:
-        """Release bodies that the log has: no member is connected any more."""
+        """Release bodies that are in the log: no member is connected any more."""
         self.backlog.is_offline = True
         self._stop_fetching()
         if self.backlog.stored:
@@ -235,13 +236,14 @@ class GroupQueue(StoredState):
         self.recheck_blocked_publishers()
         self.backlog.owner = None
 
-    # -- what waits --------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------
 
     def put(self, message: Message, slot: int, planned: bool) -> bool:
-        """Queue ``message``, or drop one as the overflow policy says; return whether it waits.
+        """Queue ``message``, or drop a message as the overflow policy says; return whether the
+        queue grew.
 
-        A ``planned`` message passed ``Router.plan``, so its publisher was told that it is accepted:
-        it is queued even if other messages took the room since then.
+        A ``planned`` message was accepted by ``Router.plan``, so it is queued even if other
+        messages took the room since then.
         """
         delivery = Delivery(message, message.offset, message.qos, message.retain)
         delivery.size_bytes = message.size_bytes()
@@ -256,7 +258,8 @@ class GroupQueue(StoredState):
         return len(self._queue) > before
 
     def put_back(self, delivery: Delivery, priority: int) -> None:
-        """Put a delivery that a member did not acknowledge at the front; ignore the limits."""
+        """Queue a delivery that a member did not acknowledge at the front, regardless of the
+        limits."""
         message = delivery.message
         if message is not None and self.backlog.stored and delivery.qos > 0 and delivery.offset < 0:
             if message.offset >= 0:
@@ -268,14 +271,16 @@ class GroupQueue(StoredState):
         self._append(delivery, FRONT << SLOT_SHIFT | priority)
 
     def adopt(self, delivery: Delivery, priority: int) -> None:
-        """Append a delivery that a store of an older format had in a member's queue; ignore the
-        limits."""
+        """Append a delivery that a store of an older format had in a member's queue, regardless of
+        the limits."""
         self._append(delivery, priority)
 
     def find(self, taker: GroupMember) -> Delivery | None:
-        """Return the first message that ``taker`` may take, left in place, with its body.
+        """Return the first message that ``taker`` may take, left in place, with its body; None if
+        there is none.
 
-        Return None, too, while bodies of messages before it are being read from the log.
+        Return None also while bodies that ``taker`` may need are being read from the log. Messages
+        that no member may receive are dropped.
         """
         if self._fetching_bytes > 0 or len(self._queue) == 0:
             return None
@@ -312,10 +317,10 @@ class GroupQueue(StoredState):
                     self._leave(delivery, self._queue.remove(lane, delivery))
                     reason = reasons_to_drop.NO_PERMISSION
                     self._drops.count_delivery(reason, self.name, delivery, True)
-                    position = 0  # it may have been the head
+                    position = 0  # positions change if the head was removed
                     freed = True
                 elif self.backlog.stored:
-                    delivery.label = label  # its body may be in the log only
+                    delivery.label = label  # for later, when its body may be in the log only
             if found is not None or waits:
                 break
         turn = self._context.turn
@@ -331,14 +336,14 @@ class GroupQueue(StoredState):
         return self._found_in.number >> SLOT_SHIFT
 
     def take(self, delivery: Delivery) -> None:
-        """Remove ``delivery``, which ``find`` just returned."""
+        """Remove ``delivery``, which the last call of ``find`` returned."""
         at_head = self._queue.remove(self._found_in, delivery)
         self._leave(delivery, at_head)
         self._context.batch.moved(delivery.offset)
         self.backlog.wake_blocked_publishers()
 
     def _leave(self, delivery: Delivery, at_head: bool) -> None:
-        delivery.gone = True  # a body that was asked for comes too late
+        delivery.gone = True  # a body that is being read for it is ignored
         if at_head:
             self.backlog.dequeued(delivery)
         elif delivery.sequence > 0:
@@ -346,7 +351,7 @@ class GroupQueue(StoredState):
             self.backlog.touch()
 
     def place_of_first(self) -> tuple[int, int]:
-        """Return rank and log offset of the first message; the queue must not be empty."""
+        """Return the rank and the log offset of the first message; the queue must not be empty."""
         rank = -1
         offset = 0
         for lane in self._lanes():
@@ -360,11 +365,11 @@ class GroupQueue(StoredState):
         return rank, offset
 
     def goes_behind(self, slot: int, message: Message) -> bool:
-        """Return whether a new ``message`` for this slot must wait behind others.
+        """Return whether a new ``message`` for this slot must wait behind queued ones.
 
-        It must while bodies are being read: a member takes those messages when they come. Else the
-        queue has only messages that no member with room may take, and ``message`` may pass them;
-        but with a hash strategy, messages of one slot and priority always keep their order.
+        It must while bodies are being read, because a member takes those messages once they are
+        read. Otherwise no member with room may take any queued message, and ``message`` may
+        overtake them; but with a hash strategy, messages of one slot and priority keep their order.
         """
         queue = self._queue
         if self._fetching_bytes > 0:
@@ -376,39 +381,40 @@ class GroupQueue(StoredState):
         return queue.is_in(slot << SLOT_SHIFT | priority) or queue.is_in(front)
 
     def has_any(self, at_qos_0: bool) -> bool:
-        """Return whether the queue has a message; with ``at_qos_0``, one of QoS 0."""
+        """Return whether the queue has a message; with ``at_qos_0``, a message of QoS 0."""
         return (self._queue.qos0_count if at_qos_0 else len(self._queue)) > 0
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a QoS 1 or 2 message of this size finds a place."""
+        """Return whether the queue has room for a QoS 1 or 2 message of this size."""
         return self.has_memory() and self._queue.has_room(size_bytes)
 
     def is_full(self, size_bytes: int) -> bool:
-        """Return whether a message of this size must be refused, unless a member takes it."""
+        """Return whether a message of this size must be refused, unless a member can take it."""
         queue = self._queue
         return queue.rejects and not self.has_room(size_bytes) and queue.fits_when_empty(size_bytes)
 
     def refuses(self, size_bytes: int) -> bool:
-        """Return whether a message of this size must be refused: no member could take it."""
+        """Return whether a message of this size must be refused: neither the queue nor a member has
+        room."""
         if not self.is_full(size_bytes) or self._owner is None:
             return False
         return not self.has_memory() or not self._owner.has_free_member()
 
     def watch_links(self) -> None:
-        """Have the members that do not read resumed when they read again."""
+        """Have the members without room in their links resumed when there is room again."""
         if self._owner is not None:
             self._owner.watch_links()
 
     def lowest_offset(self) -> int:
-        """Return the lowest log offset that is still needed, or -1."""
+        """Return the lowest log offset that the queue needs, or -1."""
         return self._queue.lowest_offset(True)
 
     def priority_of(self, message: Message) -> int:
-        """Return the priority of ``message`` here."""
+        """Return the priority of ``message`` in this queue."""
         return self.backlog.priority_of(message)
 
     def wake_blocked_publishers(self) -> None:
-        """Wake blocked publishers: a member has room for messages that the queue has none for."""
+        """Wake the publishers that this queue blocks: there may be room, maybe only in a member."""
         self.backlog.wake_blocked_publishers()
 
     # -- inside ------------------------------------------------------------------------
@@ -419,7 +425,7 @@ class GroupQueue(StoredState):
         self.backlog.push(delivery, number)
 
     def _lanes(self) -> list[Lane]:
-        """Return all lanes: the highest priority first, of one priority the front first."""
+        """Return all lanes: the highest priority first; of equal priority, the front first."""
         queue = self._queue
         if len(self._order) != queue.lane_count:
             self._order = queue.lanes()
@@ -429,7 +435,7 @@ class GroupQueue(StoredState):
     # -- bodies from the log -----------------------------------------------------------
 
     def _want(self, lane: Lane, position: int) -> None:
-        """Request the bodies of deliveries from ``position`` on, if memory has room for them."""
+        """Request the bodies of deliveries of ``lane`` from ``position`` on, if memory has room."""
         asked: list[tuple[Lane, Delivery]] = []
         offsets: list[int] = []
         size_bytes = 0
@@ -460,18 +466,18 @@ class GroupQueue(StoredState):
         self._asked = []
         self.wanted = []
 
-    def needs_bodies(self, asked: list[int]) -> bool:
-        """Return whether the bodies asked for are still needed."""
-        return asked is self.wanted
+    def needs_bodies(self, offsets: list[int]) -> bool:
+        """Return whether ``offsets`` is the latest request of this queue."""
+        return offsets is self.wanted
 
-    def supply(self, asked: list[int], bodies: dict[int, Message], now: Now) -> None:
-        """Take bodies from the log, by offset; count one that retention removed as dropped."""
-        if asked is not self.wanted:
+    def supply(self, offsets: list[int], bodies: dict[int, Message], now: Now) -> None:
+        """Take the requested bodies, by log offset; drop messages that retention removed."""
+        if offsets is not self.wanted:
             return
-        wanted = self._asked
+        requested = self._asked
         self._stop_fetching()
         gone: list[Delivery] = []
-        for lane, delivery in wanted:
+        for lane, delivery in requested:
             if delivery.gone or delivery.message is not None:
                 continue
             body = bodies.get(delivery.offset)
@@ -493,7 +499,8 @@ class GroupQueue(StoredState):
     # -- durable form ------------------------------------------------------------------
 
     def snapshot(self) -> Progress | None:
-        """Return the change since the last snapshot; see ``records``."""
+        """Return the progress to store, with the changes since the last snapshot; None if the queue
+        is not stored."""
         self.backlog.changed = False
         if not self.backlog.stored:
             return None
@@ -510,7 +517,7 @@ class GroupQueue(StoredState):
             stored.take_finished(),
             stored.entries(),
             [],
-            window_len=0,  # it has neither window nor inbound messages
+            window_len=0,  # a group has neither a window nor inbound messages
             inbound_len=0,
         )
 
@@ -521,7 +528,14 @@ class GroupQueue(StoredState):
         queue: list[PackedRun],
         segments: list[int],
     ) -> None:
-        """Restore the queue that the store has under ``record``; no member is connected."""
+        """Restore the queue from the store; no member is connected.
+
+        Args:
+            record: the record of the queue.
+            progress: its latest progress; None if there is none.
+            queue: the queued deliveries, by ascending sequence.
+            segments: first sequences of the stored segments, ascending.
+        """
         self._become_stored(record.number)
         self.go_offline()
         stored = self.backlog.stored_queue

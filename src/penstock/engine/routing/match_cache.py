@@ -1,8 +1,8 @@
-"""The matches of recent topics, kept until a subscription that matches the topic changes.
+"""The matches of recent topics, cached until a subscription that matches the topic changes.
 
 Beside the dictionary from topic to matches there is a tree of the same topics by level, so
-that a changed filter finds the topics that it matches without looking at the others: a
-subscription of one client costs others nothing, however many topics are in use.
+that the topics that a changed filter matches are found without a search of all topics: the cost of
+a subscription does not depend on the number of topics in use.
 
 ::
 
@@ -10,9 +10,9 @@ subscription of one client costs others nothing, however many topics are in use.
                              │     ╰─ c ●        forgotten
                              ╰─ 2 ── c ●         forgotten
 
-Branches stay when their topics are forgotten, because the next message brings them back;
+Branches stay when their topics are forgotten, because the next message needs them again;
 when a limit is reached, the whole cache is cleared. It is also cleared when the search for topics
-to forget has become as much work as matching all of them again: a filter such as ``+/x`` visits
+to forget has cost as much work as to match all of them again: a filter such as ``+/x`` visits
 every branch, and one SUBSCRIBE may have thousands of such filters.
 """
 
@@ -28,13 +28,13 @@ _TOPICS_MAX: Final = 10_000
 _MATCHES_MAX: Final = 200_000  # sessions, groups and identifiers of all topics
 _BRANCHES_MAX: Final = 100_000
 _EVERYTHING: Final = -1  # instead of a depth: below a "#"
-_VISITS: Final = 20_000  # branches visited by ``forget`` before all is forgotten ...
-_VISITS_EARNED: Final = 8  # ... and so many more for each topic that was put
+_VISITS: Final = 20_000  # branches that ``forget`` may visit before the whole cache is cleared
+_VISITS_EARNED: Final = 8  # further visits for each topic that is put into the cache
 
 
 @final
 class Grant:
-    """The part of one session in a match: QoS, retain as published, subscription identifiers.
+    """The merged subscriptions of one session: QoS, Retain As Published, subscription identifiers.
 
     Call ``complete`` after the last ``add``: a client may have thousands of matching subscriptions,
     each with an identifier, so identifiers are first collected in a dictionary, in their order.
@@ -66,10 +66,10 @@ class Grant:
 
 @final
 class Match:
-    """A session that a topic reaches.
+    """A session with subscriptions that match a topic.
 
-    ``grant`` is for messages of other publishers, ``own`` for messages that the session published
-    itself: without subscriptions with No Local [MQTT-3.8.3-3], None if there are no others.
+    ``grant`` merges all of them, for messages of other publishers. ``own`` merges those without No
+    Local, for messages that the session itself publishes [MQTT-3.8.3-3]; None if there are none.
     """
 
     def __init__(self, session: Session) -> None:
@@ -94,14 +94,14 @@ class Match:
 
 @final
 class Matches:
-    """The sessions and groups that a topic matches; it must not be changed."""
+    """The sessions and groups whose filters match a topic. The object must not be changed."""
 
     def __init__(
         self, sessions: list[Match], groups: list[SharedGroup], identifiers: int = 0
     ) -> None:
         self.sessions = sessions
         self.groups = groups  # each gets a copy of the message [MQTT 5 §4.8.2]
-        self.identifiers = identifiers  # sent with one message, to all sessions together
+        self.identifiers = identifiers  # subscription identifiers of all sessions together
 
     def count(self) -> int:
         """Return the size of the entry: sessions, groups and identifiers."""
@@ -112,7 +112,7 @@ class Matches:
 class _Branch:
     def __init__(self) -> None:
         self.below: dict[str, _Branch] = {}
-        self.topic: str | None = None  # a topic that ends here and is in the cache
+        self.topic: str | None = None  # the cached topic that ends at this branch
 
 
 @final
@@ -152,7 +152,7 @@ class MatchCache:
         self._visits_left = min(_VISITS, self._visits_left + _VISITS_EARNED)
 
     def forget(self, levels: list[str]) -> None:
-        """Forget the topics that a filter with these levels matches: a subscription changed."""
+        """Remove the topics that a filter with these levels matches: a subscription changed."""
         if self.topics:
             if levels[0] == "#":
                 self.clear()
@@ -162,7 +162,7 @@ class MatchCache:
                     self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all topics."""
         self.topics.clear()
         self._root = _Branch()
         self._branches = 0
@@ -171,10 +171,9 @@ class MatchCache:
         self._visits_left = _VISITS
 
     def _forget_below(self, levels: list[str]) -> None:
-        """Forget the topics that the filter of these levels matches; stop when that is too much
-        work.
+        """Remove the topics that the filter with these levels matches, until no visits are left.
 
-        It has a stack of its own, because a filter may have a thousand levels.
+        The walk does not recurse, because a filter may have a thousand levels.
         """
         ahead: list[tuple[_Branch, int]] = [(self._root, 0)]
         while ahead and self._visits_left > 0:

@@ -7,18 +7,18 @@ before a takeover.
                                                                           ▲
       store, at the start: windows, queues, wills, retained messages ─────╯
 
-Why so. To build the subscriptions takes nearly all of the time in which an engine is built, and
-they change seldom: a standby builds them when it begins to follow, and changes them with each
-record that changes them. What each message changes (windows, queues) is read at the start, and is
-soon read. A broker that starts from its store prepares nothing, and its registry builds all.
+Why so. Nearly all of the time of a start is spent on the subscriptions, which change seldom: a
+standby builds them when it begins to follow, and updates them with each record that changes them.
+State that changes with each message (windows, queues) is read at the start, which is fast. A broker
+that starts from its own store prepares nothing, and its registry builds all sessions.
 
-Prepared are the parts that sessions refer to: context, drops and router. The engine takes them
-over. Shared subscriptions are only kept, as records, because a group restores its queue when its
-first member joins.
+The prepared sessions refer to a context, drops and a router, which the engine takes over with them.
+Shared subscriptions are not built but collected as records, because a group restores its queue when
+its first member joins.
 
-The two tables of the store change independently, as in the store: sessions by client identifier,
-subscriptions by session number. In one commit a session comes before its subscriptions;
-subscriptions without a session are ignored, as in a start.
+The two tables change independently, as in the store: sessions by client identifier, subscriptions
+by session number. In one commit a session comes before its subscriptions; subscriptions without a
+session are ignored, as in a start.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from penstock.engine.topics import is_shared
 
 @final
 class PreparedSessions:
-    """The sessions of one broker before its start. It is used by one thread at a time.
+    """The sessions of one broker before its start. Only one thread at a time may use them.
 
     Args:
         limits: the limits of the broker, and of sessions whose zone is not known.
         stream_filters: topic filters of the configured streams.
         sharing: the options of shared subscriptions.
-        zones: the limits of each listener's sessions, by its name.
+        zones: the limits of each listener's sessions, by the listener's name.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class PreparedSessions:
             self._forget_if_unused(number)
 
     def put_subscription(self, record: SubscriptionRecord) -> None:
-        """Add a subscription, or replace the one of the same session and filter."""
+        """Add a subscription, or replace that of the same session with the same filter."""
         session = self._sessions.get(record.number)
         if session is None or record.subscription is None:
             return
@@ -122,8 +122,7 @@ class PreparedSessions:
         self._forget_if_unused(number)
 
     def remove_subscriptions(self, begin: int, end: int) -> None:
-        """Remove the subscriptions of all sessions from number ``begin`` up to, not including,
-        ``end``."""
+        """Remove the subscriptions of all sessions with numbers from ``begin`` to below ``end``."""
         numbers = [begin] if end == begin + 1 else list(self._sessions)
         for number in numbers:
             session = self._sessions.get(number)
@@ -137,13 +136,17 @@ class PreparedSessions:
     # -- at the start ------------------------------------------------------------------------
 
     def take(self, record: SessionRecord) -> Session | None:
-        """Return the prepared session of ``record``, which counts in its account; None for one
-        that was not prepared. It has no progress yet."""
+        """Remove and return the prepared session of ``record``; None if it is not prepared.
+
+        The session counts in its account, and has no progress yet.
+        """
         return self._sessions.pop(record.number, None)
 
     def covers(self, records: list[SessionRecord]) -> bool:
-        """Return whether each session of ``records`` is prepared as it would be built now; if
-        not, changes of the store were missed, and subscriptions may be missing."""
+        """Return whether each session of ``records`` is prepared, and as its record says.
+
+        If not, changes of the store were missed, so that subscriptions may be missing too.
+        """
         for record in records:
             if not record.is_of_group:
                 session = self._sessions.get(record.number)
@@ -152,7 +155,7 @@ class PreparedSessions:
         return True
 
     def take_shared(self) -> list[SubscriptionRecord]:
-        """Return all shared subscriptions, in the order of the store."""
+        """Remove and return all shared subscriptions, in the order of the store."""
         shared, self._shared = self._shared, {}
         records = [record for number in sorted(shared) for record in shared[number].values()]
         records.sort(key=_place)
@@ -200,7 +203,7 @@ class PreparedSessions:
         return session
 
     def _fits(self, session: Session, record: SessionRecord) -> bool:
-        """Return whether the session would be built so from ``record``."""
+        """Return whether ``session`` was built from a record with the same values."""
         return (
             session.client_id == record.client_id
             and session.limits is self.zones.get(record.zone, self.limits)
@@ -209,7 +212,7 @@ class PreparedSessions:
         )
 
     def _move(self, former: Session, session: Session) -> None:
-        """Move the subscriptions of ``former``, which was built from another record."""
+        """Move the subscriptions of ``former`` to ``session``, and end ``former``."""
         for topic_filter, entry in list(former.subscriptions.items()):
             self.router.unsubscribe(former, topic_filter)
             self.router.subscribe(session, entry)

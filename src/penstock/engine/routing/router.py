@@ -1,13 +1,13 @@
-"""The router: one published message → the log, the retained messages, the sessions.
+"""The router: a published message goes to the log, the retained messages and the sessions.
 
 ::
 
-      plan ── who matches, has each of them room? ─▶ Plan ── a queue refuses it ─▶ nothing happens
-         where a queue may refuse (``rejecting``)      ╰──── none does ─▶ apply ─╮
-      publish ───────────────────────────────────────────────────────────────────┴─▶ routed
+      plan ── do all matching queues have room? ─▶ Plan ── a queue refuses ─▶ nothing is changed
+         if a queue may refuse (``rejecting``)        ╰─── none refuses ─▶ apply ─╮
+      publish ────────────────────────────────────────────────────────────────────┴─▶ routed
 
-A plan changes nothing, so that a refused message reaches no subscriber. A message that is not
-refused has a place in each queue that it is for, whatever memory its other copies take.
+A plan changes nothing, so that a refused message reaches no subscriber. A planned message that is
+not refused is queued for every matching session, even if its copies take the memory meanwhile.
 
 A message is logged if it matches a configured stream, or if its QoS is 1 or 2 and a stored session
 gets it. Its body is stored once, in the log; queues have offsets.
@@ -44,20 +44,20 @@ SYSTEM_TOPICS_MAX: Final = 10_000
 
 LEVEL_WORK: Final = 4  # the work to create or remove a node for a level of a retained topic
 
-LOOKS_PER_UNIT: Final = 8  # checks whether a queue refuses a message, in a unit of work
+LOOKS_PER_UNIT: Final = 8  # queues checked for room that count as one unit of ``work_budget``
 
 
 @final
 class Plan:
     """The decision about one message: which sessions get it, or which full queue refuses it.
 
-    Apply it at once: what happens in between may take the room.
+    The caller applies it at once, because the room may be used up later.
 
     Args:
         message: the published message.
-        publisher: the session it came from; None for the broker's own.
-        matches: the sessions and groups that get it.
-        refused_by: the full queue that refuses it for all, or None.
+        publisher: the session that published it; None for the broker's own messages.
+        matches: the sessions and groups that get the message.
+        refused_by: the full queue that refuses the message for all sessions, or None.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Router:
         context: the parts of the broker that it acts on.
         limits: the limits of the broker.
         stream_filters: topic filters of the configured streams; a message that matches
-            one is appended to the log whatever its QoS.
-        drops: the counts of dropped messages, with retained ones that are not kept.
+            one is appended to the log, also at QoS 0.
+        drops: the counts of dropped messages, and of messages that could not be retained.
         sharing: the options of shared subscriptions.
     """
 
@@ -103,10 +103,10 @@ class Router:
         self._context = context
         self._drops = drops
         self._stream_filters = stream_filters
-        self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1: in a stream
+        self._streamed = TopicCache(_CACHED_TOPICS_MAX)  # 1 = a stream has the topic
         self._work_budget = context.turn.work_budget
         self._blocked = context.blocked_publishers
-        self.rejecting = limits.rejects  # whether any queue may refuse
+        self.rejecting = limits.rejects  # whether any queue may refuse a message
 
     def publish(
         self,
@@ -116,14 +116,17 @@ class Router:
         account: Account | None = None,
         plan: Plan | None = None,
     ) -> int:
-        """Route ``message``; return the number of sessions and groups that it is for.
+        """Route ``message``; return the number of matching sessions and groups.
 
         Args:
             message: the published message.
-            publisher: the session it came from, for No Local; None for the broker's own.
-            now: when.
-            account: the account in which it counts if it is retained; None = the publisher's.
-            plan: the decision about it (``apply``); without one, a full queue drops a message.
+            publisher: the session that published it, for No Local; None for the broker's own
+                messages.
+            now: the time of the turn.
+            account: the account in which the message counts if it is retained; None = the
+                publisher's account.
+            plan: the decision about the message, from ``apply``; without one, a full queue drops a
+                message.
         """
         matches = self.trie.match(message.topic) if plan is None else plan.matches
         append = self._in_a_stream(message.topic)
@@ -174,9 +177,9 @@ class Router:
         return reached
 
     def _may_append_qos0(self, message: Message) -> bool:
-        """Return whether a QoS 0 message may be logged; while the store fails, memory limits it.
+        """Return whether a QoS 0 message may be appended to the log; count it as dropped if not.
 
-        A message that may not is counted as dropped.
+        While the store cannot write, it may be appended only if memory has room.
         """
         if not self._context.store.fails or self._context.store.has_room_for_qos0():
             return True
@@ -184,7 +187,7 @@ class Router:
         return False
 
     def plan(self, message: Message, publisher: Session | None) -> Plan:
-        """Return the sessions that get ``message`` (QoS 1 or 2), or the full queue that refuses
+        """Return the plan of ``message`` (QoS 1 or 2): its sessions, and a queue that refuses
         it."""
         matches = self.trie.match(message.topic)
         size_bytes = message.size_bytes()
@@ -210,7 +213,8 @@ class Router:
         return Plan(message, publisher, matches, refused_by)
 
     def apply(self, plan: Plan, now: Now) -> int:
-        """Route the message of ``plan``, which nothing refuses; return as ``publish``."""
+        """Route the message of ``plan``, which no queue refuses; return the number of matching
+        sessions and groups."""
         assert plan.refused_by is None
         return self.publish(plan.message, plan.publisher, now, None, plan)
 
@@ -227,10 +231,10 @@ class Router:
         return plan.refused_by
 
     def publish_system(self, topic: str, value: bytes, now: Now) -> bool:
-        """Publish ``value`` as the value of a ``$SYS`` topic; return whether it changed.
+        """Publish ``value`` as the value of a ``$SYS`` topic; return whether the value changed.
 
-        It is like a retained message of QoS 0, but in memory only: it is neither logged nor stored,
-        and not queued for a client that is offline, because it would be out of date when read.
+        The message is like a retained message of QoS 0, but in memory only: it is neither logged
+        nor stored, and not queued for offline clients, for which it would be out of date.
         """
         known = self.system.get(topic)
         if known is not None and known.payload == value:
@@ -241,10 +245,10 @@ class Router:
         return True
 
     def publish_bridge_state(self, topic: str, value: bytes, now: Now) -> None:
-        """Publish whether a foreign bridge is connected; an empty ``value`` removes its topic.
+        """Publish the connection state of a foreign bridge; an empty ``value`` removes its topic.
 
-        Like all of ``$SYS`` it is in memory only. Foreign bridges may use half of the places for
-        ``$SYS`` topics; beyond that, the value is published to current subscribers and not kept.
+        Like all values of ``$SYS`` it is in memory only. Foreign bridges may use half of the
+        ``$SYS`` topics; beyond that, a value is published to current subscribers but not retained.
         """
         if self.system.get(topic) is None and 2 * len(self.system) >= SYSTEM_TOPICS_MAX:
             self.publish_unretained(topic, value, self.trie.match(topic), now)
@@ -254,7 +258,7 @@ class Router:
             self.system.remove(topic)
 
     def publish_unretained(self, topic: str, value: bytes, matches: Matches, now: Now) -> None:
-        """Publish like ``publish_system``, but keep nothing for later subscribers."""
+        """Publish ``value`` to the subscribers in ``matches``, without retaining it."""
         self._deliver_system(
             Message(topic, value, 0, False, "", now.wall_us, lead_us=now.lead_us), matches, now
         )
@@ -289,9 +293,10 @@ class Router:
     def deliver_retained(
         self, session: Session, entry: SessionSubscription, is_new: bool, now: Now
     ) -> None:
-        """Send the retained messages that a subscription asks for, after its SUBACK.
+        """Send the retained messages that the Retain Handling of a subscription asks for, after its
+        SUBACK.
 
-        A shared subscription gets none (v5 §4.8.2).
+        A shared subscription gets no retained messages (v5 §4.8.2).
         """
         if is_shared(entry.subscription.topic_filter):
             return
@@ -344,7 +349,7 @@ class Router:
         elif self.retained.put(message, account):
             self._context.batch.put_retained(message.topic, message)
         else:
-            if self.retained.remove(message.topic):  # out of date: it is not the last value
+            if self.retained.remove(message.topic):  # it is not the last value any more
                 self._context.batch.put_retained(message.topic, None)
             self._drops.count(RETAINED_FULL, message.client_id, message.topic)
 

@@ -9,7 +9,7 @@
 
 CONNECT with clean start ends an existing session first [MQTT-3.1.2-4]. A session with an
 expiry interval of 0 ends with its connection and is never stored. A session belongs to the user
-who made it (MQTT 5 §5.4.2): ``belongs_to`` is asked before ``open``.
+who created it (MQTT 5 §5.4.2): callers check ``belongs_to`` before ``open``.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ _ASKED_AT_ONCE: Final = 100
 
 @final
 class LowestOffsetSearch:
-    """The lowest log offset that any queue or window still needs, found a few at a time.
+    """A search for the lowest log offset that a queue or window still needs, some of them at a
+    time.
 
     Args:
-        asked: the sessions and groups' queues at the beginning; later ones need nothing below
-            ``end``.
-        end: the end of the log at the beginning.
-        context: its batch notes messages that move meanwhile to a session that was asked.
+        asked: the sessions and groups' queues when the search begins; later ones need no offset
+            below ``end``.
+        end: the end of the log when the search begins.
+        context: its batch notes messages that move to a session that was visited before.
     """
 
     def __init__(self, asked: list[Session | GroupQueue], end: int, context: EngineContext) -> None:
@@ -52,11 +53,11 @@ class LowestOffsetSearch:
 
     @property
     def lowest(self) -> int:
-        """Return the lowest offset that is needed; valid once all have been asked."""
+        """Return the lowest needed offset; valid once ``step`` returned True."""
         return min(self._lowest, self._context.batch.lowest_moved)
 
     def step(self, count: int = _ASKED_AT_ONCE) -> bool:
-        """Ask the next ``count``; return whether all have been asked."""
+        """Visit the next ``count`` sessions and queues; return whether all were visited."""
         for _ in range(count):
             if not self._asked:
                 return True
@@ -72,11 +73,11 @@ class Registry:
 
     Args:
         context: the parts of the broker that it acts on.
-        router: knows their subscriptions.
-        wills: the wills that wait for the end of a session.
+        router: has the subscriptions of the sessions.
+        wills: the wills, which are published at the latest when their session ends.
         limits: the limits of the broker, and of sessions whose zone is not known.
         drops: the counts of dropped messages.
-        zones: the limits of each listener's sessions, by its name.
+        zones: the limits of each listener's sessions, by the listener's name.
     """
 
     def __init__(
@@ -99,16 +100,16 @@ class Registry:
         self._drops = drops
         self._scheduled: dict[
             int, int
-        ] = {}  # by session number: expiry after its last disconnection
-        self._expiring: list[tuple[int, int, str]] = []  # a heap of these; may be out of date
+        ] = {}  # expiry of disconnected sessions by number, microseconds of the steady clock
+        self._expiring: list[tuple[int, int, str]] = []  # a heap; entries may be out of date
 
     def apply_settings(self, limits: EngineLimits) -> None:
-        """Bound all sessions together by other limits from now on; existing sessions stay."""
+        """Apply other limits to later sessions; existing sessions stay."""
         self._limits = limits
 
     def has_room(self, client_id: str, account: Account | None = None) -> bool:
-        """Return whether a session for ``client_id`` exists or may be made, in ``account`` if
-        given."""
+        """Return whether a session for ``client_id`` exists or may be created, within the limits of
+        ``account`` too if it is given."""
         if client_id in self.sessions:
             return True
         if len(self.sessions) >= self._limits.sessions_max:
@@ -120,7 +121,7 @@ class Registry:
     def belongs_to(self, client_id: str, username: str | None) -> bool:
         """Return whether ``username`` (None: anonymous) may open the session of ``client_id``.
 
-        A session of an older store, whose owner is not known, may be opened by the next user.
+        If there is no such session, or its owner is not known (an older store), any user may.
         """
         session = self.sessions.get(client_id)
         return session is None or not session.owned or session.username == username
@@ -131,7 +132,7 @@ class Registry:
         while f"{prefix}{epoch}-{number}" in self.sessions:
             number += 1
         self._context.batch.next_number = (
-            number  # identifiers that clients took are not tried again
+            number  # the identifiers before are in use: they need not be tried again
         )
         return f"{prefix}{epoch}-{number}"
 
@@ -144,11 +145,15 @@ class Registry:
         username: str | None = None,
         account: Account | None = None,
     ) -> Session:
-        """Return the session for an accepted CONNECT: the existing one, or a new one.
+        """Return the session for an accepted CONNECT: the existing session, or a new one.
 
-        An existing session must not have a connection any more. ``limits`` are those of the
-        client's listener, by default those of the broker; ``username`` becomes its owner. A new
-        session counts in ``account``.
+        Args:
+            client_id: the client identifier; an existing session must not have a connection.
+            clean_start: whether an existing session ends first.
+            expiry_interval_s: session expiry interval in seconds; 0 = it ends with its connection.
+            limits: the limits of the client's listener; None = those of the broker.
+            username: the user, who becomes the owner; None = anonymous.
+            account: the memory account of a new session; None = the common account.
         """
         limits = limits or self._limits
         session = self.sessions.get(client_id)
@@ -177,7 +182,8 @@ class Registry:
         return session
 
     def close(self, session: Session, now: Now) -> None:
-        """Note that the connection of ``session`` ended."""
+        """Detach the connection of ``session``, which ended; end the session if it has no expiry
+        interval."""
         if session.expiry_interval_s == 0:
             session.detach(now)
             self._remove(session)
@@ -187,7 +193,7 @@ class Registry:
         self._schedule(session)
 
     def end(self, session: Session, now: Now) -> None:
-        """End ``session`` now, and publish a will that waited for it [MQTT-3.1.3-9]."""
+        """End ``session`` now, and publish its delayed will [MQTT-3.1.3-9]."""
         self._remove(session)
         self._wills.publish(session.client_id, now)
 
@@ -216,7 +222,8 @@ class Registry:
                 self.end(session, now)
 
     def search_lowest_offset(self, end: int) -> LowestOffsetSearch:
-        """Begin to find the lowest log offset that is still needed; ``end`` if none is."""
+        """Begin a search for the lowest log offset that is still needed, which is ``end`` if none
+        is."""
         self._context.batch.lowest_moved = end
         asked: list[Session | GroupQueue] = list(self.sessions.values())
         asked.extend([group.queue for group in self._router.sharing.groups.values()])
@@ -225,11 +232,11 @@ class Registry:
     def recover(
         self, recovered: RecoveredState, now: Now, prepared: PreparedSessions | None = None
     ) -> None:
-        """Restore the sessions of the store. Clients that were connected are offline now.
+        """Restore the sessions of the store; clients that were connected are offline now.
 
-        Each session has the limits of the listener that its client used last; if that is not known
-        or does not exist any more, the limits of the broker. Sessions in ``prepared`` have their
-        subscriptions already, so that ``recovered`` has none.
+        A session gets the limits of the listener that its client used last, or those of the broker
+        if that listener is not known or does not exist. Sessions in ``prepared`` have their
+        subscriptions already; then ``recovered`` has no subscriptions.
         """
         groups: list[SessionRecord] = []
         records: list[SessionRecord] = []
@@ -294,7 +301,7 @@ class Registry:
             self._schedule(session)
 
     def _count_with(self, session: Session, listener: str) -> None:
-        """Count the drops of ``session`` with its listener and client group, until its next
+        """Count the drops of ``session`` under ``listener`` and its client group, until its next
         CONNECT."""
         self._drops.clients[session.client_id] = self._context.turn.counters.of_client(
             listener, session.client_id, session.username

@@ -1,12 +1,12 @@
 """One shared subscription: which member takes a message, and which messages wait for a member.
 
-A group is the members of one ``$share/{group}/{filter}`` (``group_members``), and the queue they
-take from (``group_queue``)::
+A group is the members of one ``$share/{group}/{filter}`` (``group_members``), and their common
+queue (``group_queue``)::
 
-      message ─▶ a member that is connected, reads, may receive it and has room? ─▶ that one
-                     ╰ none ─▶ the queue ── a member has room ─▶ the first there that it may have
+      message ─▶ a connected member that may receive it, and has room? ─▶ sent to that member
+                     ╰ none ─▶ the queue ── a member has room ─▶ its first message for that member
 
-The strategy is the order in which members are asked; by hash only one is.
+The strategy is the order in which members are tried; a hash strategy tries a single member.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from penstock.engine.session.outbound import ANY_QOS, NO_ROOM
 from penstock.engine.session.queue import PRIORITY_MASK, PRIORITY_SHIFT
 from penstock.engine.session.session import Session, SessionSubscription
 
-OFFERED_MAX: Final = 1000  # messages that one ``offer`` hands out; the next tick goes on
+OFFERED_MAX: Final = 1000  # messages that one ``offer`` sends; the next tick continues
 
 
 @final
 class SharedGroup(GroupSource):
     """One shared subscription: its members, and their queue.
 
-    ``SharedSubscriptions`` says who is connected.
+    ``SharedSubscriptions`` notifies it of members that connect or disconnect.
 
     Args:
         topic_filter: ``$share/{group}/{filter}``.
@@ -44,7 +44,7 @@ class SharedGroup(GroupSource):
         random: the generator of the random strategy.
         context: the parts of the broker that it acts on.
         drops: the counts of dropped messages.
-        first: the session of its first member: it has the queue's priorities.
+        first: the session of its first member, whose limits have the priorities of topics.
         account: the account in which the queue counts.
     """
 
@@ -63,7 +63,7 @@ class SharedGroup(GroupSource):
         self.queue = GroupQueue(topic_filter, self, context, first.limits, drops, account)
         self._context = context
         self._drops = drops
-        self._offers = False  # ``offer`` is at work
+        self._offers = False  # whether ``offer`` is running
 
     # -- members -----------------------------------------------------------------------
 
@@ -93,7 +93,7 @@ class SharedGroup(GroupSource):
             self.queue.end()
 
     def member_connected(self, session: Session) -> None:
-        """Note that a member is connected, maybe through another listener."""
+        """Note that the member with ``session`` is connected, maybe through another listener."""
         member = self.members.by_session.get(session)
         if member is None:
             return
@@ -106,24 +106,24 @@ class SharedGroup(GroupSource):
         self._changed()
 
     def member_disconnected(self, session: Session) -> None:
-        """Note that a member is connected no more."""
+        """Note that the member with ``session`` is disconnected."""
         member = self.members.by_session.get(session)
         if member is not None:
             self.members.disconnect(member)
             self._update_online()
 
     def permissions_changed(self) -> None:
-        """Forget the members' cached permissions, which changed."""
+        """Clear cached permissions, which changed, and check blocked publishers again."""
         self.members.forget_permissions()
         self.queue.recheck_blocked_publishers()
 
     @property
     def has_members(self) -> bool:
-        """Return whether anyone is a member, connected or not."""
+        """Return whether the group has members, connected or not."""
         return len(self.members.by_session) > 0
 
     def _update_online(self) -> None:
-        """Take the queue online or offline: whether any member is connected may have changed."""
+        """Take the queue online if a member is connected, else offline."""
         is_needed = len(self.members.connected) > 0
         if is_needed and not self.queue.is_online:
             self.queue.go_online()
@@ -131,14 +131,15 @@ class SharedGroup(GroupSource):
             self.queue.go_offline()
 
     def _changed(self) -> None:
-        """Check blocked publishers again: members, options or limits changed."""
+        """Apply changed members, options or limits, and check blocked publishers again."""
         self.members.forget_permissions()
         self.queue.update_bounds()
 
-    # -- publishers that wait for room here --------------------------------------------------
+    # -- blocked publishers ------------------------------------------------------------------
 
     def refuses(self, message: Message) -> bool:
-        """Return whether ``message`` (QoS 1 or 2) must be refused: it finds no place anywhere."""
+        """Return whether ``message`` (QoS 1 or 2) must be refused: neither the queue nor a member
+        has room."""
         queue = self.queue
         if not self.has_members or not queue.is_full(message.size_bytes()):
             return False
@@ -148,7 +149,7 @@ class SharedGroup(GroupSource):
             return True
         members = self.members
         if members.by_hash and queue.goes_behind(members.slot_for(label_of(message)), message):
-            return True  # the order of a key is kept, also when there is no room
+            return True  # a member with room must not get it before earlier messages of its key
         return self._taker(message) is None
 
     def has_free_member(self) -> bool:
@@ -161,7 +162,7 @@ class SharedGroup(GroupSource):
         return False
 
     def watch_links(self) -> None:
-        """Have the members that do not read resumed when they read again."""
+        """Have the members without room in their links resumed when there is room again."""
         self._context.blocked_publishers.work += len(self.members.connected)
         for member in self.members.connected:
             member.session.watch_links()
@@ -169,13 +170,13 @@ class SharedGroup(GroupSource):
     # -- messages ----------------------------------------------------------------------
 
     def publish(self, message: Message, at_once: bool, now: Now, planned: bool) -> bool:
-        """Give ``message`` to a member, queue or drop it; return False if no member may receive it.
+        """Send ``message`` to a member, queue or drop it; return False if no member may receive it.
 
         Args:
             message: the published message.
-            at_once: QoS 0 need not wait for the commit of this turn.
-            now: the moment.
-            planned: ``Router.plan`` accepted it, so it has a place.
+            at_once: whether QoS 0 need not wait for the commit of this turn.
+            now: the time of the turn.
+            planned: whether ``Router.plan`` accepted the message, so that it must be queued.
         """
         if not self.has_members:
             return False
@@ -210,20 +211,22 @@ class SharedGroup(GroupSource):
         member = self._taker(message)
         if member is not None:
             self._give(member, message, True, now)
-        elif self.members.may_be_received_now(message.topic):  # by one that has no room
+        elif self.members.may_be_received_now(message.topic):  # but no such member has room
             self._drops.count(reasons_to_drop.SLOW_CONSUMER, "", message.topic)
         else:
             self._drops.count(reasons_to_drop.NO_PERMISSION, "", message.topic)
 
     def precedes(self, rank: int, offset: int) -> bool:
-        """Return whether the first message has a higher rank, or the same and a lower offset."""
+        """Return whether the first message of the queue comes before a message with this rank and
+        log offset."""
         if self.queue.queue_length == 0:
             return False
         own_rank, own_offset = self.queue.place_of_first()
         return own_rank > rank or (own_rank == rank and own_offset < offset)
 
     def give_next_to(self, taker: StoredState, now: Now) -> bool:
-        """Give ``taker``, a session, the first message that it may take; return whether it did."""
+        """Send ``taker``, a session, the first message that it may take; return whether there was
+        one."""
         assert isinstance(taker, Session)
         member = self.members.by_session.get(taker)
         if member is None:
@@ -250,7 +253,7 @@ class SharedGroup(GroupSource):
         if queue.queue_length == 0:
             self._context.groups_with_backlog.pop(self.topic_filter, None)
         elif self.members.by_hash and queue.found_in != self.members.slot_of(member):
-            self.offer(now)  # what follows there may be for others
+            self.offer(now)  # the next messages of that slot may be for other members
         return True
 
     def offer(self, now: Now) -> None:
@@ -264,7 +267,7 @@ class SharedGroup(GroupSource):
         self._offers = False
 
     def take_back(self, session: Session, entries: list[Delivery]) -> None:
-        """Queue ``entries``, in flight when ``session`` disconnected, before all other messages."""
+        """Queue ``entries``, which were in flight when ``session`` disconnected, at the front."""
         queue = self.queue
         for entry in entries:
             shared = entry.shared
@@ -311,7 +314,7 @@ class SharedGroup(GroupSource):
         return False
 
     def _taker(self, message: Message) -> Member | None:
-        """Return the connected member that takes ``message`` at once; None if there is none."""
+        """Return the connected member that gets ``message`` at once; None if there is none."""
         if self.members.by_hash:
             home = self.members.home_of(label_of(message))
             return home if home is not None and self._can_take(home, message) else None
@@ -356,9 +359,9 @@ class SharedGroup(GroupSource):
     def _hand_over(self, member: Member, delivery: Delivery, message: Message, now: Now) -> None:
         """Send ``member`` a message from the queue.
 
-        If it waited in memory only and the member's session is stored, append a copy to the log
-        first, even if the log has it for other sessions: retention may remove that row once they
-        have the message.
+        If the message waited in memory only and the member's session is stored, a copy is appended
+        to the log, even if the log has the message for other sessions: retention may remove that
+        row once these sessions have the message.
         """
         self.members.took(member)
         events = self._context.events

@@ -41,13 +41,13 @@ class SharedSubscriptions(MemberConnections):
     Args:
         context: the parts of the broker that they act on.
         drops: the counts of dropped messages.
-        options: the strategies, and whether they are available.
+        options: the strategies, and whether shared subscriptions are available.
     """
 
     def __init__(self, context: EngineContext, drops: Drops, options: SharingOptions) -> None:
         self.options = options
         self.groups: dict[str, SharedGroup] = {}  # by $share/{group}/{filter}
-        self.shutting_down = False  # all members disconnect: no message is moved to another
+        self.shutting_down = False  # all members disconnect: no message is sent to another member
         self._recovered: RecoveredState | None = None  # while queues are restored from the store
         self._records: dict[str, SessionRecord] = {}  # of groups that are not restored yet
         self._context = context
@@ -58,7 +58,8 @@ class SharedSubscriptions(MemberConnections):
     # -- members -----------------------------------------------------------------------
 
     def join(self, session: Session, entry: SessionSubscription) -> SharedGroup | None:
-        """Make ``session`` a member; return the group if it is new."""
+        """Add ``session`` to the group of its subscription; return the group if it is new, else
+        None."""
         topic_filter = entry.subscription.topic_filter
         group = self.groups.get(topic_filter)
         is_new = group is None
@@ -83,7 +84,7 @@ class SharedSubscriptions(MemberConnections):
         return group if is_new else None
 
     def leave(self, session: Session, topic_filter: str) -> SharedGroup | None:
-        """Remove ``session`` from a group; return the group if it was its last member.
+        """Remove ``session`` from a group; return the group if that was its last member, else None.
 
         The session may still acknowledge the messages that it has in flight.
         """
@@ -131,13 +132,16 @@ class SharedSubscriptions(MemberConnections):
                     group.offer(now)
 
     def permissions_changed(self) -> None:
-        """Clear cached permissions: permissions changed."""
+        """Clear the cached permissions of all groups, and check blocked publishers again."""
         for group in self.groups.values():
             group.permissions_changed()
 
     def tick(self, now: Now) -> None:
-        """Send queued messages to members that have room for another reason than an
-        acknowledgement: memory, permissions, or other members."""
+        """Send queued messages to members that have room now.
+
+        An acknowledgement does that at once; memory that is free again, other permissions and new
+        members do it with the next tick.
+        """
         if not self.shutting_down:
             for group in self._groups_with_backlog():
                 group.offer(now)
@@ -167,8 +171,8 @@ class SharedSubscriptions(MemberConnections):
     def recover(self, sessions: list[Session]) -> None:
         """Drop the queues of groups without members, and move the legacy queues of ``sessions``.
 
-        Call it when all members have joined. Moved messages are stored in the queue of the group,
-        and removed from that of the member, in the first commit.
+        The caller must have restored all subscriptions. The first commit adds the moved messages to
+        the queue of the group, and removes them from that of the member.
         """
         for topic_filter, record in self._records.items():  # no session of a member is stored
             if self._recovered is not None:
@@ -210,7 +214,7 @@ class SharedSubscriptions(MemberConnections):
 
 
 def _waiting(number: int, recovered: RecoveredState) -> int:
-    """Return how many messages the store holds of the queue with this number."""
+    """Return the number of messages that the store has in the queue with this number."""
     heads: dict[int, int] = {}
     progress = recovered.progress.get(number)
     if progress is not None:

@@ -6,11 +6,11 @@ filters.
       "plant/+/temp", "plant/#"          plant ─┬─ + ── temp ● {session: grant}
                                                 ╰─ # ● {session: grant}
 
-Matching walks the levels of a topic once, with at most three ways on from a node (the
+Matching walks the levels of a topic once, with at most three branches at a node (the
 level itself, ``+``, ``#``), so subscriptions that do not match cost nothing. The result
 for a topic, merged to one grant for each session, is cached until a subscription that
-matches it changes (``match_cache``). Groups of shared subscriptions are in the tree as groups: a
-member is chosen for each message (``shared_subscriptions``), so that the cache is valid although
+matches it changes (``match_cache``). The tree has groups of shared subscriptions as groups: the
+member is selected for each message (``shared_subscriptions``), so that the cache stays valid when
 members change.
 
 Overlapping subscriptions of a session give one delivery with the greatest granted QoS
@@ -36,7 +36,7 @@ class _Node:
     def __init__(self) -> None:
         self.children: dict[str, _Node] | None = None
         self.entries: dict[Session, SessionSubscription] | None = None
-        self.groups: dict[SharedGroup, None] | None = None  # in the order in which they were made
+        self.groups: dict[SharedGroup, None] | None = None  # in the order in which they were added
 
     def child(self, level: str) -> _Node | None:
         return None if self.children is None else self.children.get(level)
@@ -126,7 +126,7 @@ class SubscriptionTrie:
         self._cache.forget(levels)
 
     def match(self, topic: str) -> Matches:
-        """Return the sessions and groups that a message with this topic is for."""
+        """Return the sessions and groups whose filters match ``topic``."""
         cached = self._cache.topics.get(topic)
         if cached is not None:
             return cached
@@ -135,10 +135,10 @@ class SubscriptionTrie:
         return matches
 
     def match_once(self, topic: str) -> Matches:
-        """Return ``match`` without the cache: for thousands of topics with one message each.
+        """Return the same as ``match``, without the cache: for many topics with one message each.
 
-        The walk has a stack of its own, because a topic may have a thousand levels. A wildcard in
-        the first level does not match ``$`` [MQTT-4.7.2-1].
+        The walk does not recurse, because a topic may have a thousand levels. A wildcard in the
+        first level does not match ``$`` [MQTT-4.7.2-1].
         """
         found = _Found()
         levels = topic.split("/")
@@ -174,7 +174,7 @@ class SubscriptionTrie:
         return Matches(matches, found.groups, identifiers)
 
     def reaches(self, topic: str) -> bool:
-        """Return whether a filter may match ``topic``, or something below it."""
+        """Return whether a subscription may match ``topic`` or a topic below it."""
         nodes = [self._root]
         for depth, level in enumerate(topic.split("/")):
             further: list[_Node] = []
@@ -193,7 +193,7 @@ class SubscriptionTrie:
 
 
 def _collect(node: _Node, found: _Found) -> int:
-    """Add the subscriptions and groups of ``node`` to ``found``; return how many there are."""
+    """Add the subscriptions and groups of ``node`` to ``found``; return their number."""
     count = 0
     if node.entries is not None:
         count = len(node.entries)

@@ -2,11 +2,11 @@
 
 ::
 
-      CONNECT with a will ─▶ armed ── DISCONNECT (0x00) ─────────────▶ gone
+      CONNECT with a will ─▶ armed ── DISCONNECT (0x00) ─────────────▶ deleted
                                │
                                │ connection lost, or DISCONNECT 0x04
                                ▼
-                             delayed ── the session is continued ─────▶ gone
+                             delayed ── the session is resumed ───────▶ deleted
                                │
                                │ will delay passed, or the session ended
                                ▼
@@ -14,7 +14,7 @@
 
 An armed will is in the store: when the broker itself crashes, its clients lose their connections,
 and their wills are published after the restart [MQTT 5 §3.1.2.5]. A will is published and deleted
-in one commit. A will whose client may not publish it any more is dropped.
+in one commit. A will is dropped if its client has no permission to publish it any more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Wills:
         context: the parts of the broker that it acts on.
         router: publishes the wills.
         drops: counts a will that may not be published.
-        authorize: the permissions of a client at the time its will is due.
+        authorize: returns the permissions of a client when its will is due.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Wills:
         self._context = context
         self._router = router
         self._wills: dict[str, WillRecord] = {}
-        self._due: list[tuple[int, str]] = []  # heap; entries may be out of date
+        self._due: list[tuple[int, str]] = []  # a heap (time, client identifier), partly outdated
 
     def arm(
         self,
@@ -73,8 +73,7 @@ class Wills:
         self._context.batch.put_will(client_id, record)
 
     def armed_bytes(self, client_id: str) -> int:
-        """Return the memory of the will of ``client_id``, which another one would replace; 0
-        without one."""
+        """Return the bytes of memory of the will of ``client_id``; 0 if it has none."""
         record = self._wills.get(client_id)
         return 0 if record is None else will_bytes(record.message.size_bytes())
 
@@ -84,10 +83,13 @@ class Wills:
             self._context.batch.put_will(client_id, None)
 
     def lost(self, client_id: str, session_expiry_s: int, now: Now) -> None:
-        """Publish the will, now or after its delay: the connection ended without DISCONNECT
+        """Publish the will now or after its delay: the connection ended without DISCONNECT
         [MQTT-3.1.2-8].
 
-        It is published after its delay or when the session ends, whichever is first.
+        Args:
+            client_id: the client identifier.
+            session_expiry_s: seconds after which the session ends; a longer will delay is cut.
+            now: the time of the turn.
         """
         record = self._wills.get(client_id)
         if record is None:
@@ -136,7 +138,10 @@ class Wills:
         now: Now,
         account: Account | None = None,
     ) -> None:
-        """Restore a will of the store at a start: its client was lost with the broker."""
+        """Restore a will from the store at a start; publish it, or set its delay, if it was armed.
+
+        Its client lost its connection when the broker stopped.
+        """
         record.account = account
         self._set(client_id, record)
         if record.due_at_us == 0:
