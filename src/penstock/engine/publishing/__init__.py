@@ -1,8 +1,8 @@
-"""Publishers beyond ordinary connections, and publishers that wait for room.
+"""Producers, rows of Spark, and messages that wait for room before they are routed.
 
 Modules::
 
-    producers           publishers that number their messages, so that none is published twice
+    producers           clients that number their messages, so that none is published twice
     sink_positions      sets of rows from Spark, published whole and exactly once
     pending_publishes   messages of one client that wait for room
 """

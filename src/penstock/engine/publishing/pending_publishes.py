@@ -1,14 +1,14 @@
-"""Messages that a client published before there was room for them, in their order: see
+"""Published messages of one client that wait for room before they are routed, in their order: see
 ``publish_handler``.
 
 ::
 
-      PUBLISH ─▶ put ── soft limit ─▶ QoS 0 is dropped; the client's packets are handled only while
-                  │                   its acknowledgements, behind its messages, may make room
-                  ╰─── hard limit ──▶ the connection ends if a further message comes
+      PUBLISH ─▶ put ── soft limit ─▶ QoS 0 is dropped; further packets are handled only while the
+                  │                   client's acknowledgements among them may make room
+                  ╰─── hard limit ──▶ one more message ends the connection
 
 The soft limit is the client's Receive Maximum, or the size of a write buffer; the hard limit is
-the bytes that it may have in flight.
+the number of bytes that the client may have in flight.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from penstock.protocol.packets import Publish
 from penstock.protocol.properties import encode_properties
 
 _OVERHEAD_BYTES: Final = 256  # of one message, beside its payload, topic and properties
-_IN_FLIGHT_USUAL: Final = 32  # packets; clients before MQTT 5 leave 10 or 20 open
+_IN_FLIGHT_USUAL: Final = 32  # packets; clients before MQTT 5 have 10 or 20 in flight
 
 
 def _size_bytes(packet: Publish) -> int:
-    """Return about how much memory a waiting message takes; a character has up to four bytes."""
+    """Return about how many bytes of memory a waiting message takes; a character has up to four."""
     size_bytes = len(packet.payload) + 4 * len(packet.topic) + _OVERHEAD_BYTES
     if packet.properties is not None:
         size_bytes += len(encode_properties(packet.properties))
@@ -35,7 +35,7 @@ def _size_bytes(packet: Publish) -> int:
 
 @final
 class _PendingPublish:
-    """One pending message; ``packet`` is None after another with its identifier replaced it."""
+    """One pending message; ``packet`` is None once the message was removed from the queue."""
 
     def __init__(self, packet: Publish) -> None:
         self.packet: Publish | None = packet
@@ -52,10 +52,10 @@ class PendingPublishes:
     def __init__(self, limits: EngineLimits) -> None:
         self.count = 0
         self.size_bytes = 0
-        self.looked_at = 0  # entries of the queue that ``first`` has looked at, ever
+        self.looked_at = 0  # entries of the queue that ``first`` visited, since the start
         self._account: Account | None = None
         self._queue: Fifo[_PendingPublish] | None = None
-        self._by_id: dict[int, _PendingPublish] | None = None  # the latest with each identifier
+        self._by_id: dict[int, _PendingPublish] | None = None  # the latest by packet identifier
         self._soft_limit_count = limits.receive_maximum
         self._soft_limit_bytes = limits.write_buffer_bytes_max
         in_flight = min(limits.receive_maximum, _IN_FLIGHT_USUAL)
@@ -65,17 +65,17 @@ class PendingPublishes:
 
     @property
     def unacknowledged(self) -> int:
-        """Return how many of them are of QoS 1 or 2."""
+        """Return the number of pending messages of QoS 1 and 2."""
         return 0 if self._by_id is None else len(self._by_id)
 
     def above_soft_limit(self) -> bool:
-        """Return whether the soft limit is reached, by number, bytes or memory."""
+        """Return whether the soft limit is reached: number or bytes of messages, or memory."""
         if self.count >= self._soft_limit_count or self.size_bytes >= self._soft_limit_bytes:
             return True
         return self.size_bytes >= FREE_BYTES and self.lacks_memory()
 
     def lacks_memory(self) -> bool:
-        """Return whether the memory for pending messages, this user's or all, is used up."""
+        """Return whether the memory for pending messages, of this user or of all, is used up."""
         return self._account is not None and not self._account.has_room_to_block()
 
     def at_hard_limit(self) -> bool:
@@ -83,7 +83,7 @@ class PendingPublishes:
         return self.size_bytes >= self._hard_limit_bytes
 
     def put(self, packet: Publish, account: Account | None = None) -> None:
-        """Append ``packet``; its topic alias is resolved, and it counts in ``account``."""
+        """Append ``packet``, which counts in ``account``. Its topic alias must be resolved."""
         self._account = account
         waiting = _PendingPublish(packet)
         if packet.qos > 0:
@@ -102,9 +102,10 @@ class PendingPublishes:
     def is_repeat(self, packet: Publish) -> bool:
         """Return whether ``packet`` repeats a pending message (v3.1 §4.1).
 
-        A repeat is not published, and not answered by itself. A new message with the identifier of
-        a repeated QoS 1 message shows that the client got the PUBACK of that; the repeat is removed
-        then, because the client would take a second PUBACK for that of the new message.
+        A repeat is neither published nor acknowledged by itself. If a new message has the packet
+        identifier of a pending message that is itself a repeat at QoS 1, the client has got the
+        PUBACK of the original; then the pending repeat is removed, because the client would take
+        its PUBACK for that of the new message.
         """
         if self._by_id is None:
             return False
@@ -130,7 +131,7 @@ class PendingPublishes:
         return None
 
     def pop(self) -> None:
-        """Remove the message that ``first`` returned; there must be one."""
+        """Remove the first message; the queue must not be empty."""
         assert self._queue is not None
         waiting = self._queue.pop()
         if waiting.packet is not None:

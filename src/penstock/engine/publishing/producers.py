@@ -1,19 +1,19 @@
-"""Producers: publishers that number their messages, so that none is published twice.
+"""Producers: clients that number their messages, so that none is published twice.
 
 A client that crashes has a new connection afterwards, and so new packet identifiers: MQTT
-cannot tell the broker that a message was sent before. A producer numbers its messages itself, in
-two user properties of each PUBLISH above QoS 0 (MQTT 5 §3.3.2.3.7): its name, and the number of the
+does not show the broker that a message was sent before. A producer numbers its messages, in two
+user properties of each PUBLISH above QoS 0 (MQTT 5 §3.3.2.3.7): its name, and the number of the
 message, which begins at 1 and grows by 1::
 
-      PUBLISH ─▶ the next one ─────▶ published; the number moves in the commit of the message
-              ─▶ that, or before ──▶ a repeat: acknowledged, and not published again
-              ─▶ beyond the next ──▶ refused, 0x83: a message between was not published
+      PUBLISH ─▶ the next number ──▶ published; the same commit stores the number
+              ─▶ a lower number ───▶ a repeat: acknowledged, and not published again
+              ─▶ a higher number ──▶ refused, 0x83: a message between was not published
 
 So when one of several unacknowledged messages is refused, those after it are refused as well, and
-the order is kept. CONNECT may have the name too: CONNACK then has the latest number that was
-published, with which a client that stores none can continue.
+the order is kept. CONNECT may have the name too: CONNACK then has the latest published number, so
+that a client that stores no number can continue.
 
-Producers are kept for each user: no user can use up the numbers of another.
+The names of producers are separate for each user, so that no user affects another's producers.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from penstock.protocol.properties import Properties
 PRODUCER: Final = "penstock-producer"
 SEQUENCE: Final = "penstock-sequence"
 NAME_CHARACTERS_MAX: Final = 256
-USER_CHARACTERS_MAX: Final = 256  # of the name of a user that has producers
-PRODUCER_BYTES: Final = 2560  # with the longest names, of characters that take four bytes
+USER_CHARACTERS_MAX: Final = 256  # characters in the name of a user with producers
+PRODUCER_BYTES: Final = 2560  # memory of one with the longest names, in four-byte characters
 _DIGITS_MAX: Final = 18
 _SEPARATOR: Final = "\0"  # separates user and producer; no MQTT string has it [MQTT-1.5.4-2]
 _EXPIRED_AT_ONCE_MAX: Final = 1000
@@ -46,7 +46,8 @@ NO_ROOM: Final = 3  # 0x97
 
 @final
 class ProducerSequence:
-    """The producer and number of a PUBLISH; ``mistake`` is a sentence if they are not valid."""
+    """The producer and number of a PUBLISH; ``mistake`` is one sentence if they are invalid, else
+    empty."""
 
     def __init__(self, name: str, sequence: int, mistake: str = "") -> None:
         self.name = name
@@ -55,7 +56,8 @@ class ProducerSequence:
 
 
 def sequence_of(properties: Properties | None) -> ProducerSequence | None:
-    """Return the producer's name and number in these properties; None where there are none."""
+    """Return the producer's name and number in the properties of a PUBLISH; None if it has
+    none."""
     if properties is None or properties.user_properties is None:
         return None
     names = _values(properties.user_properties, PRODUCER)
@@ -77,7 +79,7 @@ def sequence_of(properties: Properties | None) -> ProducerSequence | None:
 
 
 def producer_of(properties: Properties | None) -> str:
-    """Return the name of the producer whose latest number a CONNECT asks for; empty for none."""
+    """Return the name of the producer in the properties of a CONNECT; empty if it has none."""
     if properties is None or properties.user_properties is None:
         return ""
     names = _values(properties.user_properties, PRODUCER)
@@ -102,8 +104,8 @@ class Producers:
 
     Args:
         context: the parts of the broker that it acts on; its batch stores the numbers.
-        limits: how many producers there may be, and how long a silent one is remembered.
-        drops: counts the messages that are refused.
+        limits: the number of producers, and the time after which an unused one is forgotten.
+        drops: counts refused messages.
     """
 
     def __init__(self, context: EngineContext, limits: EngineLimits, drops: Drops) -> None:
@@ -114,7 +116,7 @@ class Producers:
         self.apply_settings(limits)
 
     def apply_settings(self, limits: EngineLimits) -> None:
-        """Take other limits from now on; producers that are known stay so."""
+        """Apply other limits from now on; known producers stay."""
         self._count_max = limits.producers_max
         self._per_user_max = limits.producers_per_user_max
         self._silent_us_max = int(limits.producer_expiry_s * 1_000_000)
@@ -123,13 +125,13 @@ class Producers:
         return len(self._latest)
 
     def recover(self, found: list[ProducerRecord]) -> None:
-        """Restore the records of the store."""
+        """Restore the producers ``found`` in the store."""
         for record in sorted(found, key=_used_at_us):
             self._latest[record.key] = record
             self._count_producer(record.key, 1)
 
     def latest(self, username: str | None, name: str) -> int:
-        """Return the number of this producer's latest message; 0 if the producer is not known."""
+        """Return the number of the producer's latest message; 0 if the producer is not known."""
         record = self._latest.get(_key(username, name))
         return 0 if record is None else record.sequence
 
@@ -150,22 +152,23 @@ class Producers:
         return NEXT
 
     def has_room(self, username: str, name: str) -> bool:
-        """Return whether the latest number of this producer is remembered, or can be."""
+        """Return whether this producer is known, or may be added within the limits."""
         return _key(username, name) in self._latest or self._has_room_for(username)
 
     def refusal_text(self, username: str | None, message: ProducerSequence) -> str:
-        """Return one sentence for the client whose message was refused."""
+        """Return why ``message`` was refused, one sentence for the client."""
         if message.mistake:
             return message.mistake
         if _is_too_long(username):
             return f"a user with producers has at most {USER_CHARACTERS_MAX} characters"
         latest = self.latest(username, message.name)
         if latest == 0:
-            return "this producer is not known, or not any more: its next message is 1"
+            return "this producer is not known, or was forgotten: its next message is 1"
         return f"message {message.sequence} is out of sequence: {latest + 1} is next"
 
     def published(self, username: str | None, message: ProducerSequence, now: Now) -> None:
-        """Record a ``NEXT`` message, which is published in the open batch, as the latest."""
+        """Record ``message``, which was judged ``NEXT`` and is published in the open batch, as the
+        producer's latest."""
         key = _key(username, message.name)
         record = ProducerRecord(key, message.sequence, now.steady_us)
         before = self._latest.pop(key, None)
@@ -177,8 +180,8 @@ class Producers:
         self._context.batch.put_producer(key, record)
 
     def expire(self, now: Now) -> None:
-        """Forget producers that were silent for too long, at most ``_EXPIRED_AT_ONCE_MAX`` in one
-        call."""
+        """Forget producers that published nothing for ``producer_expiry_s``, at most
+        ``_EXPIRED_AT_ONCE_MAX`` in one call."""
         if self._silent_us_max == 0:
             return
         before_us = now.steady_us - self._silent_us_max
@@ -193,7 +196,7 @@ class Producers:
             self._context.batch.put_producer(key, None)
 
     def _has_room_for(self, username: str) -> bool:
-        """Return whether there may be one more producer of this user."""
+        """Return whether the limits allow one more producer of this user."""
         if 0 < self._count_max <= len(self._latest):
             return False
         return not 0 < self._per_user_max <= self._count_by_user.get(username, 0)

@@ -1,17 +1,17 @@
-"""Batches of rows that Spark publishes, each whole and exactly once, some rows in each turn.
+"""Batches of rows that Spark publishes: each whole and exactly once, some rows in each turn.
 
 A *sink* publishes numbered *batches*; a batch is a list of rows that is on disk until it is
 published (``store.staging``). The progress of a sink is one number that only grows::
 
-      position = batch · 2^32 + number of its rows that are published
+      position = batch · 2^32 + number of published rows of this batch
 
       (batch, 0) ─ some rows ─▶ (batch, n) ─ … ─▶ (batch, all) ── finish ──▶ (batch + 1, 0)
 
-1. Rows are published in the order of the batch, and the position moves in the commit of the rows:
-   no crash can separate the two. After a crash the log has as many rows as the position says.
-2. A batch is *done* when the position is at the next one, or beyond: it is not published again.
-3. Rows published in one turn are bounded by the work they make, as a client's packets are, and
-   by a smaller share.
+1. Rows are published in the order of the batch, and one commit stores the rows and the position,
+   so that no crash can separate them: the log always has as many rows as the position says.
+2. A batch is *done* when the position is at a later batch: it is not published again.
+3. The rows published in one turn are limited by the work that they cost, like the packets of a
+   client, but to a smaller share.
 
 A position is stored like the number of a producer (``producers``), under a name that no client can
 have, and expires like one.
@@ -36,16 +36,16 @@ Row: TypeAlias = tuple[str, bytes, int, bool, bytes]
 BATCH_MAX: Final = 2**31 - 2
 ROWS_MAX: Final = 2**32 - 1  # rows of one batch
 
-SHARE: Final = WORK_PER_TURN_MAX // 5  # part of a turn's work: clients come first
+SHARE: Final = WORK_PER_TURN_MAX // 5  # units of work in a turn: clients have precedence
 
 _SHIFT: Final = 32
-_USER: Final = "$sinks"  # the user whose producers all sinks are
-_SINK_PREFIX: Final = "\0"  # no MQTT string has it, so no producer's name [MQTT-1.5.4-2]
+_USER: Final = "$sinks"  # the user of all sinks, as producers
+_SINK_PREFIX: Final = "\0"  # no producer's name of a client may contain it [MQTT-1.5.4-2]
 
 
 @final
 class SinkPositions:
-    """The positions of all sinks: how many rows of which batch are published.
+    """The positions of all sinks: the batch of each, and the number of its published rows.
 
     Args:
         context: the parts of the broker that it acts on.
@@ -59,33 +59,33 @@ class SinkPositions:
         self._producers = producers
 
     def has_room(self, sink: str) -> bool:
-        """Return whether the position of ``sink`` can be stored."""
+        """Return whether the limits of producers allow to store the position of ``sink``."""
         return self._producers.has_room(_USER, _SINK_PREFIX + sink)
 
     def is_done(self, sink: str, batch: int) -> bool:
-        """Return whether all of ``batch`` is published, in the open batch or before."""
+        """Return whether the whole of ``batch`` is published, in the open commit or before."""
         return self._position(sink) >> _SHIFT > batch
 
     def rows_done(self, sink: str, batch: int) -> int:
-        """Return how many rows of ``batch``, which is not done, are published."""
+        """Return the number of published rows of ``batch``, which must not be done."""
         position = self._position(sink)
         return position & ROWS_MAX if position >> _SHIFT == batch else 0
 
     def latest(self, sink: str) -> int:
-        """Return the batch that the sink published last, or is publishing; -1 if it has none."""
+        """Return the batch of which the sink last published rows; -1 if there is none."""
         position = self._position(sink)
         batch = position >> _SHIFT
         return batch if position & ROWS_MAX else batch - 1
 
     def renew(self, sink: str, now: Now) -> None:
-        """Renew the position of ``sink``, which has rows to publish, so that it does not expire
-        meanwhile."""
+        """Store the position of ``sink`` again, so that it does not expire while rows wait to be
+        published."""
         position = self._position(sink)
         if position > 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
 
     def continue_from(self, sink: str, before: str, now: Now) -> None:
-        """Give ``sink`` the position of the sink ``before``, if it has published nothing yet."""
+        """Set the position of ``sink``, if it has none yet, to that of the sink ``before``."""
         position = self._position(before)
         if position > self._position(sink) == 0:
             self._move(sink, position >> _SHIFT, position & ROWS_MAX, now)
@@ -93,9 +93,9 @@ class SinkPositions:
     def publish(
         self, sink: str, batch: int, client_id: str, rows: list[Row], first: int, now: Now
     ) -> int:
-        """Publish ``rows`` from ``first`` on, which follow the already published ones.
+        """Publish ``rows`` from ``first`` on, which follow those published so far.
 
-        It publishes at most the share of a turn, and stops where there is no room for a row now.
+        At most ``SHARE`` units of work are done; a row for which there is no room ends the call.
 
         Args:
             sink: the sink of the rows.
@@ -106,7 +106,7 @@ class SinkPositions:
             now: the time of the turn.
 
         Returns:
-            How many were published.
+            The number of rows that were published.
         """
         context = self._context
         router = self._router
