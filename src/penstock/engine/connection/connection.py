@@ -8,9 +8,9 @@
       authentication   AWAIT_VERDICT   a password is checked; received bytes wait, undecoded
                        AWAIT_AUTH      the client's next AUTH is due (MQTT 5 §4.12)
 
-``states`` has the packets that each state accepts; any other is a protocol error. The shell
-feeds ``receive``, asks ``deadline_s`` and calls ``tick``, calls ``lost`` when the socket ends, and
-closes the socket when ``link.closed`` is set and all ready bytes are written.
+``states`` has the packets that each state accepts; any other packet is a protocol error. The shell
+passes received bytes to ``receive``, calls ``tick`` at ``deadline_s``, calls ``lost`` when the
+socket ends, and closes the socket when ``link.closed`` is set and all ready bytes are written.
 
 While a peer has used its share of a turn, or too much waits for it, its packets are not decoded::
 
@@ -19,14 +19,15 @@ While a peer has used its share of a turn, or too much waits for it, its packets
 
 Received bytes stay undecoded, the shell stops reading while ``reading_paused`` is set, and the
 silence that follows does not count against keep alive. Before CONNECTED the connect timeout applies
-all the same; reading is also paused while a connection awaits its verdict. The shell must detect
-that such a peer has closed; it reads the rest then, and calls ``lost``. Packets that were received
-before the end are handled: then, or after the verdict if they wait for it. But a connection that
-has ended takes over no session: if its client is connected again at the verdict, it ends as if
-refused, and its packets are dropped; none of them was acknowledged::
+nevertheless; reading is also paused while a connection awaits its verdict. The shell must detect
+that the peer of a paused connection has closed; it then reads all remaining bytes, and calls
+``lost``. Packets that were received before the end are handled at once, or after the verdict if
+they wait for it. But a connection that has ended takes over no session: if its client is connected
+again at the verdict, it ends as if refused, and its packets are dropped; none of them was
+acknowledged::
 
-      AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, nothing more comes ── accepted ─▶ decoded ─▶ CLOSED
-                                  ╰── refused, connected again, connect timeout ───────────▲
+      AWAIT_VERDICT ── lost ─▶ AWAIT_VERDICT, socket ended ── accepted ─▶ packets handled ─▶ CLOSED
+                                  ╰── refused, connected again, connect timeout ─────────────▲
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ from penstock.protocol.properties import Properties
 
 DISCONNECTED_ITSELF: Final = "client disconnected"  # why a connection ended
 
-EARLY_BYTES_MAX: Final = 1_048_576  # after CONNECT, before its verdict; the shell reads no more
+EARLY_BYTES_MAX: Final = 1_048_576  # received between CONNECT and its verdict
 
 
 class Connection(Resumable):
@@ -71,8 +72,8 @@ class Connection(Resumable):
 
     Args:
         link: the sending half.
-        decoder: the receiving half.
-        keep_alive: the deadline.
+        decoder: decodes received bytes to packets.
+        keep_alive: the deadline for the peer's next packet.
         table: the packets that the role accepts, by state.
         state: the first state of the role.
     """
@@ -85,30 +86,30 @@ class Connection(Resumable):
         link.user = self
         self.reading_paused = False  # packets wait undecoded: the shell must not read
         self.resume_at_s = 0.0  # paused until then, monotonic seconds; 0 = until ``resume``
-        self.peer_closed = False  # the peer sends no more: all that it sent is handled
+        self.peer_closed = False  # the peer closed: all bytes that it sent are handled, unpaused
         self.refill_due = False  # an acknowledgement made room in the window: ``refill`` is due
-        self.expects_more = False  # ``packet_incomplete`` is called when the packet is whole
+        self.expects_more = False  # a packet has arrived in part: ``packet_incomplete``
         self.state = state
         self.close_reason = ""  # one sentence for the log, set when the state is CLOSED
-        self.closed_locally = False  # by this side, and not by the peer or the network
+        self.closed_locally = False  # whether this side ended it, and not the peer or the network
         self.closing_code = reasons.SUCCESS  # of the DISCONNECT of either side
-        self.listener = ""  # name of the listener that accepted it; empty where it was dialled
+        self.listener = ""  # name of the listener that accepted it; empty if it was dialled
         self._decoder = decoder
         self._table = table
         self._keep_alive = keep_alive
         self._work_budget = link.work_budget
-        self._began_at: i64 = 0  # ``work_budget.spent`` when its turn began
-        self._logged_before: i64 = 0  # ``work_budget.logged_bytes``, likewise
-        self._logged_bytes: i64 = 0  # bytes it added to the batch ``_logged_in``
-        self._logged_in: i64 = 0
-        self._heavy_in: i64 = -HEAVY_FOR_BATCHES  # the last batch with more than HEAVY_BYTES of it
+        self._began_at: i64 = 0  # ``work_budget.spent`` when this connection's turn began
+        self._logged_before: i64 = 0  # ``work_budget.logged_bytes`` when it was last counted
+        self._logged_bytes: i64 = 0  # bytes that it added to the batch ``_logged_in``
+        self._logged_in: i64 = 0  # number of that batch
+        self._heavy_in: i64 = -HEAVY_FOR_BATCHES  # the last batch with over HEAVY_BYTES of it
         self._bytes_work = 0  # work of received bytes, counted in the turn that decodes them
         self._early_bytes = 0
         self._lost_because: str | None = None  # why the socket ended before the verdict
 
     @property
     def work(self) -> int:
-        """Return the units of ``work_budget`` that its turn has used."""
+        """Return the units of ``work_budget`` that this connection has used in its turn."""
         return self._work_budget.spent - self._began_at
 
     def receive(self, data: bytes, now: Now) -> None:
@@ -123,7 +124,7 @@ class Connection(Resumable):
         if self.state == AWAIT_VERDICT:
             self._early_bytes += len(data)
             if self._early_bytes > EARLY_BYTES_MAX:
-                self._end(False, "sent too much before it was let in", now)
+                self._end(False, "sent too many bytes before it was authenticated", now)
                 return
         try:
             self._decoder.feed(data)
@@ -158,7 +159,10 @@ class Connection(Resumable):
             self.protocol_error(error, now)
 
     def _decode(self, now: Now, to_the_end: bool) -> None:
-        """Handle received packets; acknowledgements that came together refill the window once."""
+        """Handle received packets, then refill the window once if acknowledgements made room.
+
+        With ``to_the_end`` all received packets are handled, regardless of limits.
+        """
         self._handle_packets(now, to_the_end)
         if self._work_budget.logged_bytes > self._logged_before:
             self._count_logged()
@@ -177,10 +181,11 @@ class Connection(Resumable):
             self._heavy_in = work_budget.batch
 
     def must_yield_batch(self, context: EngineContext) -> bool:
-        """Return whether this connection must wait for the next batch.
+        """Return whether this connection must wait until the open batch is sealed; if so, arrange
+        for ``resume``.
 
-        It must when the open batch is full and has, or a recent batch had, more than
-        ``HEAVY_BYTES`` of it. It is resumed when the batch is sealed.
+        It must if the open batch is full, and this connection has more than ``HEAVY_BYTES`` in it
+        or had in a recent batch.
         """
         if context.batch.size_bytes < context.store.batch_bytes_max:
             return False
@@ -204,7 +209,8 @@ class Connection(Resumable):
         """Send queued messages: acknowledgements made room in the window. A role overrides it."""
 
     def _handle_packets(self, now: Now, to_the_end: bool) -> None:
-        """Handle packets until one is incomplete or the share of this turn is used up."""
+        """Handle packets until one is incomplete, or until the share of this turn is used up unless
+        ``to_the_end``."""
         work_budget = self._work_budget
         work_budget.spent += self._bytes_work
         self._bytes_work = 0
@@ -219,7 +225,7 @@ class Connection(Resumable):
                 packet_type = ack >> 16
                 received.count(packet_type)
                 self._keep_alive.heard(now.monotonic_s)
-                if self.refill_due and packet_type == PUBREL:  # which may publish
+                if self.refill_due and packet_type == PUBREL:  # PUBREL may route a message
                     self._refill(now)
                 self.acknowledged(packet_type, ack & 0xFFFF, reasons.SUCCESS, now)
             else:
@@ -232,18 +238,18 @@ class Connection(Resumable):
                 if self.expects_more:
                     self.packet_incomplete(0, now)
                 received.count(decoder.packet_type)
-                if self.state == CONNECTED:  # before, the connect timeout stands
+                if self.state == CONNECTED:  # before that, the connect timeout applies
                     self._keep_alive.heard(now.monotonic_s)
                 if self.refill_due:  # before the packet, which may need the room
                     self._refill(now)
                 if not self._table.accepts(self.state, decoder.packet_type):
                     raise self._table.error(self.state, packet)
                 self.handle(packet, now)
-                received = self.link.counters.received  # a CONNECT says whose they are
+                received = self.link.counters.received  # CONNECT may have changed the counters
             if self.link.closed:
                 return
             work_budget.spent += WORK_PER_PACKET
-            if self.state == AWAIT_VERDICT:  # ``decided`` goes on
+            if self.state == AWAIT_VERDICT:  # ``decided`` continues
                 self.reading_paused = True
                 return
             if not to_the_end and (work_budget.spent >= spent_max or self.must_wait()):
@@ -254,20 +260,24 @@ class Connection(Resumable):
                 return
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
-        """Note that a packet of ``size_bytes`` has arrived in part; 0: it has arrived whole."""
+        """Note that a packet of ``size_bytes`` has arrived in part; 0 = the packet is complete."""
 
     def must_wait(self) -> bool:
-        """Return whether too much waits on our side to decode more; if so, arrange for
-        ``resume``."""
+        """Return whether the peer's next packets must wait; if so, arrange for ``resume``.
+
+        A role overrides it.
+        """
         return False
 
     def broker_is_saturated(self) -> bool:
-        """Return whether all connections together are at a limit before this one begins; if so,
-        arrange for ``resume``."""
+        """Return whether no packets of any client may be decoded; if so, arrange for ``resume``.
+
+        A role overrides it.
+        """
         return False
 
     def wait_for_turn(self) -> None:
-        """Ask for ``resume`` in the next turn of the loop."""
+        """Arrange for ``resume`` in the next turn of the event loop. A role overrides it."""
 
     def handle(self, packet: Packet, now: Now) -> None:
         """Handle one packet that the state accepts. Each role overrides it."""
@@ -277,7 +287,8 @@ class Connection(Resumable):
         it."""
 
     def ended(self, with_will: bool, now: Now) -> None:
-        """Settle the session: the connection ended. A role overrides it."""
+        """Detach the session: the connection ended; ``with_will``: the will is to be published. A
+        role overrides it."""
 
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Close the connection with the reason code of the peer's protocol error."""
@@ -303,9 +314,9 @@ class Connection(Resumable):
         self._end(True, because, now)
 
     def peer_hung_up(self, now: Now) -> None:
-        """Decode all received bytes: the peer closed while it was not read.
+        """Decode all received bytes: the peer closed while reading was paused.
 
-        The shell reads the rest, then calls ``lost``.
+        The shell reads the remaining bytes, then calls ``lost``.
         """
         self.peer_closed = True
         self._logged_before = self._work_budget.logged_bytes
@@ -316,9 +327,9 @@ class Connection(Resumable):
                 self.protocol_error(error, now)
 
     def lost(self, because: str, now: Now) -> None:
-        """End the connection after its remaining packets: its socket ended without DISCONNECT.
+        """Handle the remaining packets, then end the connection: its socket ended.
 
-        If packets wait for the verdict, it ends after that, or at its deadline.
+        If packets wait for the verdict, the connection ends after it, or at its deadline.
         """
         self.peer_closed = True
         self._logged_before = self._work_budget.logged_bytes
@@ -334,7 +345,7 @@ class Connection(Resumable):
 
     @property
     def patience_s(self) -> float:
-        """Return the silence of the peer that is tolerated, in seconds; 0 = without limit."""
+        """Return for how many seconds the peer may send nothing; 0 = without limit."""
         return self._keep_alive.patience_s
 
     def deadline_s(self) -> float:
@@ -346,7 +357,7 @@ class Connection(Resumable):
         deadline_s = self.deadline_s()
         if deadline_s == NO_DEADLINE or now.monotonic_s < deadline_s:
             return
-        if self.reading_paused and self.state == CONNECTED:  # it may have sent much: we do not read
+        if self.reading_paused and self.state == CONNECTED:  # its packets are not read
             self._keep_alive.heard(now.monotonic_s)
         elif self.state == AWAIT_CONNECT:
             self._end(False, "no CONNECT within the connect timeout", now)
@@ -356,7 +367,8 @@ class Connection(Resumable):
             self.close(reasons.KEEP_ALIVE_TIMEOUT, "nothing heard for 1.5 x keep alive", now)
 
     def _end(self, with_will: bool, because: str, now: Now, answered: bool = False) -> None:
-        """Close the connection; with ``answered``, deferred packets are sent first."""
+        """Set the state CLOSED and close the link; with ``answered``, deferred packets are sent
+        first."""
         if self.state == CLOSED:
             return
         was_connected = self.state == CONNECTED

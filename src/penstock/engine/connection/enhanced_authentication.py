@@ -1,13 +1,13 @@
-"""Enhanced authentication of one connection, MQTT 5 §4.12: which AUTH may be sent when.
+"""Enhanced authentication of one connection, MQTT 5 §4.12: which AUTH packet is allowed when.
 
 ::
 
       CONNECT, method ─▶ RUNNING ── SUCCESS ─▶ AGREED ── AUTH 0x19 ─▶ RUNNING ── SUCCESS ─▶ AGREED
                           ╰─ CONTINUE: AUTH 0x18 to the client, AUTH 0x18 from it ─╯
 
-The method of CONNECT stays the connection's method [MQTT-4.12.0-5] [MQTT-4.12.1-1]. A client
-that named none sends no AUTH [MQTT-4.12.0-7]. Re-authentication proves the identity once more,
-and changes nothing else: not the session, not Receive Maximum or what counts against it.
+The method of CONNECT is the connection's method until its end [MQTT-4.12.0-5] [MQTT-4.12.1-1]. A
+client whose CONNECT had no method must send no AUTH [MQTT-4.12.0-7]. Re-authentication proves the
+identity again, and changes nothing else: neither the session nor the quota of Receive Maximum.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ class EnhancedAuthentication:
         self._exchange: Exchange | None = exchange
 
     def step(self, data: bytes | None) -> Step:
-        """Hand the client's data to the exchange; return its answer. An exchange that does not
-        continue is over."""
+        """Pass the client's data to the exchange; return the answer.
+
+        The exchange ends unless the outcome is ``CONTINUE``.
+        """
         exchange = self._exchange
         assert exchange is not None
         step = exchange.step(data)
@@ -47,10 +49,10 @@ class EnhancedAuthentication:
         return step
 
     def check(self, packet: Auth, connected: bool) -> None:
-        """Check that the client may send this AUTH now; ``connected``: CONNACK was sent.
+        """Check that the client may send this AUTH now; ``connected``: whether CONNACK was sent.
 
         Raises:
-            RemoteProtocolError: 0x82, it may not be sent now.
+            RemoteProtocolError: 0x82, the client must not send it now.
         """
         method = None if packet.properties is None else packet.properties.authentication_method
         if method != self.method:
@@ -68,20 +70,20 @@ class EnhancedAuthentication:
         )
 
     def again(self, exchange: Exchange) -> None:
-        """Begin ``exchange``: the client authenticates again."""
+        """Begin ``exchange``: the client re-authenticates."""
         self._exchange = exchange
 
     def frame(
         self, reason_code: int, step: Step, packet_size_bytes_max: int, explains: bool
     ) -> bytes:
-        """Return the encoded AUTH that carries ``step``; empty when it is larger than the client
+        """Return the encoded AUTH that carries ``step``; empty if it is larger than the client
         accepts.
 
         Args:
             reason_code: 0x18 or 0x00.
             step: the answer of the method.
-            packet_size_bytes_max: the largest packet the client accepts, 0 = any.
-            explains: the client accepts reason strings and user properties here.
+            packet_size_bytes_max: the largest packet that the client accepts, 0 = any size.
+            explains: whether the client accepts reason strings and user properties in AUTH.
         """
         properties = Properties(authentication_method=self.method, authentication_data=step.data)
         if explains:

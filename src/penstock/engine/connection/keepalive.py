@@ -3,7 +3,7 @@
 A client promises a packet at least every ``interval_s``; the server closes the
 connection after one and a half times that [MQTT-3.1.2-22] (v3.1 §3.1 Keep Alive timer).
 An interval of 0 turns it off. Before CONNECT the connect timeout applies instead.
-Deadlines cost nothing while packets flow: a packet only notes the time.
+A received packet only stores its time; the deadline is computed when the shell asks for it.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ class KeepAlive:
     """The deadline of one connection, on the monotonic clock.
 
     Args:
-        timeout_s: silence allowed before CONNECT.
-        now_s: when the connection was accepted.
+        timeout_s: the connect timeout, seconds.
+        now_s: when the connection began, monotonic seconds.
     """
 
     def __init__(self, timeout_s: float, now_s: float) -> None:
         self._heard_s = now_s
         self.patience_s = timeout_s
-        """Silence that is tolerated, seconds; 0 = without limit."""
+        """Seconds for which the peer may send nothing; 0 = without limit."""
 
     def negotiated(self, interval_s: int) -> None:
-        """Set the keep alive of the CONNECT that was accepted, 0..65535 seconds."""
+        """Set the keep alive of the accepted CONNECT, 0..65535 seconds."""
         self.patience_s = interval_s * GRACE
 
     def heard(self, now_s: float) -> None:
-        """Note that a control packet arrived."""
+        """Note that a control packet was received."""
         self._heard_s = now_s
 
     def deadline_s(self) -> float:
-        """Return when to disconnect the peer unless it sends something, or ``NO_DEADLINE``."""
+        """Return when to disconnect a peer that sends nothing more, or ``NO_DEADLINE``."""
         if self.patience_s <= 0:
             return NO_DEADLINE
         return self._heard_s + self.patience_s

@@ -2,13 +2,13 @@
 
 ::
 
-      length known ── there is room ──▶ RESERVES its length ── whole, or lost ─▶ given back
-           ╰──── none ─▶ in line, not read ──▶ the first, once there is room ──╯
+      length known ── room ────▶ length reserved ── packet complete, or connection ended ─▶ released
+           ╰──── no room ─▶ in line, not read ──▶ first in line, and room ─▶ length reserved
 
-A packet reserves its whole length at once, so that a connection that has begun can finish, and none
-waits for one that waits itself. While no connection has memory, there is room for any length.
-A connection that has memory while others wait, and whose packet is not whole by its deadline, is
-closed and counted. Packets of up to ``FREE_BYTES`` take nothing from the budget.
+A packet reserves its whole length at once, so that a packet that is being read can always be
+completed. While nothing is reserved, there is room for any length. A connection with a reservation
+whose packet is not complete by its deadline is closed and counted if other connections wait.
+Packets of up to ``FREE_BYTES`` need no reservation.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ class PartialPacketBudget:
 
     Args:
         turn: resumes the connections that may continue.
-        bytes_max: bytes of all packets that may arrive at the same time; 0 = no limit.
+        bytes_max: limit of all reservations together, in bytes; 0 = no limit.
     """
 
     def __init__(self, turn: Turn, bytes_max: int) -> None:
-        self.size_bytes = 0  # whole length of all packets that may arrive
-        self.closed = 0  # connections whose packet was not whole in time
+        self.size_bytes = 0  # of all reservations
+        self.closed = 0  # connections whose packet was not complete in time
         self._turn = turn
         self._bytes_max = bytes_max
-        self._reserved: dict[Connection, tuple[int, float]] = {}  # bytes, and deadline; 0 = none
-        self._line: dict[Connection, None] = {}
+        self._reserved: dict[Connection, tuple[int, float]] = {}  # (bytes, deadline; 0 = none)
+        self._line: dict[Connection, None] = {}  # connections that wait for room, in order
 
     def take(self, user: Connection, size_bytes: int, deadline_s: float) -> bool:
-        """Return whether a packet of this length may be read; if not, ``user`` is resumed to ask
-        again.
+        """Reserve memory for a packet; return whether there was room.
+
+        If not, ``user`` is resumed when it may call this again.
 
         Args:
             user: the connection that receives the packet.
             size_bytes: length of the whole packet, above ``FREE_BYTES``.
-            deadline_s: when it must be whole, monotonic seconds; 0 = no deadline.
+            deadline_s: when it must be complete, monotonic seconds; 0 = no deadline.
         """
         if self._bytes_max == 0 or user in self._reserved:
             return True
@@ -59,8 +60,8 @@ class PartialPacketBudget:
         return True
 
     def give_back(self, user: Connection) -> None:
-        """Return the memory of ``user`` to the budget: its packet is whole, or its connection
-        ended."""
+        """Release the reservation of ``user``, or its place in line: its packet is complete, or the
+        connection ended."""
         reserved = self._reserved.pop(user, None)
         if reserved is not None:
             self.size_bytes -= reserved[0]
@@ -72,9 +73,9 @@ class PartialPacketBudget:
         self._wake_first()
 
     def overdue(self, now_s: float) -> list[Connection]:
-        """Return the connections past their deadline while others wait; the caller closes them.
+        """Return the connections whose deadline passed while others wait; the caller closes them.
 
-        A connection that the broker itself does not read (``reading_paused``) is not among them.
+        Connections that the broker itself does not read (``reading_paused``) are not returned.
         """
         if not self._line:
             return []

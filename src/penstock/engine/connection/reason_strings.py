@@ -1,8 +1,8 @@
-"""Reason strings: why a packet was refused, for clients that want to know and have room for it.
+"""Reason strings: the reason of a refusal, for clients that accept one.
 
-A reason string is only for people, and is left out for a client that asked for no problem
-information [MQTT-3.1.2-29], and where the packet would exceed the client's maximum packet size
-[MQTT-3.4.2-2] [MQTT-3.9.2-1].
+A reason string is for people only. It is omitted if the client asked for no problem information
+[MQTT-3.1.2-29], or if the packet would exceed the client's maximum packet size [MQTT-3.4.2-2]
+[MQTT-3.9.2-1].
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from penstock.protocol.kinds import PUBACK, PUBREC, V5
 from penstock.protocol.packets import Connack, Connect, Packet, Puback, Pubcomp, Pubrec
 from penstock.protocol.properties import Properties
 
-REASON_CHARACTERS_MAX: Final = 200  # of a reason string, to the peer and in the log
-NAME_CHARACTERS_MAX: Final = 40  # of a client's name, filter or topic quoted in a reason string
+REASON_CHARACTERS_MAX: Final = 200  # of a reason string, in packets and in the log
+NAME_CHARACTERS_MAX: Final = 40  # of a name, filter or topic that is quoted in a reason string
 
 
 def fits(packet: Packet, version: int, size_bytes_max: int) -> bool:
-    """Return whether a peer accepts ``packet``; 0 = it accepts any size [MQTT-3.1.2-24]."""
+    """Return whether ``packet`` has at most ``size_bytes_max``; 0 = any size [MQTT-3.1.2-24]."""
     return size_bytes_max <= 0 or len(encode(packet, version)) <= size_bytes_max
 
 
@@ -34,7 +34,8 @@ def reason_properties(link: Link, why: str) -> Properties | None:
 
 
 def acknowledgement(packet_type: int, packet_id: int, code: int, why: str, link: Link) -> bytes:
-    """Return an encoded PUBACK, PUBREC or PUBCOMP, with a reason string if it refuses."""
+    """Return an encoded PUBACK, PUBREC or PUBCOMP; with the reason string ``why`` if ``code`` is a
+    refusal."""
     if code >= reasons.UNSPECIFIED_ERROR:
         properties = reason_properties(link, why)
         if properties is not None:
@@ -56,8 +57,8 @@ def quoted(name: str) -> str:
 
 
 def claimed_names(connect: Connect | None) -> str:
-    """Return the client identifier and user name that a refused client claimed, in parentheses,
-    for the log."""
+    """Return the client identifier and user name of a refused CONNECT, in parentheses, for the
+    log."""
     if connect is None:
         return ""
     names = f"client {quoted(connect.client_id)}"
@@ -67,8 +68,10 @@ def claimed_names(connect: Connect | None) -> str:
 
 
 def refused_filters(filters: list[str], codes: list[int]) -> str:
-    """Return why a SUBSCRIBE or UNSUBSCRIBE was refused in part: its first refused filter and the
-    reason."""
+    """Return the reason string of a SUBACK or UNSUBACK: its first refused filter, and the reason.
+
+    Return an empty text if no filter was refused.
+    """
     refused = 0
     first = ""
     for topic_filter, code in zip(filters, codes, strict=True):
@@ -84,7 +87,10 @@ def refused_filters(filters: list[str], codes: list[int]) -> str:
 def refusing_connack(
     connect: Connect | None, code: int, why: str, server_reference: str
 ) -> Connack:
-    """Return the CONNACK that refuses ``connect``, or another first packet (None)."""
+    """Return the CONNACK that refuses ``connect``; None = the first packet is not a valid CONNECT.
+
+    Reason string and server reference are for MQTT 5 clients, if the packet has room.
+    """
     answer = Connack(code)
     if connect is None or connect.version != V5:
         return answer

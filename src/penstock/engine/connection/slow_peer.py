@@ -1,10 +1,10 @@
-"""A peer that does not read: how long its full write buffer is tolerated.
+"""A peer that does not read: for how long its write buffer may be full.
 
 ::
 
-      buffer full ─▶ WATCHED ── it read something ─▶ the time starts anew
-                        ├── there is room again ───▶ (not watched)
-                        ╰── nothing for timeout_s ─▶ given up
+      buffer full ─▶ WATCHED ── it read some bytes ─▶ the timeout restarts
+                        ├── there is room again ────▶ (not watched)
+                        ╰── nothing for timeout_s ──▶ disconnected
 
 A slow peer reads little, a dead or stuck one nothing; only the second is disconnected. Keep alive
 does not detect it while it continues to send, or while its packets are not read.
@@ -20,8 +20,8 @@ class SlowPeer:
     """One peer whose write buffer is full.
 
     Args:
-        timeout_s: how long it may read nothing, seconds, above 0.
-        now_s: when its buffer became full, monotonic seconds.
+        timeout_s: seconds for which it may read nothing, above 0.
+        now_s: when its write buffer became full, monotonic seconds.
     """
 
     def __init__(self, timeout_s: float, now_s: float) -> None:
@@ -30,11 +30,11 @@ class SlowPeer:
         self._taken_bytes: int | None = None
 
     def has_stalled(self, taken_bytes: int, now_s: float) -> bool:
-        """Return whether the peer has read nothing for too long.
+        """Return whether the peer has read nothing for ``timeout_s``.
 
         Args:
-            taken_bytes: how much it has read since any fixed moment; only growth counts.
-            now_s: when that was read, monotonic seconds.
+            taken_bytes: bytes that it has read since any fixed moment.
+            now_s: the current time, monotonic seconds.
         """
         if self._taken_bytes is None:
             self._taken_bytes = taken_bytes

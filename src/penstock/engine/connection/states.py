@@ -1,10 +1,10 @@
 """The states of a connection and the packets that each of them accepts, as data for both roles.
 
 A packet that a state does not accept is a protocol error (0x82), with the sentence of that state;
-``Connection`` raises it before a role sees the packet. The decoder refuses what the first byte
-already shows to be wrong (``protocol/fixed_header.py``): a packet of the other direction, a
-second CONNECT, AUTH before MQTT 5. In AWAIT_VERDICT nothing is decoded: received bytes wait for the
-answer to CONNECT. `make docs` draws this from the tables::
+``Connection`` raises it before a role handles the packet. The decoder refuses packets whose first
+byte is wrong (``protocol/fixed_header.py``): a packet of the other direction, a second CONNECT,
+AUTH before MQTT 5. In AWAIT_VERDICT nothing is decoded: received bytes wait for the answer to
+CONNECT. `make docs` draws this table from the code::
 
       x accepted   . protocol error
 
@@ -71,7 +71,7 @@ class PacketTable:
 
     Args:
         rows: for each state the packet types that it accepts, and the sentence about any other
-            packet, in which ``{}`` stands for the packet. A state without a row accepts nothing.
+            packet, in which ``{}`` stands for the packet. A state without a row accepts no packet.
     """
 
     def __init__(self, rows: dict[int, tuple[tuple[int, ...], str]]) -> None:
@@ -91,7 +91,7 @@ class PacketTable:
     def error(self, state: int, packet: Packet) -> RemoteProtocolError:
         """Return the protocol error of a ``packet`` that ``state`` does not accept."""
         row = self.rows.get(state)
-        sentence = "{} came to a connection that is not read" if row is None else row[1]
+        sentence = "{} was received in a state that accepts no packets" if row is None else row[1]
         return RemoteProtocolError(reasons.PROTOCOL_ERROR, sentence.replace("{}", repr(packet)))
 
 
@@ -111,7 +111,7 @@ SERVER: Final = PacketTable(
         ),
     }
 )
-"""The packets that an accepted connection takes."""
+"""The packets that the server accepts."""
 
 CLIENT: Final = PacketTable(
     {
@@ -125,4 +125,4 @@ CLIENT: Final = PacketTable(
         ),
     }
 )
-"""The packets that a dialled connection takes."""
+"""The packets that the client accepts."""
