@@ -2,12 +2,12 @@
 
 Modules::
 
-    server              what all connections of one broker share
+    server              the state that all connections of one broker share
     opening             a connection until its CONNACK; authentication
-    grants              what a CONNECT is granted, and why one is refused
-    server_connection   what the server does with each packet, and when packets must wait
-    publish_handler     PUBLISH to its acknowledgement, PUBREL
-    subscribe_handler   SUBSCRIBE and UNSUBSCRIBE
-    draining            a broker that is being emptied
-    referral            a connection to a standby of a cluster, which has no server
+    grants              the limits that CONNACK grants, and the reasons to refuse a CONNECT
+    server_connection   handles each packet, and decides when packets must wait
+    publish_handler     handles PUBLISH, until its acknowledgement, and PUBREL
+    subscribe_handler   handles SUBSCRIBE and UNSUBSCRIBE
+    draining            an operator sends all clients of a broker to another server
+    referral            a connection to a standby of a cluster, which serves no clients
 """

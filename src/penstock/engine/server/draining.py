@@ -1,16 +1,15 @@
-"""A broker that is being emptied: new clients are refused, connected ones are sent to another
-server.
+"""Draining of a broker: new clients are refused, connected clients are sent to another server.
 
 ::
 
-      SERVING ── drain ─▶ DRAINING ── no clients left ▶ DRAINED       new clients are refused
-         ▲                   │                             │          in both
-         ╰──── end of it ────┴─────────────────────────────╯
+      SERVING ── drain ─▶ DRAINING ── no clients left ▶ DRAINED       DRAINING and DRAINED refuse
+         ▲                   │                             │          new clients
+         ╰──── end_drain ────┴─────────────────────────────╯
 
-An MQTT 5 client gets a DISCONNECT with the reason (0x9C use another server, 0x9D server moved) and,
-where one is configured, the name of the other server (v5 §4.11); older clients are closed. Sessions
-stay on this broker. The walk over the sessions is made in portions, and starts again as long as it
-finds a connected client. Bridges of this broker stay connected.
+An MQTT 5 client gets a DISCONNECT with the reason (0x9C use another server, 0x9D server moved) and
+the name of the other server, if one is configured (v5 §4.11); the connections of older clients are
+closed. Sessions stay on this broker. A walk visits the sessions in portions, and is repeated as
+long as it finds a connected client. Bridges of this broker stay connected.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ BECAUSE: Final = "this server is being emptied"
 
 @final
 class Draining:
-    """The emptying of one broker: its pace, its reason code, and its counts so far.
+    """The draining of one broker: its rate, its reason code, and its counts so far.
 
     Args:
         reason_code: ``USE_ANOTHER_SERVER`` or ``SERVER_MOVED``.
         server_reference: the other server's name; empty if none is configured.
-        per_s: clients sent away a second, above 0.
+        per_s: clients disconnected a second, above 0.
         now: when it begins.
     """
 
@@ -41,13 +40,13 @@ class Draining:
         self.reason_code = reason_code
         self.server_reference = server_reference
         self.per_s = per_s
-        self.sent_away = 0
-        self.refused = 0
+        self.sent_away = 0  # clients disconnected so far
+        self.refused = 0  # CONNECTs refused so far
         self.drained = False  # whether the last walk found no connected client
-        self._counted_s = now.monotonic_s
-        self._due = 1.0
-        self._cursor = 0
-        self._found = False
+        self._counted_s = now.monotonic_s  # when ``_due`` was updated
+        self._due = 1.0  # clients that may be disconnected now
+        self._cursor = 0  # number of the last visited session
+        self._found = False  # whether this walk found a connected client
 
     def tick(self, connections: dict[str, Connection], order: SessionIndex, now: Now) -> None:
         """Disconnect as many clients as ``per_s`` allows since the last call."""
@@ -59,7 +58,7 @@ class Draining:
         for session in order.after(self._cursor, VISITS_PER_TICK_MAX):
             self._cursor = session.number
             connection = connections.get(session.client_id)
-            if connection is None:  # the session is disconnected, or a bridge of ours
+            if connection is None:  # the session is offline, or of a bridge of this broker
                 continue
             self._found = True
             self.sent_away += 1

@@ -1,7 +1,7 @@
-"""The answer of a server to a CONNECT: its grants, or the reason for a refusal.
+"""The answer of a server to a CONNECT: the granted limits, or the reason for a refusal.
 
-These are pure functions of the packet and the limits. The differences between the versions of the
-protocol when a session is opened are all in this file.
+These are pure functions of the packet and the limits. This file has all differences between the
+versions of the protocol in the opening of a session.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from penstock.protocol.packets import Connect, Will
 from penstock.protocol.properties import Properties, encode_properties
 
 BRIDGE_SESSIONS: Final = (
-    "$bridge/"  # prefix of the client identifiers of bridges, which no client may use
+    "$bridge/"  # prefix of the client identifiers of this broker's bridges; clients may not use it
 )
-ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # CONNACK user property
-ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # another one: a topic filter
+ACKNOWLEDGED_WHEN: Final = "penstock-acknowledged"  # user property of CONNACK
+ACKNOWLEDGED_IN_MEMORY: Final = "penstock-acknowledged-in-memory"  # the same; a topic filter
 
 
 @final
@@ -34,7 +34,7 @@ class Refusal:
     Args:
         code: the MQTT 5 reason code, which the client gets.
         detail: an explanation for the log, one of few texts; empty for none.
-        quoted: further text for the log that others wrote, such as an HTTP service.
+        quoted: further text for the log that another program wrote, such as an HTTP service.
     """
 
     def __init__(self, code: int, detail: str = "", quoted: str = "") -> None:
@@ -50,7 +50,8 @@ class Refusal:
 
 
 def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> Refusal | None:
-    """Return the reason to refuse ``connect``, whichever user sends it; None if there is none."""
+    """Return the reason to refuse ``connect`` that does not depend on the user; None if there is
+    none."""
     client_id = connect.client_id
     if client_id.startswith(BRIDGE_SESSIONS):
         return Refusal(reasons.CLIENT_IDENTIFIER_NOT_VALID, "$bridge/ is for this broker's own")
@@ -73,14 +74,14 @@ def refusal(connect: Connect, limits: EngineLimits, options: ServerOptions) -> R
 
 
 def refusal_version(error: UnsupportedProtocolVersion) -> int:
-    """Return the version in which a client of an unknown version may understand a refusal."""
+    """Return the protocol level in which to refuse a client of an unknown version."""
     level = error.level & ~BRIDGE_BIT
     is_newer = level > V5 or error.level == V5 | BRIDGE_BIT
     return V5 if is_newer else V311  # [MQTT-3.1.2-2]
 
 
 def refusal_code(error: RemoteProtocolError) -> int:
-    """Return the reason code of a CONNACK that refuses a CONNECT which breaks the protocol."""
+    """Return the reason code of the CONNACK for a CONNECT that violates the protocol."""
     known = reasons.is_allowed(error.reason, CONNACK)
     return error.reason if known else reasons.PROTOCOL_ERROR
 
@@ -111,7 +112,7 @@ def _refusal_of_will(will: Will, limits: EngineLimits, options: ServerOptions) -
 
 
 def _user_properties(connect: Connect) -> int:
-    """Return the number of user properties of CONNECT, with its will's."""
+    """Return the number of user properties of ``connect``, those of its will included."""
     count = 0
     if connect.properties is not None:
         count = len(connect.properties.user_properties or ())
@@ -133,13 +134,16 @@ def wanted_session_expiry_s(connect: Connect) -> int:
 
 
 def granted_session_expiry_s(connect: Connect, limits: EngineLimits) -> int:
-    """Return the session expiry interval in force, in seconds, at most ``session_expiry_s_max``."""
+    """Return the session expiry interval that the server grants, in seconds, at most
+    ``session_expiry_s_max``."""
     return min(wanted_session_expiry_s(connect), limits.session_expiry_s_max)
 
 
 def granted_keep_alive_s(connect: Connect, limits: EngineLimits) -> int:
-    """Return the keep alive in force, in seconds; 0 = none. Only an MQTT 5 client can be given
-    another."""
+    """Return the keep alive that the server grants, in seconds; 0 = none.
+
+    It differs from the requested one only for MQTT 5 clients, which get it in CONNACK.
+    """
     longest_s = limits.keep_alive_s_max
     wanted_s = connect.keep_alive_s
     if connect.version == V5 and longest_s > 0 and not 0 < wanted_s <= longest_s:
@@ -160,7 +164,16 @@ def accepted_properties(
 ) -> Properties:
     """Return the properties of a successful MQTT 5 CONNACK that differ from the defaults.
 
-    ``latest`` is the number that a producer asked for, see ``producers``.
+    Args:
+        connect: the CONNECT.
+        limits: the limits of the listener.
+        assigned_client_id: the client identifier that the server assigned; empty if it did not.
+        expiry_s: the granted session expiry interval, seconds.
+        keep_alive_s: the granted keep alive, seconds.
+        acknowledged_when: the promise of an acknowledgement: "fsync", "quorum" or "memory".
+        sharing: whether shared subscriptions are available.
+        options: settings of MQTT 5 features.
+        latest: the latest number of the producer that CONNECT names; None if it names none.
     """
     properties = Properties()
     properties.receive_maximum = limits.receive_maximum
@@ -192,7 +205,7 @@ def accepted_properties(
 
 
 def will_message(will: Will, client_id: str) -> tuple[Message, int]:
-    """Return the message that a will publishes, and its delay in seconds."""
+    """Return the message of a will, and its delay in seconds."""
     delay_s = 0
     encoded = b""
     if will.properties is not None:

@@ -2,15 +2,15 @@
 
 ::
 
-      AWAIT_CONNECT ── CONNECT, no method ─▶ AWAIT_VERDICT ── judged ─────────────╮
+      AWAIT_CONNECT ── CONNECT, no method ─▶ AWAIT_VERDICT ── accepted ───────────╮
             │                                                                     ▼
-            ╰───────── CONNECT, method ────▶ AWAIT_AUTH ── AUTH … ── agreed ─▶ admitted
+            ╰───────── CONNECT, method ────▶ AWAIT_AUTH ── AUTH … ── success ─▶ admitted
                                                                                   │
-      refused at any of them: CONNACK with the reason, then the end               ▼
+      a refusal in any state: CONNACK with the reason, then closed                ▼
                                                         session opened, CONNACK ─▶ CONNECTED
 
-``grants`` has what a CONNECT is granted and why it is refused, ``enhanced_authentication`` which
-AUTH is due. A client may authenticate again while it is connected (MQTT 5 §4.12.1).
+``grants`` has the granted limits and the reasons to refuse, ``enhanced_authentication`` the order
+of AUTH packets. A client may re-authenticate while it is connected (MQTT 5 §4.12.1).
 """
 
 from __future__ import annotations
@@ -72,18 +72,18 @@ _LOGIN_FAILURES: Final = (
     reasons.NOT_AUTHORIZED,
     reasons.BAD_AUTHENTICATION_METHOD,
 )
-_CLAIMED_LENGTH_MAX: Final = 256  # of a name in an event, so that refused clients fill no log
+_CLAIMED_LENGTH_MAX: Final = 256  # characters of a name in the event of a refused CONNECT
 
 
 @final
 class SessionTerms:
-    """The user and the session of a client that was accepted, for log and events.
+    """The user and the session of an accepted client, for log and events.
 
     Args:
         username: the user's name; None for an anonymous client.
-        clean_start: whether it asked for a new session.
-        present: whether it continues an existing session.
-        expiry_s: how long its session outlives its connection, in seconds.
+        clean_start: whether the client asked for a new session.
+        present: whether it resumes an existing session.
+        expiry_s: its session expiry interval, in seconds.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class OpeningConnection(Connection):
     """An accepted connection until its CONNACK: authentication, and the opening of a session.
 
     Args:
-        server: the broker it belongs to.
+        server: the broker of the connection.
         limits: the limits of its listener (its zone).
         now: when it was accepted.
     """
@@ -117,12 +117,12 @@ class OpeningConnection(Connection):
         )
         self.client_id = ""
         self.address = ""  # the peer's address, as the shell names it
-        self.connected_at_us = 0  # when its client was accepted, steady clock
-        self.version = 0
+        self.connected_at_us = 0  # when its client was accepted, on the steady clock
+        self.version = 0  # protocol level of the client; 0 before CONNECT
         self.limits = limits
         self.listener = limits.zone
         self.lets_anonymous_in = True  # whether its listener accepts anonymous clients
-        self.identity: str | None = None  # the user that its certificate proves
+        self.identity: str | None = None  # user name of its certificate; None without certificate
         self.granted: SessionTerms | None = None  # None until its client is accepted
         self.receive_maximum = 0  # Receive Maximum of the client
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
@@ -131,11 +131,11 @@ class OpeningConnection(Connection):
         self.link.counters.sockets_accepted += 1
         self._server = server
         self._sharing = server.router.sharing
-        self._session: Session | None = None  # from CONNACK on
-        self._connect: Connect | None = None  # until then
+        self._session: Session | None = None  # set once the client is accepted
+        self._connect: Connect | None = None  # the CONNECT, until the client is accepted
         self._asked_to_persist = False  # CONNECT asked for a session that outlives its connection
         self._handshake: EnhancedAuthentication | None = None
-        self._authorize: Authorize | None = None  # the verdict's, instead of the broker's
+        self._authorize: Authorize | None = None  # of the verdict; None = the broker's port
         self._authorized_until_s = NO_DEADLINE  # when it is disconnected, on the monotonic clock
 
     # -- CONNECT -----------------------------------------------------------------------
@@ -177,7 +177,7 @@ class OpeningConnection(Connection):
                 self._refuse(refused, now, connect)
             return
         self._connect = connect
-        if self.identity is not None:  # it is proven: nothing makes another user of it
+        if self.identity is not None:  # the certificate proves the user, whatever CONNECT claims
             verdict = AuthResult(reasons.SUCCESS, self.identity)
             if self.identity == "":
                 detail = "its certificate has no common name"
@@ -218,8 +218,8 @@ class OpeningConnection(Connection):
         return Refusal(draining.reason_code, "an operator empties the broker")
 
     def decided(self, verdict: AuthResult, now: Now) -> None:
-        """Apply the verdict that ``judge`` did not return at once, then handle packets received
-        since."""
+        """Apply the verdict that ``judge`` did not return at once, then handle the packets that
+        waited for it."""
         if self.state != AWAIT_VERDICT:
             return  # the client disconnected, or the connect timeout has passed
         self._apply_verdict(verdict, now)
@@ -229,7 +229,8 @@ class OpeningConnection(Connection):
             self.resume(now)
 
     def deadline_s(self) -> float:
-        """Return when ``tick`` must be called: for keep alive, or when its authorization ends."""
+        """Return when ``tick`` must be called: at the keep alive deadline, or when the
+        authorization ends."""
         silent_s = super().deadline_s()
         if self._authorized_until_s == NO_DEADLINE or self.state != CONNECTED:
             return silent_s
@@ -261,8 +262,10 @@ class OpeningConnection(Connection):
     def _refuse(
         self, refused: Refusal, now: Now, connect: Connect | None = None, why: str = ""
     ) -> None:
-        """Answer with a refusal, and end; ``why`` is the client's reason string, by default the
-        name of the code."""
+        """Send a CONNACK that refuses the client, and end the connection.
+
+        ``why`` is the reason string for the client, by default the name of the code.
+        """
         code = refused.code
         why = why or reasons.name_of(code)
         reference = self._server.server_reference
@@ -289,8 +292,8 @@ class OpeningConnection(Connection):
         self._end(False, f"CONNECT refused: {why}{refused.log_text()}{claimed_names(connect)}", now)
 
     def _count_failed_login(self, connect: Connect | None) -> None:
-        """Count a failed login, with the client group that the claimed names belong to; with the
-        link's counters if there was no CONNECT."""
+        """Count a failed login in the client group of the claimed names; without a CONNECT, in the
+        counters of the link."""
         counters = self.link.counters
         if connect is not None:
             username = self.identity or connect.username
@@ -302,8 +305,8 @@ class OpeningConnection(Connection):
     def protocol_error(self, error: RemoteProtocolError, now: Now) -> None:
         """Answer a protocol error: before CONNACK by a refusal, else by closing the connection.
 
-        An unknown version is refused in a form that the client may understand. Before MQTT 5 a
-        CONNECT that breaks the protocol has no answer [MQTT 5 §4.13.1].
+        A client of an unknown version is refused in the closest version. Before MQTT 5 a CONNECT
+        that violates the protocol gets no answer [MQTT 5 §4.13.1].
         """
         if isinstance(error, UnsupportedProtocolVersion) and self._session is None:
             self.version = refusal_version(error)
@@ -319,9 +322,10 @@ class OpeningConnection(Connection):
     # -- CONNACK -----------------------------------------------------------------------
 
     def _admit(self, username: str | None, proof: bytes | None, now: Now) -> None:
-        """Open the session of an authenticated client, or refuse it.
+        """Open the session of an authenticated client, or refuse the client.
 
-        ``proof`` is the last authentication data of its method, None without one.
+        ``proof`` is the last authentication data of its method, which CONNACK carries; None without
+        a method.
         """
         connect = self._connect
         assert connect is not None
@@ -331,7 +335,7 @@ class OpeningConnection(Connection):
         self.client_id = connect.client_id or server.registry.unused_client_id(
             server.epoch, self.limits.offers.auto_id_prefix
         )
-        # it authenticated as another user than CONNECT said, or was banned meanwhile
+        # the authenticated user may differ from that of CONNECT, or may have been banned meanwhile
         refused = self._ban_refusal(username, self.client_id, now)
         if refused is not None:
             self._refuse(refused, now, connect)
@@ -346,8 +350,8 @@ class OpeningConnection(Connection):
             detail = "the access list does not let it publish its will"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED, detail), now, connect)
             return
-        server.registry.expire(now)  # a session that has expired must not be continued
-        server.wills.publish_due(now)  # nor a will be deleted that is due
+        server.registry.expire(now)  # a session that has expired must not be resumed
+        server.wills.publish_due(now)  # a will that is due must be published, not deleted
         if not self._may_have_session(username):
             why = "the session of this client identifier belongs to another user"
             self._refuse(Refusal(reasons.NOT_AUTHORIZED), now, connect, why)
@@ -360,7 +364,7 @@ class OpeningConnection(Connection):
             self._refuse(self._draining_refusal(server.draining), now, connect)
             return
         account = server.context.accounts.of(username, self.address)
-        if not self._has_room(connect, self.client_id, account):  # now in the user's account too
+        if not self._has_room(connect, self.client_id, account):  # also in the user's account
             self._refuse(no_room_refusal(connect), now, connect)
             return
         earlier = server.connections.get(self.client_id)
@@ -415,7 +419,7 @@ class OpeningConnection(Connection):
         account: Account,
         now: Now,
     ) -> Session:
-        """Open the session, and store the will; return the session."""
+        """Open and return the session, and store the will."""
         server = self._server
         if present:
             server.wills.disarm(self.client_id)
@@ -471,7 +475,8 @@ class OpeningConnection(Connection):
         return properties
 
     def _latest_sequence(self, connect: Connect) -> int | None:
-        """Return the latest number of the producer that CONNECT names; None if it names none."""
+        """Return the latest number of the producer that ``connect`` names; None if it names
+        none."""
         name = producer_of(connect.properties)
         if not name or self._session is None:
             return None
@@ -484,16 +489,16 @@ class OpeningConnection(Connection):
         return shared or server.registry.belongs_to(self.client_id, username)
 
     def _needs_store(self, connect: Connect) -> bool:
-        """Return whether ``connect`` can only be accepted if the store can write."""
+        """Return whether ``connect`` can be accepted only while the store can write."""
         session = self._server.registry.sessions.get(self.client_id)
         is_known = session is not None and session.stored
         expires = granted_session_expiry_s(connect, self.limits) > 0
-        if producer_of(connect.properties):  # the latest number may be in a commit that fails
+        if producer_of(connect.properties):  # a failing commit may have the latest number
             return True
         return is_known or expires or connect.will is not None
 
     def _answer(self, packet: Packet, now: Now) -> None:
-        """Send an answer after the commit; one larger than the client accepts ends the
+        """Send ``packet`` after the commit; if it is larger than the client accepts, end the
         connection."""
         if self._is_too_large(packet):  # [MQTT-3.1.2-24]
             self.close(reasons.PACKET_TOO_LARGE, "the answer exceeds maximum packet size", now)
@@ -503,7 +508,7 @@ class OpeningConnection(Connection):
         session = self._session
         is_transient = session is not None and not session.stored
         if is_transient and self._server.context.store.fails and not link.waits:
-            link.send_last(frame)  # before the commit: there is nothing to be stored
+            link.send_last(frame)  # before the commit: the session is not stored
         else:
             link.send_after_commit(frame)
 
@@ -549,7 +554,7 @@ class OpeningConnection(Connection):
         if packet.reason_code == reasons.REAUTHENTICATE:
             again = Credentials(self.client_id, None, None, False, self.address)
             exchange = self._server.authenticate.exchange(handshake.method, again)
-            if exchange is None:  # the method was taken away
+            if exchange is None:  # the method was removed from the settings
                 self.close(reasons.NOT_AUTHORIZED, "the method is not offered any more", now)
                 return
             handshake.again(exchange)
@@ -557,7 +562,8 @@ class OpeningConnection(Connection):
         self._step(data, now)
 
     def _step(self, data: bytes | None, now: Now) -> None:
-        """Take one step of the method, and send its answer: AUTH or CONNACK, or end."""
+        """Take one step of the method, and send the answer: AUTH or CONNACK; end the connection on
+        failure."""
         handshake = self._handshake
         assert handshake is not None
         session = self._session

@@ -1,28 +1,28 @@
-"""The handling of a client's PUBLISH: from the packet to our acknowledgement.
+"""The handling of a client's PUBLISH, until its acknowledgement.
 
 ::
 
       PUBLISH ─▶ topic (alias), QoS quota ─▶ permitted? ──────▶ routed ─▶ PUBACK, PUBREC  after
-                     │ no: the connection        │ no: refused    │        the commit
-                     ▼ ends                      ▼ and counted    │ a queue is full (``reject``),
+                     │ invalid: the              │ no: refused    │        the commit
+                     ▼ connection ends           ▼ and counted    │ a queue is full (``reject``),
                                                                   │ or the store cannot write
                                                                   ├── MQTT 5: refused, 0x97
                                                                   ╰── older: pending, in order
       PUBREL ──▶ released ─▶ PUBCOMP                                  ─ room ─▶ routed
-                    ╰ MQTT 3.1: only now routed, see ``awaiting_release``
+                    ╰ MQTT 3.1: routed before PUBCOMP, see ``awaiting_release``
 
-An older client cannot get the answer that a message was refused, so the message is pending, and
-those behind it too, until there is room. The client's packets are still handled while its
+Before MQTT 5 there is no answer that refuses a message, so the message becomes pending, and so do
+the messages behind it, until there is room. The client's packets are still handled while its
 acknowledgements or PUBRELs may make that room (``must_wait``), within the limits of
 ``pending_publishes``.
 
-For the topics of ``acknowledge_in_memory`` PUBACK does not wait for the commit, unless an answer
-before it does: they are sent in the order of the messages [MQTT-4.6.0-2]. PUBREC always waits:
-without the packet identifier on disk, a message sent again would be taken for a new one. The
-acknowledgement of a producer's message always waits too.
+For the topics of ``acknowledge_in_memory`` PUBACK does not wait for the commit, unless an earlier
+acknowledgement does: acknowledgements are sent in the order of the messages [MQTT-4.6.0-2]. PUBREC
+always waits: without the packet identifier on disk, a repeated message would be taken for a new
+one. The acknowledgement of a producer's message always waits too.
 
-These count against our Receive Maximum: acknowledgements that wait for a commit, and QoS 2
-messages until their PUBREL [MQTT 5 §4.9].
+The server's Receive Maximum counts acknowledgements that wait for a commit, and QoS 2 messages
+until their PUBREL [MQTT 5 §4.9].
 """
 
 from __future__ import annotations
@@ -79,17 +79,17 @@ class PublishHandler(BlockedPublisher):
         super().__init__(link)
         self.pending = PendingPublishes(limits)  # messages that wait for room to be routed
         self._aliases: InboundAliases | None = None  # set when the client first uses a topic alias
-        self._quota_raised = 0  # how far PUBCOMPs of earlier connections' messages raised the quota
-        self._topic: str | None = None  # topic of the latest message: it was checked
+        self._quota_raised = 0  # additions to the quota by PUBCOMPs for earlier connections
+        self._topic: str | None = None  # topic of the latest message, which is valid
         self._topic_bytes = b""  # encoded topic of the latest message
-        self._is_system = False  # whether the latest topic is the server's own
+        self._is_system = False  # whether only the server may publish to ``_topic``
         self._limits = limits
         self._offers = limits.offers
         self._router = server.router
         self._context = server.context
         self._blocked_publishers = self._context.blocked_publishers
         self._blocked_message: Message | None = (
-            None  # the message that a full queue blocks; None: none, or the store blocks it
+            None  # the message that a full queue blocks; None if the store blocks it, or nothing
         )
         self._publisher: Session | None = None  # of the blocked message
         self._is_still_blocked = False  # whether ``try_again`` was refused again
@@ -103,7 +103,11 @@ class PublishHandler(BlockedPublisher):
             self._acknowledged_in_memory = server.acknowledged_in_memory
 
     def publish(self, packet: Publish, session: Session, now: Now) -> None:
-        """Handle a PUBLISH: route it, refuse it, or keep it pending."""
+        """Handle a PUBLISH: route the message, refuse it, or make it pending.
+
+        Raises:
+            RemoteProtocolError: the packet ends the connection.
+        """
         topic = packet.topic
         payload = packet.payload
         counters = self.link.counters
@@ -148,7 +152,7 @@ class PublishHandler(BlockedPublisher):
     def _publish_in_order(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
     ) -> None:
-        """Handle a PUBLISH that is to be acknowledged, or may have to wait behind others."""
+        """Handle a PUBLISH of QoS 1 or 2, or one that may have to wait behind earlier messages."""
         qos = packet.qos
         if qos == 2 and session.awaits_release(packet.packet_id):
             session.receive(packet, now)
@@ -172,24 +176,25 @@ class PublishHandler(BlockedPublisher):
     def _must_wait_for_pubrel(self, packet: Publish, session: Session) -> bool:
         """Return whether a QoS 2 message must wait because too many await PUBREL.
 
-        Only before MQTT 5: later clients get a reason code. A message that is not permitted takes a
-        place as well: see ``_refuse_topic``.
+        This is for clients before MQTT 5; MQTT 5 clients get a reason code. Even a message that is
+        not permitted awaits PUBREL: see ``_refuse_topic``.
         """
         if packet.qos < 2 or self.link.version == V5:
             return False
         return not session.has_room_to_receive()
 
     def _check_offers(self, packet: Publish) -> None:
-        """End the connection if its listener does not offer this QoS, or RETAIN."""
+        """Raise the error that ends the connection if its listener does not offer this QoS, or
+        RETAIN."""
         code = self._offers.refusal(packet.qos, packet.retain)
         if code != reasons.SUCCESS:
             raise RemoteProtocolError(code, f"this listener: {reasons.name_of(code)}")
 
     def _check_topic(self, topic: str) -> None:
-        """Check that ``topic`` is a topic name, and keep the result for the next message.
+        """Check that ``topic`` is a valid topic name; cache that for the next message.
 
         Raises:
-            RemoteProtocolError: 0x90, it is not.
+            RemoteProtocolError: 0x90, the topic name is invalid.
         """
         if not is_topic_name(topic, self._limits.topic_levels_max):
             raise RemoteProtocolError(
@@ -207,9 +212,9 @@ class PublishHandler(BlockedPublisher):
             self._route_released(session, now)
 
     def _route_released(self, session: Session, now: Now) -> None:
-        """Route the messages whose PUBREL came, in the order of the PUBRELs (v3.1 §3.6).
+        """Route the messages that were released, in the order of their PUBRELs (v3.1 §3.6).
 
-        It stops at a message without body or room, and after one turn's share; ``try_again``
+        Stop at a message without a body or room, and after the share of this turn; ``try_again``
         continues. The messages are published now: they get the time of this turn, and permission is
         checked again.
         """
@@ -255,10 +260,11 @@ class PublishHandler(BlockedPublisher):
             return
         link.send_after_commit(frame)
         if session.was_resumed and self._quota_raised < self._limits.receive_maximum:
-            self._quota_raised += 1  # an earlier connection's: it adds to the sender's quota
+            self._quota_raised += 1  # this PUBCOMP also raises the quota of the sender
 
     def _wait(self, blocker: Blocker, message: Message | None, session: Session) -> None:
-        """Wait until ``blocker`` has room for ``message`` of ``session``, or the store works."""
+        """Join the line of ``blocker``, which has no room for ``message``; None: the store blocks
+        all messages."""
         self._blocked_message = message
         self._publisher = session
         self._is_still_blocked = True
@@ -271,8 +277,8 @@ class PublishHandler(BlockedPublisher):
         self._blocked_publishers.remove(self)
 
     def refused_by(self) -> Blocker | None:
-        """Return the blocker that still refuses the blocked message: the store or a queue; None:
-        nothing does."""
+        """Return the store or the queue that still refuses the blocked message; None if nothing
+        does."""
         if self._context.store.fails:
             return self._blocked_publishers.store
         if self._blocked_message is None:
@@ -280,9 +286,9 @@ class PublishHandler(BlockedPublisher):
         return self._router.plan(self._blocked_message, self._publisher).refused_by
 
     def try_again(self, session: Session, now: Now) -> None:
-        """Route released messages, then pending ones, in order, as far as there is room.
+        """Route released messages, then pending ones, in order, while there is room.
 
-        It uses at most one turn's share; permission is checked again for each message.
+        Stop after the share of this turn. Permission is checked again for each message.
         """
         work_budget = self._context.turn.work_budget
         before: i64 = work_budget.spent
@@ -308,7 +314,8 @@ class PublishHandler(BlockedPublisher):
             self._stop_waiting()
 
     def _must_stop(self, work: i64) -> bool:
-        """Return whether the rest must wait after this much work; if so, arrange for a resume."""
+        """Return whether further messages must wait after this much work; if so, arrange for the
+        connection to be resumed."""
         user = self.link.user
         if work >= self._context.turn.work_budget.remaining():
             self._context.turn.resume_later(user)
@@ -321,7 +328,8 @@ class PublishHandler(BlockedPublisher):
     def ended(self, client_id: str) -> None:
         """Discard the pending messages: the connection ended.
 
-        QoS 1 and 2 were not acknowledged, so the client still has them; QoS 0 counts as dropped.
+        QoS 1 and 2 messages were not acknowledged, so the client sends them again; QoS 0 messages
+        count as dropped.
         """
         self._stop_waiting()
         packet = self.pending.first()
@@ -332,18 +340,19 @@ class PublishHandler(BlockedPublisher):
             packet = self.pending.first()
 
     def unacknowledged(self, session: Session) -> int:
-        """Return how many messages count against our Receive Maximum [MQTT 5 §4.9]."""
+        """Return how many messages count against the server's Receive Maximum [MQTT 5 §4.9]."""
         waiting = self.pending.unacknowledged
         return self.link.uncommitted_acks + session.inbound_count + waiting
 
-    # -- inside ------------------------------------------------------------------------
+    # -- routing, refusals, acknowledgements -------------------------------------------
 
     def _route(
         self, packet: Publish, topic: str, encoded: bytes, session: Session, now: Now
     ) -> bool:
         """Route a message and acknowledge it; return False if it must wait for room.
 
-        An MQTT 5 client gets 0x97 instead, which means that no subscriber got the message.
+        A message of an MQTT 5 client never waits: it is refused with 0x97, which means that no
+        subscriber got it.
         """
         qos = packet.qos
         at_pubrel = qos == 2 and self.link.version == V31
@@ -376,7 +385,7 @@ class PublishHandler(BlockedPublisher):
                         self._wait(blocker, message, session)
                     elif context.store.fails:
                         self._wait(self._blocked_publishers.store, None, session)
-                    return False  # else for a PUBREL of its own
+                    return False  # or it waits for a PUBREL of this client
                 why = context.store.failure or _NO_ROOM
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, why)
                 return True
@@ -386,7 +395,7 @@ class PublishHandler(BlockedPublisher):
                 and not self._is_retainable(message, session)
             ):
                 self._acknowledge(packet, reasons.QUOTA_EXCEEDED, _RETAINED_FULL)
-                return True  # no subscriber got it, as above
+                return True  # no subscriber got the message
             if at_pubrel and not session.has_room_for_unreleased():
                 raise RemoteProtocolError(
                     reasons.QUOTA_EXCEEDED, "there is no room for more messages without PUBREL"
@@ -411,8 +420,8 @@ class PublishHandler(BlockedPublisher):
         return True
 
     def _is_promised_in_memory(self, topic: str) -> bool:
-        """Return whether PUBACK may be sent before the commit: ``acknowledge_in_memory`` has the
-        topic, and no packet waits that it would overtake."""
+        """Return whether PUBACK may be sent before the commit: ``acknowledge_in_memory`` matches
+        the topic, and no packet on the link waits for a commit."""
         if self._acknowledged_in_memory is None or self.link.waits or not self.link.opened:
             return False
         return self._acknowledged_in_memory.of(topic) > 0
@@ -420,13 +429,14 @@ class PublishHandler(BlockedPublisher):
     def _is_next(
         self, number: ProducerSequence, packet: Publish, topic: str, session: Session, now: Now
     ) -> bool:
-        """Return whether this is the next message of its producer; acknowledge or refuse others."""
+        """Return whether this is the next message of its producer; else acknowledge or refuse
+        it."""
         username = session.username
         verdict = self._producers.judge(username, number, session.client_id, topic)
         if verdict == NEXT:
             return True
         has_place = packet.qos == 1 or session.has_room_to_receive()
-        if verdict == REPEATED and has_place:  # QoS 2 continues with PUBREL all the same
+        if verdict == REPEATED and has_place:  # at QoS 2 PUBREL follows, as for a new message
             session.receive(packet, now)
             self._acknowledge(packet, reasons.SUCCESS)
         elif verdict == REPEATED:
@@ -449,7 +459,7 @@ class PublishHandler(BlockedPublisher):
     def _defer(self, packet: Publish, topic: str, session: Session) -> None:
         """Append a message to the pending ones, unless it repeats one of them.
 
-        QoS 0 is dropped above the soft limit.
+        A QoS 0 message is dropped above the soft limit.
 
         Raises:
             RemoteProtocolError: 0x97, there is no room for more pending messages.
@@ -471,13 +481,13 @@ class PublishHandler(BlockedPublisher):
                 f"{pending.size_bytes} bytes of its messages wait for room, all that limits"
                 ".receive_maximum and limits.max_packet_size_bytes allow",
             )
-        packet.topic = topic  # the alias may mean another when it is routed
+        packet.topic = topic  # the alias may stand for another topic when the message is routed
         pending.put(packet, session.account)
 
     def _may_publish(
         self, packet: Publish, topic: str, is_system: bool, session: Session, now: Now
     ) -> bool:
-        """Return whether the client is permitted to publish this; refuse and count it if not."""
+        """Return whether the client may publish this message; refuse and count it if not."""
         if packet.qos > 0 and self._is_invalid_payload(packet):
             self._refuse_payload(packet, topic, session)
             return False
@@ -490,9 +500,9 @@ class PublishHandler(BlockedPublisher):
     def _refuse_topic(self, packet: Publish, topic: str, session: Session, now: Now) -> None:
         """Refuse a message to a topic that the client may not publish to.
 
-        An MQTT 5 client gets 0x87. For an older one there is no such answer: its message is
-        acknowledged and dropped, and at QoS 2 its packet identifier waits for PUBREL. The state
-        that a foreign bridge publishes is not refused, but published as ``$SYS`` topics are.
+        An MQTT 5 client gets 0x87. Older versions have no such answer: the message is acknowledged
+        and dropped, and at QoS 2 its packet identifier waits for PUBREL. The connection state of a
+        foreign bridge is not refused: it is published as a ``$SYS`` topic.
         """
         permissions = session.permissions
         if is_bridge_state(topic) and (permissions is None or permissions.may_publish(topic)):
@@ -549,7 +559,8 @@ class PublishHandler(BlockedPublisher):
                 link.ack_after_commit(frame)
 
     def _check_receive_maximum(self, session: Session) -> None:
-        """End the connection of a client that exceeds our Receive Maximum [MQTT-3.3.4-7].
+        """Raise the error that ends the connection if the client exceeds the server's Receive
+        Maximum [MQTT-3.3.4-7].
 
         The quota begins anew with each connection. A message of an earlier connection that is
         released on this one does not count, but its PUBCOMP adds to the sender's quota [MQTT 5

@@ -2,16 +2,16 @@
 
 ::
 
-      AWAIT_CONNECT ── CONNECT ──────────────────────────▶ CONNACK, the end
-            │            MQTT 5: 0x9C and the primary's address; 0x88 while there is none
-            │            before: return code 3
+      AWAIT_CONNECT ── CONNECT ──────────────────────────▶ CONNACK, closed
+            │            MQTT 5: 0x9C and the primary's address; 0x88 while there is no primary
+            │            before MQTT 5: return code 3
             │
-            ├── CONNECT of a version that is not accepted ▶ CONNACK as the broker's, the end
-            ├── another packet, or what is none ──────────▶ the end
-            ╰── connect_timeout_s ────────────────────────▶ the end
+            ├── CONNECT of a version that is not accepted ▶ CONNACK like that of a broker, closed
+            ├── another packet, or invalid bytes ─────────▶ closed
+            ╰── connect_timeout_s ────────────────────────▶ closed
 
-Pure, as all of the engine. A standby has no sessions and judges nobody: every well-formed CONNECT
-gets the same answer, whoever sends it, so that it tells nothing about users or clients.
+A standby has no sessions and authenticates no one: every well-formed CONNECT gets the same answer,
+so that the answer tells nothing about users or clients.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ class Referral:
 
     def __init__(self, limits: EngineLimits, now_s: float) -> None:
         self.deadline_s = now_s + limits.connect_timeout_s
-        """When it is closed if its CONNECT has not come, on the monotonic clock. What arrives does
-        not put it off."""
+        """When the connection is closed without a whole CONNECT, on the monotonic clock. Received
+        bytes do not extend it."""
         self.answer = b""
-        """The CONNACK, once it is over; empty where the connection is closed without an answer."""
+        """The CONNACK to send, set with ``is_over``; empty if there is no answer."""
         self.is_over = False
-        """True once ``answer`` is to be sent, and then the connection closed."""
+        """True once the shell must send ``answer``, and then close the connection."""
         self.is_referred = False
-        """True once a CONNECT was answered with where to go, or that there is no primary."""
+        """True once ``answer`` names the primary, or says that there is none."""
         self.because = ""
-        """One sentence for the log, once it is over."""
+        """One sentence for the log, set with ``is_over``."""
         self.partial_connect_bytes = 0
-        """Bytes of an incomplete CONNECT; 0 once it is over."""
+        """Bytes of an incomplete CONNECT; 0 once ``is_over`` is set."""
         self._limits = limits
         self._decoder = Decoder(
             limits.max_packet_size_bytes,
@@ -63,11 +63,11 @@ class Referral:
         )
 
     def receive(self, data: bytes, primary: str) -> None:
-        """Take bytes of the client; ignore all behind its CONNECT.
+        """Handle received bytes; those behind the CONNECT are ignored.
 
         Args:
-            data: as they arrived.
-            primary: HOST:PORT at which clients reach the primary; empty where none is known.
+            data: the received bytes.
+            primary: HOST:PORT at which clients reach the primary; empty if none is known.
         """
         if self.is_over:
             return
@@ -83,7 +83,7 @@ class Referral:
             self._refer(packet, primary)
 
     def give_up(self) -> None:
-        """End it without an answer: ``deadline_s`` has passed, or the connection is gone."""
+        """End the connection without an answer: ``deadline_s`` has passed, or its socket ended."""
         if not self.is_over:
             self._end(b"", NO_CONNECT_YET)
 
@@ -103,9 +103,9 @@ class Referral:
             self._end(encode(answer, connect.version), log_text)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
-        """Answer a first packet that breaks the protocol as the broker does.
+        """Answer a first packet that violates the protocol, as a broker does.
 
-        Before MQTT 5 it has no answer [MQTT 5 §4.13.1].
+        Before MQTT 5 there is no answer [MQTT 5 §4.13.1].
         """
         if isinstance(error, UnsupportedProtocolVersion):
             answer = Connack(reasons.UNSUPPORTED_PROTOCOL_VERSION)
@@ -124,7 +124,7 @@ class Referral:
 
 
 def _exceeds(answer: Connack, connect: Connect) -> bool:
-    """Return whether ``answer`` is larger than the packets that an MQTT 5 client takes."""
+    """Return whether ``answer`` is larger than the MQTT 5 client of ``connect`` accepts."""
     size_bytes_max = 0
     if connect.properties is not None:
         size_bytes_max = connect.properties.maximum_packet_size or 0

@@ -1,7 +1,7 @@
-"""The state that all connections of one broker share, put together.
+"""The state that all connections of one broker share.
 
-Pure like the rest of the engine: a whole broker can be run in a test with a virtual
-clock and no socket. The shell (``penstock.runtime.driver``) owns the loop::
+It is pure like the rest of the engine: a test can run a whole broker with a virtual
+clock and without sockets. The shell (``penstock.runtime.driver``) owns the event loop::
 
       bytes ─▶ ServerConnection.receive ─▶ Server's parts ─▶ EngineContext
                                             tick(now) ─────▶ EngineContext ─▶ seal ─▶ Commit
@@ -49,16 +49,16 @@ class Server:
         now: the time of the start.
         sharing: the options of shared subscriptions.
         authenticate: checks credentials; None = all clients are accepted.
-        authorize: gives the permissions of clients; None = everything is allowed.
+        authorize: returns the permissions of clients; None = everything is allowed.
         options: settings of MQTT 5 features.
-        dead_letter_topic: the topic of dropped messages; empty = they are not published.
+        dead_letter_topic: the topic of dead letters; empty = dropped messages are not published.
         dead_letters_of_qos0: whether dropped messages of QoS 0 are published too.
         zones: the limits of each listener, by its name, for sessions found in the store.
-        events: the events to write; None = none.
-        groups: the client groups that are counted apart; None = there are none.
-        recorded_clients: of how many clients the flight recorder has the last events; 0 = none.
-        prepared: the sessions with their subscriptions, made before with the same ``limits``,
-            ``stream_filters``, ``sharing`` and ``zones``; None = they are in ``recovered``.
+        events: the events to write; None = no events.
+        groups: the client groups, which are counted separately; None = there are none.
+        recorded_clients: the number of clients in the flight recorder; 0 = it is off.
+        prepared: the sessions with their subscriptions, built before with the same ``limits``,
+            ``stream_filters``, ``sharing`` and ``zones``; None = all are in ``recovered``.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class Server:
         self._recover(recovered, now, prepared)
 
     def tick(self, now: Now) -> None:
-        """Handle everything that is due: delayed wills, expiries, timers, messages of groups'
-        queues, events."""
+        """Handle everything that is due: delayed wills, expired sessions, producers and bans,
+        timers, queued messages of groups, events. The shell calls it about every second."""
         self.wills.publish_due(now)
         self.registry.expire(now)
         self.producers.expire(now)
@@ -141,7 +141,7 @@ class Server:
         for connection in self.partial_packets.overdue(now.monotonic_s):
             connection.close(
                 reasons.QUOTA_EXCEEDED,
-                "the rest of its packet did not come while others waited for memory",
+                "its packet was not complete in time while others waited for memory",
                 now,
             )
         if self._dead_letters is not None:
@@ -151,11 +151,11 @@ class Server:
         self.context.tick()
 
     def clock_jumped(self, now: Now) -> None:
-        """Note that dates jump: their lead over the ``steady_clock`` is another from ``now`` on."""
+        """Apply a jump of dates: from ``now`` on they have another lead over the steady clock."""
         context = self.context
         by_us = now.lead_us - context.batch.lead_us
         context.batch.lead_us = now.lead_us
-        context.turn.now = None  # what follows in this turn is dated anew
+        context.turn.now = None  # the rest of this turn reads the clocks again
         if context.recorder is not None:
             context.recorder.clock.set(now)
         events = context.events
@@ -165,9 +165,9 @@ class Server:
             events.note(CLOCK_JUMPED, {"by_us": by_us})
 
     def resume(self, now: Now) -> list[Resumable]:
-        """Resume the work that the last turn left unfinished; return the objects that ran.
+        """Begin a turn: resume the users that wait for it; return all users that were resumed.
 
-        Some of them may not have finished in this turn either.
+        They may be unfinished again afterwards.
         """
         self.context.turn.work_budget.next_turn()
         unfinished = self.context.turn.unfinished
@@ -182,7 +182,8 @@ class Server:
         return unfinished
 
     def lowest_needed_offset(self, end: int) -> int:
-        """Return the lowest log offset that a session or group still needs; ``end`` if none is."""
+        """Return the lowest log offset that a session or group still needs; ``end`` if none is
+        needed."""
         search = self.registry.search_lowest_offset(end)
         while not search.step():
             pass
@@ -190,7 +191,7 @@ class Server:
 
     @property
     def server_reference(self) -> str:
-        """Return the other server that clients are sent to; empty if there is none."""
+        """Return the name of the other server to which clients are sent; empty if there is none."""
         if self.draining is not None and self.draining.server_reference:
             return self.draining.server_reference
         return self.options.server_reference
@@ -207,11 +208,11 @@ class Server:
         MQTT 5 clients get the name of the other server, if one is configured or given (v5 §4.11).
 
         Args:
-            reason_code: of DISCONNECT.
+            reason_code: the reason code of DISCONNECT.
             because: one sentence, for clients and the log.
-            now: the time of the end.
+            now: the time of the turn.
             references: the other server's name for the clients of each listener, by the listener's
-                name, with ``USE_ANOTHER_SERVER``; None: the configured one.
+                name, with ``USE_ANOTHER_SERVER``; None = the configured server.
         """
         self.shutting_down = True
         self.router.sharing.shutting_down = True
@@ -231,8 +232,7 @@ class Server:
             self.write_events(now)
 
     def write_events(self, now: Now) -> bool:
-        """Write the events that wait, without waiting for the next tick; return whether any were
-        written."""
+        """Write the waiting events now, before the next tick; return whether all were written."""
         events = self.context.events
         if self.event_log is None or events is None or events.waiting == 0:
             return False
@@ -242,7 +242,7 @@ class Server:
     def set_authorize(self, authorize: Authorize, revoked: set[str], now: Now) -> None:
         """Apply changed permissions to all clients.
 
-        Subscriptions stay, and deliver what may be received. The connections of users in
+        Subscriptions stay, but deliver only permitted messages. The connections of users in
         ``revoked``, who were removed or have another password, are closed.
         """
         self.authorize = authorize
@@ -265,12 +265,11 @@ class Server:
         events: EventOptions | None,
         groups: ClientGroups,
     ) -> None:
-        """Take new values of the limits and options that may change while it runs.
+        """Apply new values of the limits and options that may change while the broker runs.
 
         Limits of all clients together and MQTT 5 options take effect. Connections keep the limits
-        they were accepted with, because CONNACK told their clients, and count in the client group
-        that they had. Nothing that exceeds a lower limit is removed: it stays until it ends by
-        itself.
+        that their CONNACK announced, and their client group. State that exceeds a lower limit is
+        not removed.
         """
         assert options.acknowledge_in_memory == self.options.acknowledge_in_memory, (
             "clients rely on what CONNACK promised"
@@ -287,7 +286,7 @@ class Server:
             self.event_log.flow_interval_s = events.flow_interval_s
 
     def _start_events(self, options: EventOptions, recovered: RecoveredState, now: Now) -> EventLog:
-        """Create the events of this broker, with ``STARTED`` as the first; return their writer."""
+        """Create the events of this broker and note ``STARTED``; return the writer of events."""
         events = Events(options)
         events.now_us = now.wall_us
         events.lead_us = now.lead_us

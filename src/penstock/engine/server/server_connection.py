@@ -1,9 +1,9 @@
 """The accepting side of a connection: the server's handling of each packet.
 
-``engine/connection/states.py`` says which packets a client may send in which state. This module
-handles the packets of a connected client, makes them wait, and ends the connection. All before
-that is ``opening``, PUBLISH and PUBREL are ``publish_handler``, SUBSCRIBE and UNSUBSCRIBE
-``subscribe_handler``.
+``engine/connection/states.py`` has the packets that a client may send in each state. This module
+handles the packets of a connected client, decides when they must wait, and ends the connection.
+``opening`` handles the packets before CONNACK, ``publish_handler`` PUBLISH and PUBREL,
+``subscribe_handler`` SUBSCRIBE and UNSUBSCRIBE.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ServerConnection(OpeningConnection):
     """One accepted connection.
 
     Args:
-        server: the broker it belongs to.
+        server: the broker of the connection.
         limits: the limits of its listener (its zone).
         now: when it was accepted.
     """
@@ -55,7 +55,7 @@ class ServerConnection(OpeningConnection):
     def __init__(self, server: Server, limits: EngineLimits, now: Now) -> None:
         super().__init__(server, limits, now)
         self.inbound_limit: LimitUsage | None = None  # created when it is first reached
-        self._request: Request | None = None  # a SUBSCRIBE or UNSUBSCRIBE, not finished yet
+        self._request: Request | None = None  # an unfinished SUBSCRIBE or UNSUBSCRIBE
         self._publishing = PublishHandler(server, self.link, limits)
         self._pending = self._publishing.pending
         self._lacks_memory = False  # whether a large packet waits for memory (``partial_packets``)
@@ -115,7 +115,7 @@ class ServerConnection(OpeningConnection):
         session.outbound.refill(now)
 
     def _continue_request(self, now: Now) -> None:
-        """Take steps of a SUBSCRIBE or UNSUBSCRIBE, at most one turn's share."""
+        """Take steps of the SUBSCRIBE or UNSUBSCRIBE, up to the share of this turn."""
         request = self._request
         assert request is not None
         while not request.finished:
@@ -128,14 +128,14 @@ class ServerConnection(OpeningConnection):
             if self.work >= self._work_budget.remaining():
                 break
         if not request.finished:
-            return  # ``must_wait``
+            return  # ``must_wait`` has the next packets wait
         self._request = None
         joined = (
             isinstance(request, SubscribeHandler)
             and len(self._server.context.groups_with_backlog) > 0
         )
         if joined and self._session is not None:
-            self._session.outbound.refill(now)  # groups that it joined may have something
+            self._session.outbound.refill(now)  # the queues of joined groups may have messages
 
     # -- when packets must wait ----------------------------------------------------------
 
@@ -143,22 +143,22 @@ class ServerConnection(OpeningConnection):
     def saturated(self) -> bool:
         """Return whether as many acknowledgements wait for a commit as Receive Maximum allows.
 
-        MQTT 5 clients know the limit, and exceeding it is an error; older ones are not read until
-        there is room. QoS 2 messages that wait for their PUBREL do not count, because then the
-        PUBREL could never be read.
+        An MQTT 5 client knows the limit, and to exceed it is an error; the packets of older clients
+        wait until there is room. QoS 2 messages without a PUBREL do not count, because their PUBREL
+        could never be read then.
         """
         return self.version != V5 and self.link.uncommitted_acks >= self.limits.receive_maximum
 
     @property
     def inbound_unacknowledged(self) -> int:
-        """Return how many messages of the client count against our Receive Maximum."""
+        """Return how many messages of the client count against the server's Receive Maximum."""
         if self.version != V5 or self._session is None:
             return self.link.uncommitted_acks
         return self._publishing.unacknowledged(self._session)
 
     @property
     def pending_publish_count(self) -> int:
-        """Return how many messages of the client wait for room in a queue."""
+        """Return how many published messages of the client wait for room."""
         return self._pending.count
 
     @property
@@ -167,7 +167,7 @@ class ServerConnection(OpeningConnection):
         return self._pending.size_bytes
 
     def _watch_inbound(self, now: Now) -> None:
-        """Note whether the client has reached our Receive Maximum."""
+        """Note whether the client is at the server's Receive Maximum."""
         if self.inbound_unacknowledged >= self.limits.receive_maximum and self.state == CONNECTED:
             if self.inbound_limit is None:
                 self.inbound_limit = LimitUsage(self.client_id, INBOUND)
@@ -177,7 +177,7 @@ class ServerConnection(OpeningConnection):
             self.inbound_limit.leave(now.monotonic_s)
 
     def packet_incomplete(self, size_bytes: int, now: Now) -> None:
-        """Continue to read a large packet if there is memory for it: see ``partial_packets``."""
+        """Reserve memory for a large packet that arrives, or pause reading: ``partial_packets``."""
         budget = self._server.partial_packets
         if size_bytes == 0 or self.peer_closed:
             budget.give_back(self)
@@ -191,7 +191,7 @@ class ServerConnection(OpeningConnection):
             return
         timeout_s = self.limits.slow_peer_timeout_s
         deadline_s = now.monotonic_s + timeout_s if timeout_s > 0.0 else 0.0
-        if deadline_s > 0.0 and self.limits.bytes_per_s_max > 0:  # we let it send no faster
+        if deadline_s > 0.0 and self.limits.bytes_per_s_max > 0:  # the rate limit takes time too
             deadline_s += size_bytes / self.limits.bytes_per_s_max
         self.expects_more = True
         self._lacks_memory = not budget.take(self, size_bytes, deadline_s)
@@ -202,7 +202,7 @@ class ServerConnection(OpeningConnection):
         """Return whether this client's next packets must wait; if so, arrange for ``resume``."""
         link = self.link
         context = self._server.context
-        if (  # after nearly every packet, so without a call
+        if (  # the common case, after nearly every packet: checked without a call
             link.pending_bytes + link.unwritten_bytes < link.pending_bytes_max
             and context.batch.size_bytes + context.turn.unsent_bytes
             < context.store.waiting_bytes_max
@@ -217,8 +217,8 @@ class ServerConnection(OpeningConnection):
         return self._is_at_limit()
 
     def broker_is_saturated(self) -> bool:
-        """Return whether no packets of any client are decoded: too much waits for commits and
-        sockets."""
+        """Return whether no packets may be decoded because too much waits for commits and sockets;
+        if so, arrange for ``resume``."""
         context = self._server.context
         if context.batch.size_bytes + context.turn.unsent_bytes >= context.store.waiting_bytes_max:
             context.turn.resume_when_sealed(self)
@@ -226,7 +226,7 @@ class ServerConnection(OpeningConnection):
         return self.must_yield_batch(context)
 
     def _is_at_limit(self) -> bool:
-        """Return whether a limit is reached, and arrange for ``resume`` when it is not any more."""
+        """Return whether a limit is reached; if so, arrange for ``resume`` when there is room."""
         link = self.link
         context = self._server.context
         if self.resume_at_s > 0.0:
@@ -239,9 +239,9 @@ class ServerConnection(OpeningConnection):
             link.resume_when_room()
             return True
         if self._pending.above_soft_limit() and not self._may_make_room():
-            link.resume_when_room()  # the client may acknowledge messages that are sent then
+            link.resume_when_room()  # then messages are sent, which the client may acknowledge
             if self._pending.at_hard_limit() or context.store.fails:
-                context.turn.resume_in_tick(self)  # its own queue may have filled since
+                context.turn.resume_in_tick(self)  # its queue may be full then: ``_may_make_room``
             return True
         if context.store.is_full():
             context.turn.resume_when_sealed(self)
@@ -251,8 +251,8 @@ class ServerConnection(OpeningConnection):
     def _may_make_room(self) -> bool:
         """Return whether the client's next packets may make room for its pending messages.
 
-        Its acknowledgements come behind its messages: if they were not read, it would wait for
-        ever. At the hard limit they are read only if its own queue has no room.
+        The client's acknowledgements are behind its messages: if they were not read, the client
+        would wait for ever. At the hard limit they are read only if its own queue has no room.
         """
         session = self._session
         if session is None or self._server.context.store.fails:
@@ -268,7 +268,7 @@ class ServerConnection(OpeningConnection):
         self._server.context.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
-        """Handle waiting packets: there may be room again, or it is this connection's turn."""
+        """Handle waiting messages and packets: there may be room, or a new turn began."""
         if self.state == CLOSED:
             return
         if 0.0 < self.resume_at_s <= now.monotonic_s:
@@ -277,11 +277,11 @@ class ServerConnection(OpeningConnection):
         self._logged_before = self._work_budget.logged_bytes
         try:
             self._continue(now)
-        except RemoteProtocolError as error:  # of a message that waited here
+        except RemoteProtocolError as error:  # of a pending message
             self.protocol_error(error, now)
 
     def _continue(self, now: Now) -> None:
-        """Handle pending messages, then bytes that are not decoded yet."""
+        """Send queued messages, then handle pending messages, then undecoded bytes."""
         if self._session is not None:
             self._session.outbound.refill(now)
             if self._pending.count > 0 or self._session.released_count > 0:
@@ -296,11 +296,11 @@ class ServerConnection(OpeningConnection):
         self._lacks_memory = False
         self._decode_rest(now)
         if lacked_memory and self.reading_paused and not self._lacks_memory:
-            self._server.partial_packets.give_back(self)  # it waits for something else first
+            self._server.partial_packets.give_back(self)  # another limit stops it now
         self._watch_inbound(now)
 
     def receive(self, data: bytes, now: Now) -> None:
-        """Take bytes from the client."""
+        """Handle bytes from the client, and pause reading above its rate limit."""
         if self._byte_rate is not None:
             self._pause(self._byte_rate.take(len(data), now.monotonic_s), now)
         super().receive(data, now)
@@ -309,7 +309,7 @@ class ServerConnection(OpeningConnection):
         self._watch_inbound(now)
 
     def _pause(self, seconds: float, now: Now) -> None:
-        """Read nothing more for ``seconds``: the client is above a rate limit."""
+        """Pause reading for ``seconds``, above 0: the client is above a rate limit."""
         if seconds > 0.0:
             if self.resume_at_s == 0.0:
                 self.link.counters.rate_pauses += 1
@@ -336,7 +336,8 @@ class ServerConnection(OpeningConnection):
         self._end(with_will, DISCONNECTED_ITSELF, now, answered=True)
 
     def ended(self, with_will: bool, now: Now) -> None:
-        """Close the session, and publish or delete the will; a shutdown keeps wills stored."""
+        """Close the session, and publish or delete the will; in a shutdown the will stays
+        stored."""
         server = self._server
         session = self._session
         self._request = None
@@ -351,7 +352,7 @@ class ServerConnection(OpeningConnection):
             self._note_disconnected(server.context.events, session)
         server.partial_packets.give_back(self)
         self._publishing.ended(self.client_id)
-        server.registry.close(session, now)  # first: its own will finds the session away
+        server.registry.close(session, now)  # first, so that its own will finds it disconnected
         if not with_will:
             server.wills.disarm(self.client_id)
         elif not server.shutting_down:

@@ -1,13 +1,13 @@
-"""SUBSCRIBE and UNSUBSCRIBE: each filter is judged by itself, and all have one answer.
+"""SUBSCRIBE and UNSUBSCRIBE: each filter is checked by itself; one packet answers for all.
 
 ::
 
-      filter ─▶ judged ── no ─▶ its reason code in SUBACK
+      filter ─▶ allowed? ── no ─▶ its reason code in SUBACK
                   ╰─ yes ─▶ router, and store if the session is stored ─▶ granted QoS in SUBACK
 
 The answer is sent first; the retained messages for new subscriptions follow it (``router``).
 
-One packet may have tens of thousands of filters, so it is handled in steps, a filter in each, and
+One packet may have tens of thousands of filters, so it is handled in steps, one filter in each, and
 the connection takes no more steps in a turn than its share allows. The client's next packets wait,
 undecoded, for the last step. If the client disconnects meanwhile, there is no answer, and the
 remaining filters are not handled::
@@ -60,18 +60,19 @@ class Request:
 
     def __init__(self, session: Session, server: Server, link: Link) -> None:
         self.finished = False  # whether no step is left
-        self.answer: Packet | None = None  # from the last filter on, until it is taken
+        self.answer: Packet | None = None  # set after the last filter, until ``take_answer``
         self._session = session
         self._server = server
         self._link = link
-        self._position = 0  # filters handled
+        self._position = 0  # number of handled filters
 
     def step(self, now: Now) -> None:
-        """Handle the next filter; a subclass says what that is."""
+        """Handle the next filter. A subclass overrides it."""
         raise NotImplementedError
 
     def take_answer(self) -> Packet | None:
-        """Return the answer, once, after the last filter was handled; else None."""
+        """Remove and return the answer, which is set once the last filter was handled; else
+        None."""
         answer = self.answer
         self.answer = None
         return answer
@@ -79,7 +80,7 @@ class Request:
 
 @final
 class SubscribeHandler(Request):
-    """A SUBSCRIBE: its filters, then the answer, then the retained messages for each of them.
+    """A SUBSCRIBE: handles its filters, answers, then delivers the retained messages of each.
 
     Args:
         packet: the received packet.
@@ -100,11 +101,12 @@ class SubscribeHandler(Request):
             self._identifier = packet.properties.subscription_identifiers[0]
         self._codes: list[int] = []
         self._added: list[SessionSubscription] = []
-        self._is_new: list[bool] = []  # for each of ``_added``
-        self._delivered = 0  # how many of ``_added`` have their retained messages
+        self._is_new: list[bool] = []  # for each of ``_added``: whether it replaced none
+        self._delivered = 0  # number of ``_added`` whose retained messages were requested
 
     def step(self, now: Now) -> None:
-        """Subscribe to the next filter; after the last, deliver the retained messages of one."""
+        """Subscribe to the next filter; after the last one, deliver the retained messages of the
+        next subscription."""
         subscriptions = self._packet.subscriptions
         if self._position < len(subscriptions):
             self._subscribe(subscriptions[self._position])
@@ -129,7 +131,7 @@ class SubscribeHandler(Request):
         if code == reasons.SUCCESS:
             subscription.qos = min(subscription.qos, self._limits.offers.qos_max)
             code = subscription.qos
-            if self._link.is_bridge:  # a shared one has no "no local" [MQTT-3.8.3-4]
+            if self._link.is_bridge:  # No Local is not for shared subscriptions [MQTT-3.8.3-4]
                 subscription.no_local = not is_shared(topic_filter)
                 subscription.retain_as_published = True
             entry = SessionSubscription(subscription, self._identifier)
@@ -142,7 +144,7 @@ class SubscribeHandler(Request):
         elif version == V31 and code == reasons.NOT_AUTHORIZED:
             code = subscription.qos  # v3.1 §3.8: "it must make a positive acknowledgement"
         elif version != V5:
-            code = reasons.UNSPECIFIED_ERROR  # v3.1.1 knows 0x80 only [MQTT-3.9.3-2]
+            code = reasons.UNSPECIFIED_ERROR  # v3.1.1 has no other code [MQTT-3.9.3-2]
         self._codes.append(code)
         events = server.context.events
         if events is not None:
@@ -168,7 +170,7 @@ class SubscribeHandler(Request):
 
 @final
 class UnsubscribeHandler(Request):
-    """An UNSUBSCRIBE: its filters, then the answer.
+    """An UNSUBSCRIBE: handles its filters, then answers.
 
     Args:
         packet: the received packet.
@@ -227,7 +229,7 @@ def _judge(
     limits: EngineLimits,
     version: int,
 ) -> int:
-    """Return the reason code to refuse a subscription with, or ``SUCCESS``."""
+    """Return ``SUCCESS`` if the session may subscribe to ``topic_filter``, else the reason code."""
     if is_shared(topic_filter):
         sharing = server.router.sharing.options
         if not sharing.enabled or (version != V5 and not sharing.before_v5):
@@ -241,7 +243,7 @@ def _judge(
         return reasons.QUOTA_EXCEEDED
     permissions = session.permissions
     if permissions is None:
-        if is_of_events(unshared(topic_filter)):  # events of all clients: by permission only
+        if is_of_events(unshared(topic_filter)):  # events of all clients need a permission
             return reasons.NOT_AUTHORIZED
     elif not permissions.may_subscribe(unshared(topic_filter)):
         return reasons.NOT_AUTHORIZED
