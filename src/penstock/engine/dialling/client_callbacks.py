@@ -21,19 +21,21 @@ class ClientCallbacks:
     """The callbacks of one dialled connection."""
 
     def connected(self, connack: Connack, now: Now) -> None:
-        """Note that the server accepted our CONNECT.
+        """Handle the CONNACK that accepted the CONNECT.
 
-        Packets sent here are sent before those of the session that are sent again.
+        Packets that are sent in this call precede the packets that the session sends again.
         """
 
     def arrived(self, arrival: ReceivedMessage, now: Now) -> None:
-        """Take a message; at QoS 1 and 2 call ``ClientConnection.settle`` for it, now or later."""
+        """Handle a message; at QoS 1 and 2 call ``ClientConnection.settle`` for it, now or
+        later."""
 
     def answered(self, packet: Packet, now: Now) -> None:
-        """Take a SUBACK or UNSUBACK."""
+        """Handle a SUBACK or UNSUBACK."""
 
     def authenticate(self, data: bytes | None) -> bytes | None:
-        """Return the data for the next step of the authentication method; None if it failed."""
+        """Return the client's data for the next step of the authentication method; None if the
+        server's ``data`` is wrong."""
         del data
         return None
 
@@ -41,4 +43,4 @@ class ClientCallbacks:
         """Send waiting messages: the window or the socket may have room again."""
 
     def ended(self, now: Now) -> None:
-        """Note that the connection ended; its ``close_reason`` says why."""
+        """Handle the end of the connection; its ``close_reason`` has the reason."""

@@ -1,27 +1,27 @@
-"""The client role of a connection: the handling of each packet by a client or a bridge.
+"""The client role of a connection, in a client or a bridge: the handling of each packet.
 
 ::
 
       CONNECT ─▶ AWAIT_CONNACK ── CONNACK 0 ─▶ CONNECTED ── DISCONNECT, lost, silent ─▶ CLOSED
                       ╰── refused, or no answer within the connect timeout ─────────────▲
 
-``engine/connection/states.py`` says which packets a server may send in which state.
+``engine/connection/states.py`` has the packets that a server may send in each state.
 
-The session is the same class as a server's (``session``): its window, its queue, its commits.
-CONNACK says whether the server still has its half (``session.session_lost``), and what it accepts,
-which we obey: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
+The session is of the same class as in a server (``session``), with its window, queue and commits.
+CONNACK says whether the server still has its session (``session.session_lost``), and announces
+limits that this side observes: Receive Maximum [MQTT-3.3.4-7], Maximum Packet Size [MQTT-3.2.2-15],
 Maximum QoS [MQTT-3.2.2-11], Retain Available [MQTT-3.2.2-14], Topic Alias Maximum
 [MQTT-3.2.2-17], Server Keep Alive [MQTT-3.2.2-21].
 
-Keep alive: PINGREQ is sent every three quarters of the interval, whatever else is sent
-[MQTT-3.1.2-20]. The connection to a server that sends nothing for one and a half intervals, not
-even PINGRESP, is ended.
+Keep alive: PINGREQ is sent every three quarters of the interval, even while other packets are sent
+[MQTT-3.1.2-20]. The connection is ended if the server sends nothing, not even PINGRESP, for one and
+a half intervals.
 
 If the session is *inherited* from an earlier program, the packet identifiers that may be in use on
 the server are released first (``packet_id_cleanup``).
 
-Messages from the server go to the ``ClientCallbacks``, which settles them when it has processed
-them (``client_inbound``).
+Messages from the server are passed to the ``ClientCallbacks``, which settle them when they are
+processed (``client_inbound``).
 """
 
 from __future__ import annotations
@@ -86,14 +86,14 @@ class ClientConnection(Connection):
 
     Args:
         context: the parts of the broker, or of the client library, that it acts on.
-        session: attached when the server accepts the CONNECT.
+        session: the session, which is attached when the server accepts the CONNECT.
         arrivals: the unacknowledged messages of that session.
-        connect: the first packet we send. Its properties say what we accept.
-        limits: the limits of our side. ``await_rel_timeout_s`` must be 0: else a message whose
+        connect: the first packet to send. Its properties announce the limits of this side.
+        limits: the limits of this side. ``await_rel_timeout_s`` must be 0: else a message whose
             PUBREC waits behind others would be forgotten.
         application: the user of the connection.
-        is_known: whether we have a session of which the server may have the other half.
-        now: when it was dialled.
+        is_known: whether this side has the state of a session that the server may have too.
+        now: when the connection was dialled.
         inherits: whether the session is that of an earlier program, whose state is not known.
     """
 
@@ -118,13 +118,13 @@ class ClientConnection(Connection):
             CLIENT,
             AWAIT_CONNACK,
         )
-        self.reason_code = reasons.SUCCESS  # code of the CONNACK or DISCONNECT that ended it
-        self.server_reference = ""  # another server that it named then [MQTT 5 §4.11]
-        self.application_is_full = False  # set by the application, which resumes it later
+        self.reason_code = reasons.SUCCESS  # of the CONNACK or DISCONNECT that ended the connection
+        self.server_reference = ""  # the other server that this packet named [MQTT 5 §4.11]
+        self.application_is_full = False  # set by the application, which resumes this later
         self.state_at_end: tuple[str, bytes] | None = (
-            None  # topic and payload, see ``publish_state``
+            None  # topic and payload that ``disconnect`` publishes, see ``publish_state``
         )
-        self.is_unknown = False  # the server has a session that is not ours
+        self.is_unknown = False  # the server has a session whose state this side does not have
         self.link.version = connect.version
         self.link.pending_bytes_max = limits.write_buffer_bytes_max
         self._context = context
@@ -140,9 +140,7 @@ class ClientConnection(Connection):
         self._window = PACKET_IDENTIFIERS  # the server's Receive Maximum
         self._keep_alive_s = connect.keep_alive_s
         self._ping_due_s = NO_DEADLINE
-        self.link.send_after_commit(
-            encode(connect, connect.version)
-        )  # not before the disk has the session
+        self.link.send_after_commit(encode(connect, connect.version))  # once the session is on disk
 
     # -- packets -------------------------------------------------------------------------
 
@@ -162,7 +160,7 @@ class ClientConnection(Connection):
             self._authenticate(packet)
         elif isinstance(packet, Disconnect):
             self._server_disconnected(packet, now)
-        else:  # it has no content
+        else:  # PINGRESP has no content
             assert isinstance(packet, Pingresp), packet
 
     def acknowledged(self, packet_type: int, packet_id: int, reason_code: int, now: Now) -> None:
@@ -262,8 +260,8 @@ class ClientConnection(Connection):
 
     @property
     def may_not_know_dialect(self) -> bool:
-        """Return whether the server ended the connection as if it did not know our protocol level:
-        with return code 1, or by closing."""
+        """Return whether the server may not support the protocol level: it refused the version, or
+        closed without a reason."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code == reasons.UNSUPPORTED_PROTOCOL_VERSION
         return self.peer_closed
@@ -279,39 +277,41 @@ class ClientConnection(Connection):
             self._receiving.acknowledge_settled()
 
     def settle(self, arrival: ReceivedMessage, code: int, now: Now) -> None:
-        """Settle ``arrival``: acknowledge it on the current connection, or on the next one.
+        """Settle ``arrival``: have it acknowledged, on this connection or on a later one.
 
-        Its acknowledgement is sent when all earlier messages are settled too; if its connection
-        has ended, when the message comes again.
+        The acknowledgement is sent when all earlier messages are settled too; if the connection of
+        the message has ended, when the server sends the message again.
 
         Args:
-            arrival: as ``ClientCallbacks.arrived`` got it, on this connection or an earlier one.
-            code: a reason code, of 0x80 or more to refuse it (before MQTT 5 nothing can be refused:
-                it is acknowledged), or ``NOT_ACKNOWLEDGED`` to leave it to the server, as if it
-                had not come: the next connection brings it again. Until then it keeps its place in
-                the server's window: end the connection soon after leaving messages.
+            arrival: the message that ``ClientCallbacks.arrived`` got, on this connection or an
+                earlier one.
+            code: a reason code, 0x80 or more to refuse the message (before MQTT 5 a message cannot
+                be refused, and is acknowledged); or ``NOT_ACKNOWLEDGED``: the server sends the
+                message again on the next connection. It takes room in the server's window until
+                then, so the connection should end soon.
             now: the time of the turn.
 
         Raises:
-            LocalProtocolError: a code that no acknowledgement of this message has.
+            LocalProtocolError: no acknowledgement of this message may have this code.
         """
         if arrival.publish.qos > 0:
             self._receiving.settle(arrival, code, now)
             if self.state == CONNECTED:
                 self._receiving.acknowledge_settled()
 
-    # -- what is asked of the server -----------------------------------------------------
+    # -- SUBSCRIBE and UNSUBSCRIBE -------------------------------------------------------
 
     def subscribe(
         self, subscriptions: list[Subscription], properties: Properties | None = None
     ) -> int:
-        """Send SUBSCRIBE; return its packet identifier, 0 if none is free.
+        """Send SUBSCRIBE; return its packet identifier, or 0 if none is free.
 
-        SUBACK is given to ``ClientCallbacks.answered``. The packet is sent after the commit: before
-        that, the loss of a session is not on disk.
+        ``ClientCallbacks.answered`` gets the SUBACK. The packet is sent after the commit, which may
+        store that the server lost its session.
 
         Raises:
-            LocalProtocolError: 0x95, it is larger than the server accepts; or MQTT cannot carry it.
+            LocalProtocolError: 0x95, the packet is larger than the server accepts; or it cannot be
+                encoded.
         """
         packet_id = self._session.transmission.reserve_packet_id()
         if packet_id > 0:
@@ -319,7 +319,11 @@ class ClientConnection(Connection):
         return packet_id
 
     def unsubscribe(self, topic_filters: list[str], properties: Properties | None = None) -> int:
-        """Send UNSUBSCRIBE; return and raise as ``subscribe`` does."""
+        """Send UNSUBSCRIBE; return its packet identifier, or 0 if none is free.
+
+        Raises:
+            LocalProtocolError: as for ``subscribe``.
+        """
         packet_id = self._session.transmission.reserve_packet_id()
         if packet_id > 0:
             self._send_request(Unsubscribe(packet_id, topic_filters, properties), packet_id)
@@ -341,7 +345,7 @@ class ClientConnection(Connection):
     # -- when packets must wait ------------------------------------------------------------
 
     def must_wait(self) -> bool:
-        """Return whether too much waits on our side to decode more of the server's packets."""
+        """Return whether the server's next packets must wait; if so, arrange for ``resume``."""
         if self.state != CONNECTED:
             return False
         if self.link.is_full():
@@ -353,27 +357,27 @@ class ClientConnection(Connection):
         return self.must_yield_batch(self._context) or self.application_is_full
 
     def broker_is_saturated(self) -> bool:
-        """Return whether so much waits for commits and sockets that no connection's packets are
-        decoded."""
+        """Return whether no packets may be decoded because too much waits for commits and sockets;
+        if so, arrange for ``resume``."""
         if not self._context.store.is_full():
             return self.must_yield_batch(self._context)
         self._context.turn.resume_when_sealed(self)
         return True
 
     def wait_for_turn(self) -> None:
-        """Ask for ``resume`` in the next turn of the loop."""
+        """Arrange for ``resume`` in the next turn of the event loop."""
         self._context.turn.resume_later(self)
 
     def resume(self, now: Now) -> None:
-        """Send queued messages and decode received bytes: there may be room again, or it is this
-        connection's turn."""
+        """Send queued messages and decode received bytes: there may be room, or a new turn
+        began."""
         if self.state == CONNECTED and self._session.link is self.link:
             self._session.outbound.refill(now)
             self._application.writable(now)
         super().resume(now)
 
     def writable(self, now: Now) -> None:
-        """Continue: the shell's write buffer has room again."""
+        """Continue sending: the socket's write buffer has room again."""
         self.link.socket_has_room()
         self.resume(now)
 
@@ -392,14 +396,14 @@ class ClientConnection(Connection):
         return earliest_s
 
     def tick(self, now: Now) -> None:
-        """Send PINGREQ or end the connection, if the deadline for that has passed."""
+        """Send PINGREQ if it is due; end the connection if the server was silent for too long."""
         if self._inherited.is_open and self._inherited.until_s <= now.monotonic_s:
             self._inherited.give_up()
             self._all_released(now)
         silent_s = super().deadline_s()
         if silent_s == NO_DEADLINE:
             return
-        if self.reading_paused and self.state == CONNECTED:  # it may have sent much: we do not read
+        if self.reading_paused and self.state == CONNECTED:  # its packets are not read
             self._keep_alive.heard(now.monotonic_s)
         elif silent_s <= now.monotonic_s:
             if self.state == CONNECTED:
@@ -415,17 +419,17 @@ class ClientConnection(Connection):
     # -- the end -----------------------------------------------------------------------------
 
     def publish_state(self, topic: str, payload: bytes) -> None:
-        """Publish the state of a bridge: a retained QoS 0 message that is not of the session."""
+        """Publish the state of a bridge: a retained QoS 0 message, which bypasses the session."""
         retain = self.link.retain_available
         said = Publish(topic, payload, 0, retain)
         self.link.qos0_after_commit(encode(said, self.link.version))
 
     def disconnect(self, now: Now, properties: Properties | None = None) -> None:
-        """Disconnect: send the acknowledgements of this turn, then DISCONNECT."""
+        """Disconnect: send the deferred packets, then DISCONNECT; before CONNACK, give up."""
         if self.state == CONNECTED:
             if self.state_at_end is not None:  # there is no will after DISCONNECT [MQTT-3.14.4-3]
                 self.publish_state(self.state_at_end[0], self.state_at_end[1])
-            # as QoS 0, so that it overtakes none of that either
+            # like a QoS 0 message, so that it does not overtake these packets
             self.link.qos0_after_commit(
                 encode(Disconnect(reasons.SUCCESS, properties), self.link.version)
             )
@@ -434,7 +438,7 @@ class ClientConnection(Connection):
             self._end(False, "given up", now)
 
     def close(self, reason_code: int, because: str, now: Now, server_reference: str = "") -> None:
-        """End the connection from this side; a shutdown of our own broker sends a normal
+        """End the connection from this side; if this broker shuts down, with a normal
         DISCONNECT."""
         if reason_code == reasons.SERVER_SHUTTING_DOWN:
             self.disconnect(now)
@@ -463,15 +467,15 @@ class ClientConnection(Connection):
 
     @property
     def ended_by_peer(self) -> bool:
-        """Return whether the server closed, or sent a DISCONNECT that may be about a message of
-        ours."""
+        """Return whether the server ended the connection, maybe because of a message: it closed, or
+        sent a DISCONNECT with such a reason."""
         if self.reason_code != reasons.SUCCESS:
             return self.reason_code not in _NOT_ABOUT_MESSAGES
         return self.peer_closed
 
 
 def _reason_text(code: int, properties: Properties | None) -> str:
-    """Return a reason in words, with the server's reason string if it sent one."""
+    """Return the name of a reason code, with the server's reason string if there is one."""
     name = reasons.name_of(code)
     if properties is not None and properties.reason_string:
         return f"{name}: {properties.reason_string[:REASON_CHARACTERS_MAX]}"

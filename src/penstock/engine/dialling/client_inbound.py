@@ -1,4 +1,4 @@
-"""Messages that the client role receives: to the application, and their acknowledgements back.
+"""Messages that the client role receives: they are passed to the application and acknowledged.
 
 ::
 
@@ -6,8 +6,8 @@
                             ╰─▶ repeat of a known message ───────────────┴▶ PUBACK, PUBREC in turn
       PUBREL ─▶ PUBCOMP
 
-``unacknowledged`` keeps the order of the acknowledgements; each is sent after the commit of the
-turn in which the application settled the message (``link``).
+``unacknowledged`` has the order of the acknowledgements; each is sent after the commit of the turn
+in which the application settled the message (``link``).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class ClientInbound:
     """The messages that one connection receives.
 
     Args:
-        session: remembers QoS 2 messages until they are released.
-        link: takes the acknowledgements.
+        session: has the QoS 2 messages until they are released.
+        link: sends the acknowledgements.
         arrivals: the unacknowledged messages of that session.
-        application: takes the messages.
-        asked: the properties of our CONNECT, which say what we accept.
+        application: handles the messages.
+        asked: the properties of the CONNECT, which announce the limits of this side.
     """
 
     def __init__(
@@ -59,13 +59,13 @@ class ClientInbound:
         self._link = link
         self._arrivals = arrivals
         self._application = application
-        self._number = 0  # number of this connection in the session, from CONNACK on
+        self._number = 0  # number of this connection, see ``UnacknowledgedMessages``
         self._receive_maximum = asked.receive_maximum or PACKET_IDENTIFIERS
         self._aliases = InboundAliases(asked.topic_alias_maximum or 0)
-        self._topic: str | None = None  # topic of the latest message: it was checked
+        self._topic: str | None = None  # topic of the latest message, which is valid
 
     def connected(self, session_present: bool) -> None:
-        """Begin: the server accepted our CONNECT."""
+        """Begin to receive messages: the server accepted the CONNECT."""
         self._number = self._arrivals.connected(session_present)
 
     def is_current(self) -> bool:
@@ -73,10 +73,10 @@ class ClientInbound:
         return self._number == self._arrivals.connection
 
     def arrived(self, publish: Publish, now: Now) -> None:
-        """Hand a PUBLISH to the application, unless it repeats a message that is known.
+        """Pass a PUBLISH to the application, unless it repeats a known message.
 
         Raises:
-            RemoteProtocolError: it has no topic name, or exceeds our Receive Maximum.
+            RemoteProtocolError: its topic is invalid, or it exceeds this side's Receive Maximum.
         """
         topic = publish.topic
         properties = publish.properties
@@ -105,10 +105,10 @@ class ClientInbound:
                 self._application.arrived(arrival, now)
 
     def _is_repeat(self, publish: Publish) -> bool:
-        """Return whether we have this QoS 2 message, and wait for its PUBREL.
+        """Return whether this QoS 2 message was received before, and waits for its PUBREL.
 
-        A repeat on another connection has DUP. A message without DUP is new: its server lost its
-        session, and we crashed before that was stored.
+        A repeat on another connection has DUP. A message without DUP is a new one: the server lost
+        its session, and this side crashed before that was stored.
         """
         packet_id = publish.packet_id
         if not self._session.awaits_release(packet_id):
@@ -119,7 +119,8 @@ class ClientInbound:
         return False
 
     def _check_receive_maximum(self) -> None:
-        """End the connection of a server that exceeds our Receive Maximum [MQTT-3.3.4-9]."""
+        """Raise the error that ends the connection if the server exceeds this side's Receive
+        Maximum [MQTT-3.3.4-9]."""
         if self._link.version == V5 and len(self._arrivals) > self._receive_maximum:
             raise RemoteProtocolError(
                 reasons.RECEIVE_MAXIMUM_EXCEEDED,
@@ -139,7 +140,8 @@ class ClientInbound:
             self._session.receive(publish, now)
 
     def acknowledge_settled(self) -> None:
-        """Acknowledge the settled messages whose turn it is, in the order in which they came."""
+        """Acknowledge settled messages, in the order in which they were received, up to the first
+        that is not settled."""
         if not self.is_current():
             return
         arrival = self._arrivals.next_settled()

@@ -1,9 +1,10 @@
-"""The cleanup of a session of an earlier program, whose unreleased packet identifiers are unknown.
+"""The cleanup of a session of an earlier program, whose packet identifiers in use are not known.
 
 The server may have QoS 2 messages of that program that were never released; it would take a new
-message under one of their packet identifiers for a repeat, and the message would be lost. So PUBREL
+message with one of their packet identifiers for a repeat, and the message would be lost. So PUBREL
 is sent for all identifiers that this program will use, about a thousand (all 65,535 for a stored
-session), and no message is sent until the server has answered, or the connect timeout has passed::
+session), and no message is sent until the server has sent all PUBCOMPs, or the connect timeout has
+passed::
 
       CONNACK, session present ─▶ PUBREL 1 … n ─▶ PUBCOMP 1 … n ─▶ the session is attached
                                                 └─ timeout ────────▲
@@ -35,7 +36,7 @@ class PacketIdCleanup:
 
     @property
     def is_open(self) -> bool:
-        """Return whether PUBCOMPs of the server are still missing."""
+        """Return whether PUBCOMPs of the server are still awaited."""
         return len(self._unreleased) > 0
 
     def release(self, session: Session, link: Link, limits: EngineLimits, now: Now) -> None:
@@ -51,11 +52,10 @@ class PacketIdCleanup:
             link.send_after_commit(encode_ack(PUBREL, packet_id, reasons.SUCCESS, link.version))
 
     def released(self, packet_id: int) -> bool:
-        """Take a PUBCOMP; return whether it was the last one missing."""
+        """Handle a PUBCOMP; return whether it was the last awaited one."""
         self._unreleased.discard(packet_id)
         return len(self._unreleased) == 0
 
     def give_up(self) -> None:
-        """Stop waiting: the server did not answer in time, so it is assumed to have none of
-        them."""
+        """Stop waiting for PUBCOMPs: the server did not send them in time."""
         self._unreleased = set()

@@ -1,20 +1,20 @@
-"""Messages received in the client role and not acknowledged yet; the application decides when.
+"""Messages that the client role received and has not acknowledged; the application decides when.
 
 ::
 
-      PUBLISH ─▶ open, handed over ── settled ─▶ next in line ─▶ PUBACK, PUBREC
+      PUBLISH ─▶ open, passed on ── settled ─▶ first in line ─▶ PUBACK, PUBREC
                   │    ▲                         (in the order of the PUBLISHes [MQTT-4.6.0-2])
                   │    ╰─ PUBLISH again, on the next connection: the same message, in the new line
-                  ├─ left to the server ──────────────────▶ forgotten: it is sent again
+                  ├─ settled as NOT_ACKNOWLEDGED ─────────▶ forgotten: the server sends it again
                   ├─ another message has its identifier ──▶ forgotten
                   ├─ PUBREL: the server gave it up ───────▶ forgotten, never acknowledged
                   ╰─ session lost ────────────────────────▶ forgotten
 
-A server sets DUP when it sends an unacknowledged message again. Such a message is not handed to the
+A server sets DUP when it sends an unacknowledged message again. Such a message is not passed to the
 application twice, neither while it is processed nor after it was settled without a connection. A
 server may also give up a message, for example because it expired, and use its packet identifier for
 another; so a message is a repeat only if QoS, topic and payload are the same. If an acknowledgement
-is lost, a QoS 1 message comes again as a new one, because it was forgotten when it was
+is lost, a QoS 1 message is received again as a new one, because it was forgotten when it was
 acknowledged.
 """
 
@@ -28,8 +28,8 @@ from penstock.engine.fifo import Fifo
 from penstock.protocol import reasons
 from penstock.protocol.packets import Publish
 
-OPEN: Final = -1  # instead of a reason code: the application has not settled it
-NOT_ACKNOWLEDGED: Final = -2  # it is left to the server, and not acknowledged on this connection
+OPEN: Final = -1  # instead of a reason code: the application has not settled the message
+NOT_ACKNOWLEDGED: Final = -2  # instead of a reason code: the server is to send the message again
 
 
 @mypyc_attr(acyclic=True)
@@ -38,8 +38,8 @@ class ReceivedMessage:
     """One QoS 1 or 2 message from the server.
 
     Args:
-        publish: the first PUBLISH packet of it.
-        topic: its topic name, also if the packet has an alias.
+        publish: its first PUBLISH packet.
+        topic: its topic name, also if the packet has a topic alias.
     """
 
     def __init__(self, publish: Publish, topic: str) -> None:
@@ -52,7 +52,7 @@ class ReceivedMessage:
         self.is_known = True  # ``UnacknowledgedMessages`` has it under its packet identifier
 
     def is_repeated_by(self, publish: Publish, topic: str) -> bool:
-        """Return whether ``publish`` is this message again: DUP, same QoS, topic and payload."""
+        """Return whether ``publish`` repeats this message: DUP, same QoS, topic and payload."""
         first = self.publish
         return (
             publish.dup
@@ -67,7 +67,7 @@ class UnacknowledgedMessages:
     """The unacknowledged messages of one session, on all its connections."""
 
     def __init__(self) -> None:
-        self.connection = 0  # number of the current one; earlier ones may deliver nothing more
+        self.connection = 0  # number of the current connection; earlier ones are over
         self._open: dict[int, ReceivedMessage] = {}  # by packet identifier
         self._repeats: set[int] = set()  # packet identifiers of repeats in the line
         self._line: Fifo[ReceivedMessage] = (
@@ -75,11 +75,14 @@ class UnacknowledgedMessages:
         )  # arrivals of the current connection, not acknowledged
 
     def __len__(self) -> int:
-        """Return how many came on the current connection and are not acknowledged yet."""
+        """Return how many messages of the current connection are not acknowledged yet."""
         return len(self._line)
 
     def connected(self, is_same_session: bool) -> int:
-        """Begin a new connection; return its number. Forget all messages of another session."""
+        """Begin a new connection; return its number.
+
+        Unless ``is_same_session``, all messages are forgotten.
+        """
         self._line.clear()
         self._repeats.clear()
         if not is_same_session:
@@ -90,7 +93,7 @@ class UnacknowledgedMessages:
         return self.connection
 
     def receive(self, publish: Publish, topic: str) -> ReceivedMessage | None:
-        """Take a QoS 1 or 2 PUBLISH; return its message for the application, None for a repeat."""
+        """Add the message of a QoS 1 or 2 PUBLISH, and return it; return None for a repeat."""
         known = self._open.get(publish.packet_id)
         if known is not None and known.is_repeated_by(publish, topic):
             if known.connection != self.connection:
@@ -104,7 +107,10 @@ class UnacknowledgedMessages:
         return arrival
 
     def receive_repeat(self, publish: Publish, topic: str) -> None:
-        """Take a QoS 2 PUBLISH whose message was handed over before; acknowledge it in its turn."""
+        """Put the repeat of a QoS 2 message in line to be acknowledged again.
+
+        The application had the message on an earlier connection.
+        """
         known = self._open.get(publish.packet_id)
         if known is not None:
             if known.connection == self.connection:
@@ -120,9 +126,9 @@ class UnacknowledgedMessages:
     def released(self, packet_id: int) -> None:
         """Forget the QoS 2 message with this packet identifier: its server sent PUBREL.
 
-        PUBREL before our PUBREC comes from a server that cannot send the message again and frees
-        its packet identifier (``InFlightWindow.give_up``). An acknowledgement of ours that came
-        after PUBCOMP would be taken for that of the next message with the same identifier.
+        PUBREL before PUBREC is sent by a server that cannot send the message again and frees its
+        packet identifier (``InFlightWindow.give_up``). It would take a PUBREC after PUBCOMP for
+        that of the next message with the same identifier.
         """
         known = self._open.get(packet_id)
         if known is not None and known.publish.qos == 2:
@@ -139,7 +145,8 @@ class UnacknowledgedMessages:
         self._line.append(arrival)
 
     def settle(self, arrival: ReceivedMessage, code: int) -> bool:
-        """Set how ``arrival`` is acknowledged; return whether it was still known and open."""
+        """Set the reason code of ``arrival``; return False if it is forgotten or settled
+        already."""
         if arrival.code != OPEN or not arrival.is_known:
             return False
         arrival.code = code
