@@ -1,16 +1,16 @@
-"""The acts of an operator on a running broker: each is one function and notes one event.
+"""The actions of an operator on a running broker: each is one function and notes one event.
 
 ::
 
-      kick            DISCONNECT 0x98, the will is published; the session stays, if it lasts
+      kick            DISCONNECT 0x98, the will is published; a session with an expiry stays
       remove          the session ends as if it had expired; its client is kicked first
-      clear           a retained message is gone, from memory and with the next commit
+      clear           a retained message is removed, in memory and with the next commit
       ban, lift       see ``bans``
       drain           see ``draining``
 
-Events name who did it (``by``), unless it was somebody at the control socket, who needs no name.
-Each function acts on one session; the caller walks over many in portions (``listing``). Sessions of
-our own bridges are left alone: their settings say what they are.
+Events have the name of the operator (``by``); a user of the control socket has no name. ``kick``
+and ``remove`` act on one session; the caller walks over many sessions in portions (``listing``).
+Sessions of this broker's bridges are not changed: the settings define them.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ KICKED: Final = "disconnected by an operator"
 def ban(
     server: Server, kind: str, value: str, for_s: float, why: str, now: Now, by: str = ""
 ) -> Ban:
-    """Keep a client identifier, user or address out for ``for_s`` seconds; return the ban.
+    """Refuse a client identifier, user or address for ``for_s`` seconds; return the ban.
 
     Args:
         server: the broker.
         kind: one of ``bans.KINDS``.
         value: the client identifier, user name, address or network.
-        for_s: 0 = until the broker ends.
+        for_s: the duration, seconds; 0 = until the broker stops.
         why: one sentence, for lists and the log.
-        now: the time of the act.
-        by: name of the one that acts.
+        now: the time of the action.
+        by: name of the operator; empty if it is not known.
 
     Raises:
-        ValueError: no such kind; an address that is none.
+        ValueError: ``kind`` is unknown, or ``value`` is not an address or network.
     """
     until_s = now.monotonic_s + for_s if for_s > 0.0 else FOR_GOOD
     made = server.bans.ban(kind, value, until_s, why or BANNED)
@@ -56,7 +56,7 @@ def ban(
 
 
 def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) -> None:
-    """Refuse new connections of ``source``, whose passwords were wrong; its connections stay."""
+    """Refuse new connections of ``source``, which sent wrong passwords; existing ones stay."""
     server.bans.ban(ADDRESS, source, now.monotonic_s + for_s, why)
     events = server.context.events
     if events is not None:
@@ -65,7 +65,7 @@ def ban_source(server: Server, source: str, for_s: float, why: str, now: Now) ->
 
 
 def lift(server: Server, kind: str, value: str, by: str = "") -> bool:
-    """End a ban; return whether there was one. Raises ValueError as ``ban`` does."""
+    """Remove a ban; return whether there was one. Raises ValueError as ``ban`` does."""
     if not server.bans.lift(kind, value):
         return False
     event: Event = {"kind": kind, "value": value}
@@ -79,9 +79,9 @@ def kick(server: Server, session: Session, why: str, now: Now, by: str = "") -> 
     Args:
         server: the broker.
         session: the session of the client.
-        why: one sentence, told to the client and the log; empty for the usual one.
-        now: the time of the act.
-        by: name of the one that acts.
+        why: one sentence for the client and the log; empty for ``KICKED``.
+        now: the time of the action.
+        by: name of the operator; empty if it is not known.
     """
     connection = connection_of(server, session)
     if connection is None or is_bridge(session):
@@ -97,10 +97,9 @@ def kick(server: Server, session: Session, why: str, now: Now, by: str = "") -> 
 
 
 def remove(server: Server, session: Session, now: Now, by: str = "") -> bool:
-    """Disconnect the client of ``session`` and end the session; return whether it was not ended
-    before.
+    """Disconnect the client of ``session`` and end the session; return whether that was done.
 
-    Sessions of bridges are not ended.
+    It is not done for a session that has ended already, or of a bridge.
     """
     if session.ended or is_bridge(session):
         return False
@@ -112,7 +111,7 @@ def remove(server: Server, session: Session, now: Now, by: str = "") -> bool:
     }
     note_action(server, "remove", event, by)
     kick(server, session, "", now, by)
-    if not session.ended:  # one that is not kept ended with its connection
+    if not session.ended:  # a session without an expiry interval ended with its connection
         server.registry.end(session, now)
     return True
 
@@ -120,7 +119,7 @@ def remove(server: Server, session: Session, now: Now, by: str = "") -> bool:
 def clear(server: Server, topic: str, by: str = "") -> bool:
     """Remove the retained message of ``topic``; return whether there was one.
 
-    Subscribers get no message: the value they have is valid until the next one is published.
+    Subscribers get no message about it.
     """
     if not server.router.retained.remove(topic):
         return False
@@ -142,7 +141,7 @@ def drain(server: Server, draining: Draining, by: str = "") -> None:
 
 
 def end_drain(server: Server, by: str = "") -> bool:
-    """Let clients in again; return whether the broker was draining."""
+    """Accept new clients again; return whether the broker was draining."""
     draining = server.draining
     if draining is None:
         return False
@@ -153,7 +152,7 @@ def end_drain(server: Server, by: str = "") -> bool:
 
 
 def note_action(server: Server, act: str, event: Event, by: str = "") -> None:
-    """Note an administrative act as an event, where events are configured."""
+    """Note the action ``act`` as an event, if events are configured; ``event`` has its details."""
     if server.context.events is not None:
         event["act"] = act
         if by:

@@ -1,8 +1,8 @@
-"""All that the broker knows of why one client gets a topic's messages, or does not, as values.
+"""The facts about one client and a topic: why the client gets its messages, or does not.
 
-It is read when it is asked for, and costs nothing before: subscriptions, permissions, limits, the
-window, the queue and the latest drops are state that is there anyway. Nothing is concluded here
-(``penstock.control.diagnosis``). Each description is a dict of JSON values (docs/why.md).
+The facts are collected on request from state that exists anyway: subscriptions, permissions,
+limits, the window, the queue and the latest drops. ``penstock.control.diagnosis`` draws the
+conclusions. Each description is a dict of JSON values (docs/why.md).
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ DROPPED: Final = "dropped"
 
 @final
 class ReceiverWalk:
-    """A walk over the sessions and groups that match a topic now; it finds one message in each.
+    """A walk over the sessions and groups whose filters match a topic, in search of one message.
 
-    A group is searched in its queue, then in the windows of its connected members.
+    For a group, its queue is searched, then the windows of its connected members.
 
     Args:
         server: the broker.
         topic: a topic name.
-        offset: the message.
+        offset: the log offset of the message.
     """
 
     def __init__(self, server: Server, topic: str, offset: int) -> None:
@@ -63,7 +63,7 @@ class ReceiverWalk:
 
     @property
     def finished(self) -> bool:
-        """Return whether all were visited, or ``RECEIVERS_LISTED_MAX`` of them."""
+        """Return whether all sessions and groups were visited, or ``RECEIVERS_LISTED_MAX``."""
         full = len(self.found) >= RECEIVERS_LISTED_MAX
         return full or not (self._sessions or self._groups)
 
@@ -100,11 +100,11 @@ class ReceiverWalk:
 
 @final
 class MatchWalk:
-    """A walk over the subscriptions of one client that finds the ones that match a topic.
+    """A walk over the subscriptions of one client, in search of those that match a topic.
 
     Args:
-        session: the session of the client; None = it has none.
-        topic: a topic name, or empty: none matches.
+        session: the session of the client; None if it has none.
+        topic: a topic name; no subscription matches an empty one.
     """
 
     def __init__(self, session: Session | None, topic: str) -> None:
@@ -116,7 +116,7 @@ class MatchWalk:
         self._seen = 0
 
     def step(self, visits: int) -> None:
-        """Look at the next ``visits`` subscriptions."""
+        """Visit the next ``visits`` subscriptions, and add those that match to ``found``."""
         assert self._session is not None
         for topic_filter in self._filters[self._seen : self._seen + visits]:
             entry = self._session.subscriptions.get(topic_filter)
@@ -134,15 +134,15 @@ def explain(
     matching: list[SessionSubscription],
     now: Now,
 ) -> JsonObject:
-    """Return the facts about one client, and about ``topic`` for it.
+    """Return the facts about one client and ``topic``.
 
     Args:
         server: the broker.
-        client_id: the client identifier; it need not be known.
-        topic: a topic name, or empty: only the client.
-        offsets: messages of that topic; ``states`` has where each of them is for this client.
-        matching: its subscriptions that match the topic (``MatchWalk``).
-        now: the moment.
+        client_id: the client identifier; it need not have a session.
+        topic: a topic name; empty = only facts about the client.
+        offsets: log offsets of messages of that topic; ``states`` in the result has their states.
+        matching: the client's subscriptions that match the topic (``MatchWalk``).
+        now: the current time.
     """
     session = server.registry.sessions.get(client_id)
     facts: JsonObject = {
@@ -226,7 +226,7 @@ def _last_drops(drops: OwnerDrops, name: str) -> list[JsonObject]:
 
 
 def _group_drops(server: Server, session: Session) -> list[JsonObject]:
-    """Return the drops of the client's groups that have any."""
+    """Return the drops of the client's shared subscriptions, of those that have any."""
     drops = server.drops.of_groups
     found: list[JsonObject] = []
     for name in session.outbound.shared_filters or {}:
@@ -261,9 +261,10 @@ def _group(group: SharedGroup) -> JsonObject:
 
 
 def _state_in(server: Server, session: Session, offset: int) -> str:
-    """Return the state of a message in a session; empty: it was delivered, or never came here.
+    """Return the state of a message in a session: ``IN_FLIGHT``, ``WAITING``, or
+    ``DROPPED:reason``.
 
-    The state is ``IN_FLIGHT``, ``WAITING``, or ``DROPPED:reason``.
+    Return an empty text if it was delivered, or never was for this session.
     """
     for entry in session.transmission.window.entries():
         if entry.offset == offset:
@@ -291,7 +292,7 @@ def _states(
 ) -> dict[str, str]:
     """Return the state of each message for the client, by offset: in flight, waiting, dropped …
 
-    A message that was delivered, or never was for this client, is left out. Only the first
+    A message that was delivered, or never was for this client, is omitted. Only the first
     ``WAITING_SEARCHED_MAX`` messages of a queue and the latest drops are searched.
     """
     wanted = set(offsets)

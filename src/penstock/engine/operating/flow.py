@@ -1,8 +1,7 @@
-"""The flow of one client, as a value: messages in flight, queued messages, and the limits reached.
+"""The flow of one client, as a value: messages in flight, queued messages, and reached limits.
 
-It is read from a session, and from its connection if it has one, when it is asked for; neither
-keeps a copy of it. What the numbers mean to a client and to a server: MQTT 5 §4.9, and
-docs/flow.md.
+The value is computed on request from a session, and from its connection if it has one. MQTT 5 §4.9
+and docs/flow.md explain the numbers.
 """
 
 from __future__ import annotations
@@ -18,8 +17,11 @@ from penstock.engine.session.session import Session
 
 @final
 class LimitUsageSnapshot:
-    """The use of one limit: ``times`` reached, ``total_s`` in all, ``lasts_s`` since it was
-    reached last."""
+    """The use of one limit at one moment, see ``limit_usage``.
+
+    ``times`` is how often it was reached, ``total_s`` for how many seconds in all, ``lasts_s`` for
+    how many seconds it has been reached now, and ``reached`` whether it is.
+    """
 
     def __init__(self, limit_usage: LimitUsage | None, now_s: float) -> None:
         self.times = 0
@@ -37,13 +39,13 @@ class LimitUsageSnapshot:
 class FlowSnapshot:
     """The messages that flow to and from one client at one moment.
 
-    A session without a connection keeps the window of its last one; there is nothing inbound.
+    A session without a connection has the window of its last one, and nothing inbound.
 
     Args:
         session: the session of the client.
         connection: its connection; None while it is disconnected.
-        drops: how many messages for this session were dropped, by reason.
-        now: the moment.
+        drops: the number of dropped messages of this session, by reason.
+        now: the current time.
     """
 
     def __init__(
@@ -60,16 +62,16 @@ class FlowSnapshot:
         self.window_length = session.window_length
         self.window_size = (
             session.transmission.window_size
-        )  # the smaller of the next and max_inflight
-        self.client_receive_maximum = 0  # what the client accepts; 0 while it is disconnected
+        )  # the smaller of client_receive_maximum and max_inflight
+        self.client_receive_maximum = 0  # of the client; 0 while it is disconnected
         self.queue_length = session.queue_length
         self.queue_length_max = session.backlog.queue_length_max  # 0 = no limit
         self.queue_bytes = session.backlog.queue_bytes
         self.queue_bytes_max = session.backlog.queue_bytes_max  # 0 = no limit
         self.inbound_unacknowledged = 0
         self.awaiting_release = session.inbound_count  # QoS 2, until PUBREL
-        self.receive_maximum = 0  # what we accept; 0 while the client is disconnected
-        self.pending_bytes = 0  # made for the client, and not handed to its socket yet
+        self.receive_maximum = 0  # of the server; 0 while the client is disconnected
+        self.pending_bytes = 0  # written for the client, and not handed to its socket yet
         self.drops = drops
         now_s = now.monotonic_s
         self.limits: list[LimitUsageSnapshot] = []
@@ -88,7 +90,7 @@ class FlowSnapshot:
 
 
 def flow_of(server: Server, client_id: str, now: Now) -> FlowSnapshot | None:
-    """Return the flow of one client; None when it has no session."""
+    """Return the flow of one client; None if it has no session."""
     session = server.registry.sessions.get(client_id)
     if session is None:
         return None

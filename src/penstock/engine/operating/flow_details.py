@@ -1,7 +1,7 @@
-"""The window and the queue of one client, place by place, as a value that can be drawn.
+"""The window and the queue of one client, entry by entry, as a value for a drawing.
 
-It is read when it is asked for, and bounded: of a long window the oldest places are told one by
-one, and of the others how many are in which state. docs/control.md explains each name.
+The value is computed on request, and bounded: of a long window it has the states of the oldest
+entries, and the number of entries in each state. docs/control.md explains each name.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FILTERS_LISTED_MAX: Final = 100
 PUBACK_DUE: Final = "a"
 PUBREC_DUE: Final = "r"
 PUBCOMP_DUE: Final = "c"
-SEND_AGAIN: Final = "s"  # of an earlier connection, and not sent on this one
+SEND_AGAIN: Final = "s"  # sent on an earlier connection, and not yet on this one
 
 
 def flow_details(server: Server, session: Session, now: Now) -> JsonObject:
-    """Return all that moves, waits or stands still for one client."""
+    """Return the flow of one client: its ranking entry, window, queue, limits and drops."""
     link = session.link
     if link is not None:
         update_rates(link, now)
@@ -82,7 +82,7 @@ def _rank(lane: Lane) -> int:
 
 
 def _by_priority(session: Session) -> JsonObject:
-    """Return the queued messages by priority, in the order in which they leave."""
+    """Return the number of queued messages by priority, the highest priority first."""
     lanes = sorted(session.backlog.queue.lanes(), key=_rank, reverse=True)
     counts: JsonObject = {}
     for lane in lanes:

@@ -1,8 +1,8 @@
 """Sessions and retained messages as values for operators, and the walk over sessions.
 
-Nothing is changed here. A walk looks at a limited number of sessions in a step and keeps a cursor,
-so that a list of a million sessions delays no client (``session_index``). Each session or message
-is described by a dict of JSON values, which docs/control.md explains.
+These functions change nothing. A walk visits a limited number of sessions in a step and has a
+cursor, so that a list of a million sessions delays no client (``session_index``). Each session or
+message is described by a dict of JSON values, which docs/control.md explains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.engine.session.session import Session
 JsonObject: TypeAlias = dict[str, object]
 
 CHARACTERS_MAX: Final = 20_000
-"""Characters of names that a step of a walk looks at, and those of one session more."""
+"""Characters of client identifiers and user names after which a step of a walk ends."""
 
 SUBSCRIPTIONS_LISTED_MAX: Final = 1000
 SUBSCRIPTION_BYTES_LISTED_MAX: Final = 1_048_576
@@ -36,8 +36,8 @@ class SessionWalk:
 
     Args:
         server: the broker of the sessions.
-        selection: selects the sessions.
-        cursor: the number of the last session that was seen; 0 = begin with the first.
+        selection: the conditions that selected sessions meet.
+        cursor: the number of the last session that was visited; 0 = begin with the first.
     """
 
     def __init__(self, server: Server, selection: SessionSelection, cursor: int = 0) -> None:
@@ -47,7 +47,7 @@ class SessionWalk:
         self._selection = selection
 
     def step(self, visits: int, now: Now) -> list[Session]:
-        """Look at the next sessions, ``visits`` at most; return the selected ones."""
+        """Visit the next sessions, at most ``visits``; return those that are selected."""
         found: list[Session] = []
         seen = self._server.registry.order.after(self.cursor, visits)
         characters = 0
@@ -74,7 +74,7 @@ def connection_of(server: Server, session: Session) -> ServerConnection | None:
 def is_bridge(session: Session) -> bool:
     """Return whether ``session`` is that of a configured bridge, which operators cannot change.
 
-    The session of a bridge that was removed from the settings is like any other.
+    The session of a bridge that was removed from the settings is an ordinary session.
     """
     return session.transmission.forwarding is not None
 
@@ -108,8 +108,8 @@ def session_summary(server: Server, session: Session) -> SessionSummary:
 
 
 def session_details(server: Server, session: Session) -> JsonObject:
-    """Return the full description of one session, with its first thousand subscriptions, up to
-    1 MiB."""
+    """Return the full description of one session, with at most ``SUBSCRIPTIONS_LISTED_MAX``
+    subscriptions and ``SUBSCRIPTION_BYTES_LISTED_MAX`` of filters."""
     description: JsonObject = asdict(session_summary(server, session))
     filters: list[JsonObject] = []
     size_bytes = 0
@@ -139,9 +139,10 @@ def session_details(server: Server, session: Session) -> JsonObject:
 
 
 def expires_at_us(session: Session, lead_us: int) -> int | None:
-    """Return when the session ends unless its client connects, µs since the Unix epoch.
+    """Return when the session expires unless its client connects, microseconds since the Unix
+    epoch.
 
-    None while the client is connected, and for a session that never ends.
+    Return None while the client is connected, and for a session that never expires.
     """
     if session.link is not None or session.expiry_interval_s == NEVER_EXPIRES_S:
         return None

@@ -1,13 +1,13 @@
-"""The sessions that are highest by a measure, found by a walk over all, and the limits of each.
+"""The sessions that are highest by a measure, found by a walk over all sessions, and their limits.
 
 ::
 
-      sessions, some at a time ─▶ selected? ─▶ value ─▶ above the lowest of the best? ─▶ heap of at
-                                                             most ``count_max``; the lowest goes
+      sessions, some at a time ─▶ selected? ─▶ value ─▶ above the lowest of the highest? ─▶ replaces
+                                                        it in a heap of at most ``count_max``
 
-The walk keeps the best only, so that its memory does not grow with the number of sessions. Every
-value is state that is there anyway (``flow``); of bytes there are totals, and rates from one
-ranking to the next (``byte_rates``). docs/control.md explains each name.
+The walk has the highest sessions only, so that its memory does not grow with the number of
+sessions. Values are computed from state that exists anyway (``flow``); bytes are counted in totals,
+and in rates between two rankings (``byte_rates``). docs/control.md explains each name.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from penstock.engine.session.session import Session
 from penstock.engine.wire.byte_rates import ByteRates
 from penstock.engine.wire.link import Link
 
-BY_LIMITED: Final = 0  # how long it has been at a limit
+BY_LIMITED: Final = 0  # seconds for which it has been at a limit
 BY_RATE: Final = 1  # bytes a second, both ways
 BY_QUEUE: Final = 2  # messages in the queue
 BY_WINDOW: Final = 3  # messages in flight
-BY_UNSENT: Final = 4  # bytes made for it that it has not read
-BY_DROPPED: Final = 5  # messages dropped for it
+BY_UNSENT: Final = 4  # bytes written for the client that it has not read
+BY_DROPPED: Final = 5  # dropped messages
 
 MEASURES: Final = ("limited", "rate", "queue", "window", "unsent", "dropped")
 
-RATE_LIMIT: Final = "rate_limit"  # it sends more than it may, and is not read for a moment
-FULL_QUEUES: Final = "full_queues"  # what it published waits for room in queues of others
+RATE_LIMIT: Final = "rate_limit"  # the client is above its rate limit, and reading pauses
+FULL_QUEUES: Final = "full_queues"  # messages that it published wait for room in other queues
 
-_SHORTEST_S: Final = 0.001  # of what has no beginning: it counts more than nothing
+_SHORTEST_S: Final = 0.001  # duration of a limit whose beginning is not known: above 0
 
 
 @final
@@ -53,15 +53,15 @@ class RankingWalk:
 
     Args:
         server: the broker.
-        selection: selects the sessions that are ranked.
+        selection: the conditions that ranked sessions meet.
         measure: ``BY_LIMITED`` … ``BY_DROPPED``.
-        count_max: how many are found, at least 1.
+        count_max: the number of sessions that are found, at least 1.
     """
 
     def __init__(
         self, server: Server, selection: SessionSelection, measure: int, count_max: int
     ) -> None:
-        self.selected = 0  # so many sessions were ranked
+        self.selected = 0  # number of sessions that were ranked
         self._server = server
         self._walk = SessionWalk(server, selection)
         self._measure = measure
@@ -74,7 +74,7 @@ class RankingWalk:
         return self._walk.finished
 
     def step(self, visits: int, now: Now) -> None:
-        """Visit the next ``visits`` sessions, and keep the highest."""
+        """Visit the next ``visits`` sessions, and rank those that are selected."""
         best = self._best
         for session in self._walk.step(visits, now):
             self.selected += 1
@@ -82,14 +82,14 @@ class RankingWalk:
             if link is not None:
                 update_rates(link, now)
             value = self._value(session, now)
-            # numbers differ, and only grow: of equal ones the older session counts more
+            # of equal values the older session, with the lower number, ranks higher
             if len(best) < self._count_max:
                 heappush(best, (value, -session.number, session))
             elif value > best[0][0]:
                 heapreplace(best, (value, -session.number, session))
 
     def best(self) -> list[Session]:
-        """Return the best, the highest first."""
+        """Return the highest sessions found so far, the highest first."""
         found = sorted(self._best, key=_place, reverse=True)
         return [session for _, _, session in found]
 
@@ -121,7 +121,7 @@ def _place(entry: tuple[float, int, Session]) -> tuple[float, int]:
 
 
 def ranked(server: Server, session: Session, now: Now) -> JsonObject:
-    """Return the description of a session in a ranking: as in a list, with bytes and limits."""
+    """Return the description of a session in a ranking: that of a list, with bytes and limits."""
     link = session.link
     description: JsonObject = asdict(session_summary(server, session))
     received = sent = 0
@@ -146,9 +146,10 @@ def ranked(server: Server, session: Session, now: Now) -> JsonObject:
 def reached_limits(
     session: Session, connection: ServerConnection | None, now: Now
 ) -> list[tuple[str, float]]:
-    """Return the limits that a client is at now, each with how long it has been, in seconds.
+    """Return the limits that a client is at, each with its name and for how many seconds it has
+    been reached.
 
-    That is 0 of a rate limit and of full queues of others, whose beginning is not known.
+    The duration of a rate limit, and of full queues of other sessions, is not known, and is 0.
     """
     now_s = now.monotonic_s
     found: list[tuple[str, float]] = []
@@ -172,7 +173,7 @@ def _lasts_s(reached: tuple[str, float]) -> float:
 
 
 def update_rates(link: Link, now: Now) -> None:
-    """Begin to measure the rates of a connection, or bring them up to date (``ByteRates``)."""
+    """Begin to measure the rates of a connection, or update them (``ByteRates``)."""
     rates = link.rates
     if rates is None:
         link.rates = ByteRates(link.bytes_received, link.bytes_sent, now.monotonic_s)
@@ -181,5 +182,6 @@ def update_rates(link: Link, now: Now) -> None:
 
 
 def unsent_bytes(link: Link) -> int:
-    """Return the bytes made for a peer that it has not read: of the link, and of its socket."""
+    """Return the bytes written for a peer that it has not read: those in the link and its
+    socket."""
     return link.pending_bytes + link.buffered_bytes

@@ -1,7 +1,7 @@
 """The flight recorder's records, as values for operators.
 
-Nothing is changed here. Times are dates of the wall clock, with the lead it had then. Each
-description is a dict of JSON values (docs/why.md).
+These functions change nothing. Times are those of the wall clock at the event, microseconds since
+the Unix epoch. Each description is a dict of JSON values (docs/why.md).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.protocol import reasons
 
 
 def recorded(server: Server, client_id: str) -> JsonObject | None:
-    """Return all that is recorded of a client; None where nothing is."""
+    """Return all recorded events of a client; None if there are none."""
     recorder = server.context.recorder
     if recorder is None:
         return None
@@ -44,9 +44,9 @@ def recorded(server: Server, client_id: str) -> JsonObject | None:
 
 
 def recorded_about(server: Server, client_id: str, offset: int) -> list[JsonObject]:
-    """Return when something was recorded of a client about the message at ``offset``.
+    """Return the recorded events of a client that may be about the message at ``offset``.
 
-    Where ``certain`` is false, the message may be one of others in that time, or none of them.
+    If ``certain`` is false, the events of that time may be about other messages only.
     """
     recorder = server.context.recorder
     record = None if recorder is None else recorder.of(client_id)
@@ -60,14 +60,14 @@ def recorded_about(server: Server, client_id: str, offset: int) -> list[JsonObje
 
 
 def is_recorded(server: Server, client_id: str, offset: int) -> bool:
-    """Return whether a client is recorded since before the message at ``offset`` came."""
+    """Return whether the record of a client began before the message at ``offset`` was logged."""
     recorder = server.context.recorder
     record = None if recorder is None else recorder.of(client_id)
     return record is not None and record.since_offset <= offset
 
 
 def committed_about(server: Server, offset: int) -> list[JsonObject]:
-    """Return when the message at ``offset`` became durable, if that is recorded."""
+    """Return the recorded times at which the message at ``offset`` may have become durable."""
     recorder = server.context.recorder
     if recorder is None:
         return []

@@ -1,7 +1,7 @@
 """The selection of sessions by an operator: by client identifier, user, address and time.
 
-A selection is asked about one session at a time, while its caller walks over all of them. Patterns
-are those of a shell (``patterns``). A condition that is not given matches any session.
+A selection is applied to one session at a time, while its caller walks over all sessions. Patterns
+are those of a shell (``name_patterns``). A condition that is not given matches every session.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from penstock.engine.name_patterns import NamePattern
 from penstock.engine.server.server_connection import ServerConnection
 from penstock.engine.session.session import Session
 
-ANONYMOUS: Final = ""  # as pattern of a user: sessions without a user name
+ANONYMOUS: Final = ""  # as the pattern of a user: sessions without a user name
 
 
 @final
 class SessionSelection:
-    """The conditions that a session must meet, all of them.
+    """The conditions for a session, all of which a selected session meets.
 
     Args:
-        client: pattern of its client identifier; None = any.
-        user: pattern of its user name, ``ANONYMOUS`` for those without one; None = any.
-        address: pattern of its peer address, with or without the port, or a network such as
+        client: pattern of the client identifier; None = any.
+        user: pattern of the user name, ``ANONYMOUS`` for sessions without one; None = any.
+        address: pattern of the peer address, with or without the port, or a network such as
             10.0.0.0/8; None = any, also without a connection.
-        connected: True for those with a connection, False for those without; None = both.
-        older_than_s: connected, or offline, for longer than this, seconds.
-        client_id: its client identifier, which is no pattern; None = any.
+        connected: True for sessions with a connection, False for those without; None = both.
+        older_than_s: seconds for which the session has been connected, or offline, at least; 0 =
+            any.
+        client_id: the client identifier itself, not a pattern; None = any.
 
     Raises:
-        ValueError: ``address`` has a slash and is no network; a pattern cannot be used.
+        ValueError: ``address`` has a slash and is not a network, or a pattern is too long.
     """
 
     def __init__(
@@ -93,8 +94,7 @@ class SessionSelection:
 
 
 def since_us(session: Session, connection: ServerConnection | None) -> int:
-    """Return when the session was connected or disconnected last, microseconds of the steady
-    clock."""
+    """Return when the session last connected or disconnected, microseconds of the steady clock."""
     if connection is not None:
         return connection.connected_at_us
     return session.disconnected_at_us

@@ -1,10 +1,10 @@
-"""A survey of all clients: windows and queues by how full they are, and clients at a limit.
+"""A survey of all clients: histograms of windows and queues, and the clients at each limit.
 
 ::
 
       sessions, some at a time ─▶ SurveyWalk ─▶ Survey: histograms, and counts by kind of client
 
-Nothing is kept up to date for it between two walks, so that a message costs nothing.
+Nothing is counted between two walks, so that a message costs nothing.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _OF_SESSIONS: Final = (WINDOW, WRITE_BUFFER, QUEUE)
 
 @final
 class Survey:
-    """The result of one walk; bridges of this broker are left out.
+    """The result of one walk; sessions of this broker's bridges are not counted.
 
     Attributes:
-        at_s: when it was complete, monotonic seconds.
-        window: places taken in the window, by connected client.
-        queue: messages in the queue, by session.
-        by_version: connected clients, by protocol level.
-        by_listener: connected clients, by the listener that they use.
-        by_group: connected clients, by listener and client group.
-        at_limit: sessions at each limit of ``LIMITS``.
+        at_s: when the walk ended, monotonic seconds.
+        window: histogram of the messages in flight of connected clients.
+        queue: histogram of the queued messages of sessions.
+        by_version: number of connected clients by protocol level.
+        by_listener: number of connected clients by listener.
+        by_group: number of connected clients by listener and client group.
+        at_limit: number of sessions at each limit of ``LIMITS``.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Survey:
         self.at_limit = [0] * len(LIMITS)
 
     def add(self, server: Server, session: Session) -> None:
-        """Count one session."""
+        """Count ``session``, and its client if that is connected."""
         if is_bridge(session):
             return
         self.queue.count(session.queue_length)
@@ -83,7 +83,7 @@ class SurveyWalk:
         self._cursor = 0
 
     def step(self, visits: int) -> bool:
-        """Count the next ``visits`` sessions; return whether all have been counted."""
+        """Count the next ``visits`` sessions; return whether all sessions were counted."""
         sessions = self._server.registry.order.after(self._cursor, visits)
         for session in sessions:
             self._cursor = session.number
