@@ -86,8 +86,8 @@ def test_a_repair_keeps_the_other_pieces_and_names_the_hole(several: Path) -> No
     change(several, 6, None)
     repaired = repair(several)
     assert repaired.is_new_epoch
-    assert repaired.found is not None
-    assert repaired.found.archives_lost == [(6, 9)]
+    assert repaired.examination is not None
+    assert repaired.examination.lost_archive_ranges == [(6, 9)]
     assert examine(several).problems == []
     follower = LogFollower(several)
     assert follower.extent(ALARMS).given_up == ((6, 9),)
@@ -383,7 +383,7 @@ def test_an_old_watermark_does_not_give_up_what_is_kept(several: Path) -> None:
     write_watermark(several, replace(said, begin=0))
     lose_chunk(several, 21)
     found = examine(several)
-    assert found.lost == [(21, 24)]
+    assert found.lost_ranges == [(21, 24)]
     repair(several)
     assert LogFollower(several).extent(ALARMS).given_up == ((21, 24),)
 
@@ -398,8 +398,8 @@ def test_a_description_that_cannot_be_read(several: Path) -> None:
     assert any("cannot be understood" in problem for problem in problems)
     repaired = repair(several)
     assert repaired.is_new_epoch
-    assert repaired.found is not None
-    assert repaired.found.archives_lost == [(0, 15)]
+    assert repaired.examination is not None
+    assert repaired.examination.lost_archive_ranges == [(0, 15)]
     [kept] = examine(several).archives
     assert (kept.stream, kept.messages, kept.is_retired) == ("archive-1", 5, True)
     with writing(several) as writer:
@@ -440,6 +440,6 @@ def test_damaged_blocks_are_told_also_of_what_is_trimmed(
     data[100] ^= 0xFF
     table.write_bytes(data)
     assert any("cannot be read" in problem for problem in examine(data_dir).problems)
-    assert repair(data_dir).found is not None
+    assert repair(data_dir).examination is not None
     compact(data_dir)
     assert examine(data_dir).problems == []

@@ -70,8 +70,8 @@ def test_states_that_nobody_asks_for_any_more_do_not_keep_a_store_from_closing(
     names = ["a/1", "a/2", "a/3"]
     for name in [*names, "b/1"]:
         store.write_state(name, b"x")
-    assert [name for name, _ in store.states("a/")] == names
-    left = store.states("a/")
+    assert [name for name, _ in store.read_states("a/")] == names
+    left = store.read_states("a/")
     assert next(left) == ("a/1", b"x")
     store.close()
     RocksStore(tmp_path).close()

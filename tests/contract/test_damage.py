@@ -19,7 +19,7 @@ from penstock.store.database import STORE_DIRECTORY, open_for_reading
 from penstock.store.identity import read_lineage
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
-from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark
+from penstock.store.watermark import WATERMARK_FILE, Watermark, read_watermark
 from tests.contract.test_store import progress, rows, session
 
 COMMITS = 20
@@ -219,7 +219,7 @@ def test_a_watermark_that_is_behind_or_of_an_older_version_is_no_damage(
     store = RocksStore(tmp_path)
     assert store.recover().epoch == epoch
     store.close()
-    assert read_watermark(tmp_path) == Committed(END, 0, COMMITS + 1, epoch)
+    assert read_watermark(tmp_path) == Watermark(END, 0, COMMITS + 1, epoch)
 
 
 def test_an_older_version_knows_its_end_at_least(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_queue_whose_bodies_are_gone_is_told_in_one_line(tmp_path: Path) -> No
         "the message queue of 'c' refers to 20 messages with offsets from 40 to 59, which are not"
         " in the log"
     )
-    assert found.removed == {"c": 20}
+    assert found.removed_messages == {"c": 20}
 
 
 def test_where_there_is_no_store(tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ from penstock.store.database import FORMAT, FORMAT_KEY, PARTS_KEY, Database, ope
 from penstock.store.examination import examine
 from penstock.store.identity import find_end
 from penstock.store.large_retained import LargeRetained
-from penstock.store.log import chunk_of
+from penstock.store.log import chunk_from_columns
 from penstock.store.parts import (
     LARGE_BYTES,
     PART_BYTES,
     PARTS_FAMILY,
     LargeValue,
-    new_run,
+    new_write_id,
     read_head,
 )
 from penstock.store.records import encode_will
@@ -152,8 +152,8 @@ def test_a_reader_beside_the_broker_meets_the_first_large_message(tmp_path: Path
 
 
 def test_retention_takes_the_parts_too(log: Log) -> None:
-    kept_bytes = log.store.log_extent().size_bytes
-    assert kept_bytes > sum(map(len, log.published))
+    moved_bytes = log.store.log_extent().size_bytes
+    assert moved_bytes > sum(map(len, log.published))
     assert log.store.trim_log(FOREVER, 0, 2) == 2
     assert len(log.parts()) == 8
     log.check(2)
@@ -238,7 +238,7 @@ def test_a_missing_part_is_damage_and_a_repair_keeps_the_rest(log: Log, is_last:
 def test_parts_without_a_head_are_nobodys_and_go_at_the_next_start(log: Log) -> None:
     end = len(log.published)
     chunk = [large("never acknowledged", 2 * LARGE_BYTES)]
-    left = LargeValue("log", encode_key(end), chunk, new_run(), chunk_note(1, START_US))
+    left = LargeValue("log", encode_key(end), chunk, new_write_id(), chunk_note(1, START_US))
     log.store._database.write_parts(left)  # and the process is gone
     assert len(log.parts()) == 5 + 8 + 8
     log.close()
@@ -264,7 +264,7 @@ def test_parts_that_a_departure_left_go_and_those_of_the_archive_stay(
     [(key, _)] = database.items("archive")
     for base in (decode_key(key[8:]), 8) if last == SMALL else (8,):
         place = key[:8] + encode_key(base)
-        database.write_parts(LargeValue("archive", place, [large("left")], new_run()))
+        database.write_parts(LargeValue("archive", place, [large("left")], new_write_id()))
     log.reopen()
     assert log.parts() == before
     follower = LogFollower(log.data_dir)
@@ -324,7 +324,7 @@ def test_a_store_that_never_has_room_again_says_so(
     """RocksDB waits for its own tables for ever where nothing may be written any more."""
     monkeypatch.setattr("penstock.store.database._FULL_S_MAX", 0.02)
     database = open_database(tmp_path)
-    part = LargeValue("log", encode_key(0), [large("a")], new_run())
+    part = LargeValue("log", encode_key(0), [large("a")], new_write_id())
     database.write_parts(part)
 
     class Full:
@@ -514,7 +514,7 @@ def test_a_large_value_that_an_older_penstock_wrote_whole_is_read(tmp_path: Path
     batch = WriteBatch(raw_mode=True)
     commit = Commit(1)
     commit.messages.append(Message("t", payload, 1, received_at_us=START_US))
-    chunk = b"".join(chunk_of(columns_of(commit.messages)))
+    chunk = b"".join(chunk_from_columns(columns_of(commit.messages)))
     batch.put(encode_key(1), chunk, database.handles["log"])
     database.write(batch)
     assert find_end(database) == 2

@@ -447,7 +447,7 @@ def test_commands_read_a_store_of_format_1_and_leave_it_as_it_is(
     found = examine(data_dir)
     assert (found.problems, found.in_flight, found.format) == ([], in_flight, "1")
     assert ("format", "1, of an older version; 3 once a broker starts on it") in _lines(found)
-    assert repair(data_dir).kept == []
+    assert repair(data_dir).moved_paths == []
     back_up_offline(data_dir, backup)
     assert examine(backup).in_flight == in_flight
     restore(backup, restored)
@@ -464,7 +464,7 @@ def test_a_repair_makes_a_store_of_this_format(former: Path, tmp_path: Path) -> 
     database = open_database(data_dir)
     database.families["wills"][b"c"] = b"\x93"
     database.close()
-    assert repair(data_dir).kept
+    assert repair(data_dir).moved_paths
     assert examine(data_dir).problems == []
     assert kept_state(data_dir) == expected()
 

@@ -23,11 +23,11 @@ from penstock.errors import StoreLocked
 from penstock.store.backup import restore
 from penstock.store.database import STORE_DIRECTORY, open_database, open_for_reading
 from penstock.store.examination import examine
-from penstock.store.recyclable import find_recyclable
+from penstock.store.recyclable import find_recyclable_records
 from penstock.store.repair import repair
 from penstock.store.rocks import RocksStore
 from penstock.store.secondary import LogFollower, StoreNotReady
-from penstock.store.watermark import Committed, write_watermark
+from penstock.store.watermark import Watermark, write_watermark
 from tests.contract.test_damage import contents, crash, read_epoch_of, wal
 from tests.contract.test_store import rows
 from tests.support.broker import environment
@@ -77,7 +77,7 @@ class Sample:
         path = wal(copy)
         path.write_bytes(path.read_bytes()[:at] + tail)
         commits = sum(end <= at for end in self.ends)
-        write_watermark(copy, Committed(commits * ROWS, 0, commits, self.epoch if commits else ""))
+        write_watermark(copy, Watermark(commits * ROWS, 0, commits, self.epoch if commits else ""))
         return copy, Opened(commits * ROWS, commits * ROWS)
 
 
@@ -212,7 +212,7 @@ def test_a_check_tells_and_changes_nothing(tmp_path: Path, sample: Sample) -> No
         f"byte {end + TYPE_AT} of {wal(copy).name} was found to be 6, which is never written"
         " there: garbage, as a power cut may leave it, or a flipped bit; a start mends it"
     )
-    assert repair(copy).kept == [], "a store that lost nothing is left as it is"
+    assert repair(copy).moved_paths == [], "a store that lost nothing is left as it is"
     assert contents(copy / STORE_DIRECTORY) == before
 
 
@@ -226,8 +226,8 @@ def test_a_check_finds_what_is_lost_too(tmp_path: Path, sample: Sample) -> None:
     path.write_bytes(data)
     manifest(copy).unlink()
     found = examine(copy)
-    assert found.lost
-    assert sum(end - begin for begin, end in found.lost) + found.messages == END
+    assert found.lost_ranges
+    assert sum(end - begin for begin, end in found.lost_ranges) + found.messages == END
 
 
 def test_a_backup_with_garbage_is_restored(tmp_path: Path, sample: Sample) -> None:
@@ -237,7 +237,7 @@ def test_a_backup_with_garbage_is_restored(tmp_path: Path, sample: Sample) -> No
     store.close()
     append(manifest(tmp_path / "backup"), garbage(6))
     restore(tmp_path / "backup", tmp_path / "restored")
-    assert find_recyclable(tmp_path / "backup" / STORE_DIRECTORY)
+    assert find_recyclable_records(tmp_path / "backup" / STORE_DIRECTORY)
     assert open_each([tmp_path / "restored"]) == [Opened(END + ROWS, END + ROWS)]
 
 
@@ -266,10 +266,10 @@ def test_what_another_process_has_open_is_left_alone(tmp_path: Path, sample: Sam
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"open\n"
         append(max((copy / STORE_DIRECTORY).glob("MANIFEST-*")), garbage(6))
-        found = find_recyclable(copy / STORE_DIRECTORY)
+        found = find_recyclable_records(copy / STORE_DIRECTORY)
         with pytest.raises(StoreLocked):
             open_database(copy)
-        assert find_recyclable(copy / STORE_DIRECTORY) == found != []
+        assert find_recyclable_records(copy / STORE_DIRECTORY) == found != []
         holder.communicate()
 
 
@@ -288,7 +288,7 @@ def test_a_log_that_is_written_has_none(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     for commit in commits():
         store.commit(commit)
-        assert find_recyclable(tmp_path / STORE_DIRECTORY) == []
+        assert find_recyclable_records(tmp_path / STORE_DIRECTORY) == []
     [settings, *_] = (tmp_path / STORE_DIRECTORY).glob("OPTIONS-*")
     assert "recycle_log_file_num=0\n" in settings.read_text()
     store.close()

@@ -176,7 +176,7 @@ def test_who_replaces_waits_for_those_who_use_and_keeps_others_waiting() -> None
         replacing = threading.Thread(target=replace)
         replacing.start()
         assert waits.wait(5)
-        while not usage._replacing:
+        while not usage._has_writer:
             pass
         using = threading.Thread(target=use)
         using.start()

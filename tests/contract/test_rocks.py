@@ -14,7 +14,7 @@ from penstock.engine.message import Message
 from penstock.errors import StoreError, StoreFailed, StoreFormatError, StoreLocked
 from penstock.store.database import COLUMN_FAMILIES, STORE_DIRECTORY
 from penstock.store.rocks import RocksStore
-from penstock.store.watermark import Committed, read_watermark
+from penstock.store.watermark import Watermark, read_watermark
 from tests.contract.test_store import rows
 
 HOLDER = """
@@ -27,7 +27,7 @@ sys.stdin.read()
 """
 
 
-def watermark(data_dir: Path) -> Committed:
+def watermark(data_dir: Path) -> Watermark:
     said = read_watermark(data_dir)
     assert said is not None
     return said
@@ -116,17 +116,17 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_the_watermark_is_what_was_committed(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     epoch = store.recover().epoch
-    assert watermark(tmp_path) == Committed(0, 0, 0, epoch)
+    assert watermark(tmp_path) == Watermark(0, 0, 0, epoch)
     store.commit(rows(0, 3))
-    assert watermark(tmp_path) == Committed(3, 0, 1, epoch)
+    assert watermark(tmp_path) == Watermark(3, 0, 1, epoch)
     store.commit(Commit(3))
-    assert watermark(tmp_path) == Committed(3, 0, 2, epoch)
+    assert watermark(tmp_path) == Watermark(3, 0, 2, epoch)
     store.commit(rows(3, 1))
     store.trim_log(2**62, 0, 2**62)
-    assert watermark(tmp_path) == Committed(4, 3, 3, epoch)
+    assert watermark(tmp_path) == Watermark(4, 3, 3, epoch)
     store.close()
     RocksStore(tmp_path).close()
-    assert watermark(tmp_path) == Committed(4, 3, 3, epoch), "and a restart changes none of it"
+    assert watermark(tmp_path) == Watermark(4, 3, 3, epoch), "and a restart changes none of it"
 
 
 def test_many_small_commits_and_a_restart(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def assert_started_whole_or_refused(sample: Sample, data_dir: Path) -> bool:
 
 def assert_repaired(sample: Sample, data_dir: Path, repaired: RepairResult) -> None:
     """Nothing that is missing is unreported."""
-    found = repaired.found
+    found = repaired.examination
     assert found is not None
     store = RocksStore(data_dir)
     try:
@@ -198,7 +198,7 @@ def assert_repaired(sample: Sample, data_dir: Path, repaired: RepairResult) -> N
         extent = store.log_extent()
     finally:
         store.close()
-    reported = {offset for begin, end in found.lost for offset in range(begin, end)}
+    reported = {offset for begin, end in found.lost_ranges for offset in range(begin, end)}
     assert set(read) == set(range(END)) - reported
     assert all(sample.written[offset] == payload for offset, payload in read.items())
     assert extent.end == max(read, default=-1) + 1
@@ -211,7 +211,7 @@ def assert_repaired(sample: Sample, data_dir: Path, repaired: RepairResult) -> N
     is_partly_lost = bool(reported) or any(words in said for words in blanket)
     for family in FAMILIES:
         if state[family] != sample.state[family]:
-            assert f"{family}: " in said or is_partly_lost or found.sessions_lost, family
+            assert f"{family}: " in said or is_partly_lost or found.lost_session_numbers, family
     for _, _, offset in state["queue"] | state["progress"]:
         assert offset in read, "what waits is there"
     numbers = {number for _, number in state["sessions"]}
@@ -303,7 +303,7 @@ def test_a_repair_that_is_killed_can_be_run_again(
     damaged = copy_of(sample, tmp_path / "damaged")
     damage(largest_table(damaged), 0.5)
     before = contents(damaged / STORE_DIRECTORY)
-    lost = repair(copy_of(Sample(damaged, {}, {}), tmp_path / "other")).found
+    lost = repair(copy_of(Sample(damaged, {}, {}), tmp_path / "other")).examination
     assert lost is not None
     scythe = Scythe(monkeypatch)
     for step in range(1, 200):
@@ -322,7 +322,7 @@ def test_a_repair_that_is_killed_can_be_run_again(
             is_repaired = False
             assert isinstance(opened(data_dir), str), "refused"
         repaired = repair(data_dir)
-        assert is_repaired == bool(repaired.found and not repaired.found.problems)
+        assert is_repaired == bool(repaired.examination and not repaired.examination.problems)
         (kept,) = data_dir.glob("store.damaged-*")
         assert contents(kept) == before
         store = RocksStore(data_dir)
@@ -341,12 +341,12 @@ def test_a_rehearsal_changes_nothing(sample: Sample, tmp_path: Path) -> None:
     damage(largest_table(data_dir), 0.5)
     before = contents(data_dir / STORE_DIRECTORY)
     dry_run = repair(data_dir, is_dry_run=True)
-    assert dry_run.found is not None
-    assert dry_run.found.lost
+    assert dry_run.examination is not None
+    assert dry_run.examination.lost_ranges
     assert contents(data_dir / STORE_DIRECTORY) == before
     assert sorted(path.name for path in data_dir.iterdir()) == [WATERMARK_FILE, STORE_DIRECTORY]
     done = repair(data_dir)
-    assert done.found == dry_run.found
+    assert done.examination == dry_run.examination
 
 
 def test_where_nothing_of_the_log_is_lost_it_keeps_its_epoch(
@@ -367,10 +367,10 @@ def test_the_lineage_says_up_to_where_the_log_is_the_same(sample: Sample, tmp_pa
     data_dir = copy_of(sample, tmp_path / "damaged")
     damage(largest_table(data_dir), 0.5)
     repaired = repair(data_dir)
-    assert repaired.found is not None
-    ((begin, end),) = repaired.found.lost
+    assert repaired.examination is not None
+    ((begin, end),) = repaired.examination.lost_ranges
     after = examine(data_dir)
-    assert after.lineage == [(repaired.found.epoch, begin)]
+    assert after.lineage == [(repaired.examination.epoch, begin)]
     assert after.given_up == [(begin, end)]
     assert after.end == END
 
@@ -393,9 +393,9 @@ def test_a_store_that_lost_its_first_table_too_says_so(sample: Sample, tmp_path:
     data_dir = copy_of(sample, tmp_path / "damaged")
     largest_table(data_dir).unlink()
     found = examine(data_dir)
-    assert found.lost == [(0, END // 2)]
+    assert found.lost_ranges == [(0, END // 2)]
     (data_dir / WATERMARK_FILE).unlink()
-    assert examine(data_dir).lost == found.lost
+    assert examine(data_dir).lost_ranges == found.lost_ranges
 
 
 def test_without_a_watermark_the_bytes_of_the_log_tell_that_its_end_is_lost(

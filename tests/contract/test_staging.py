@@ -57,27 +57,27 @@ def test_the_first_decision_holds_for_ever(staging: Staging) -> None:
     assert staging.decide("s", 3, first) == decided
     assert staging.decide("s", 3, second) == decided
     assert staging.decide("s", 3, "") == decided  # who asks again has none
-    assert staging.decided() == [decided]
+    assert staging.decided_batches() == [decided]
 
 
 def test_what_was_removed_cannot_be_decided(staging: Staging) -> None:
     proposal, _ = proposed(staging, b"1")
-    staging.abandon("s", 3, "run1")
+    staging.discard_attempt("s", 3, "run1")
     with pytest.raises(StoreError, match="staged rows of batch 3 of s are not here any more: rem"):
         staging.decide("s", 3, proposal)
     with pytest.raises(StoreError, match="there is no proposal"):
         staging.decide("s", 4, proposal)
-    assert staging.decided() == []
+    assert staging.decided_batches() == []
 
 
 def test_an_attempt_is_given_up_alone_and_never_what_is_decided(staging: Staging) -> None:
     _, first = proposed(staging, b"1")
     proposal, second = proposed(staging, b"2", run="run2")
-    staging.abandon("s", 3, "run1")
+    staging.discard_attempt("s", 3, "run1")
     staging.decide("s", 3, proposal)
     with pytest.raises(StoreFailed, match="cannot be read"):
         staging.read(first, first.files[0], 0, 10)
-    staging.abandon("s", 3, "run2")
+    staging.discard_attempt("s", 3, "run2")
     assert staging.read(second, second.files[0], 0, 10)[0][1] == b"2"
 
 
@@ -88,7 +88,7 @@ def test_the_time_limit_removes_what_is_not_decided(staging: Staging, tmp_path: 
     for path in tmp_path.glob("staged/*/*/*"):
         os.utime(path, (1000.0, 1000.0))
     staging.stage("new", 0, "run1", 0, table(b"new"))
-    assert staging.sweep(2000.0) == 1
+    assert staging.remove_expired(2000.0) == 1
     assert sorted(path.name for path in tmp_path.glob("staged/*")) == ["new", "s"]
     assert staging.read(decided, decided.files[0], 0, 10)
 
@@ -98,7 +98,7 @@ def test_a_batch_that_is_published_leaves_nothing(staging: Staging, tmp_path: Pa
     proposed(staging, b"2", run="run2")
     staging.decide("s", 3, proposal)
     assert staging.size_bytes() > 0
-    staging.forget("s", 3)
+    staging.remove_batch("s", 3)
     assert list(tmp_path.glob("staged/*")) == []
     assert staging.size_bytes() == 0
 
@@ -158,5 +158,5 @@ def test_a_decision_that_cannot_be_read_is_told_and_the_others_go_on(
     broken = tmp_path / "staged" / "a" / "0"
     broken.mkdir(parents=True)
     (broken / "decided").write_bytes(b"{")
-    assert staging.decided() == [decided]
+    assert staging.decided_batches() == [decided]
     assert "its rows are not published" in caplog.text

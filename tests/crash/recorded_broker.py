@@ -77,7 +77,7 @@ def _unsynced(self: Database, batch: Batch, sync: bool = True) -> None:
 
 
 def _watermark_first(self: RocksStore, commit: Commit) -> None:
-    self._watermark.move(max(self._end, commit.next_offset), self._commits + 1)
+    self._watermark.record_commit(max(self._end, commit.next_offset), self._commits + 1)
     _commit(self, commit)
 
 

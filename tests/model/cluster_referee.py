@@ -26,7 +26,7 @@ from penstock.cluster.view import POSITION_KEY
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
 from penstock.store.chunk import decode_chunk, decode_key
-from penstock.store.log import messages_of
+from penstock.store.log import messages_from_chunk
 from tests.model.memory_rocks import Content, apply, nothing
 
 _LOG = FAMILIES.index("log")
@@ -103,7 +103,7 @@ class Referee:
 
     def _take_chunk(self, base: int, value: bytes) -> None:
         batch = decode_chunk(value)
-        found = messages_of(batch, base, range(batch.num_rows), Leads([]))
+        found = messages_from_chunk(batch, base, range(batch.num_rows), Leads([]))
         known = self.rows[base:]
         if known:  # a commit that got no answer, and was written again
             same = [one.payload for one in known] == [one.payload for one in found]

@@ -17,7 +17,7 @@ from penstock.cluster.connecting import connect_to
 from penstock.config.cluster import Cluster
 from penstock.protocol.kinds import V5
 from penstock.store.database import STORE_DIRECTORY
-from penstock.store.replacing import READY, REPLACED, UNFINISHED
+from penstock.store.replacing import READY_COPY, REPLACED_STORE, UNFINISHED_COPY
 from penstock.stream.seeds import SEEDS_DIRECTORY
 from tests.support import nats_cluster
 from tests.support.broker import environment
@@ -77,7 +77,7 @@ def stop_all(members: Members, servers: NatsCluster, name: str) -> None:
     """Stop all members, and compare all keys and values of their views."""
     for member in members.all.values():
         assert member.stop() == 0
-        for left in (UNFINISHED, READY, REPLACED):
+        for left in (UNFINISHED_COPY, READY_COPY, REPLACED_STORE):
             assert not (member.data_dir / left).exists()
         assert not list((member.data_dir / SEEDS_DIRECTORY).glob("*"))
     log = connect_to(Cluster(log=servers.urls, name=name)).log("test")

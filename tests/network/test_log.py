@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.protocol.kinds import V311
-from penstock.store.permissions import warn_of_readable
+from penstock.store.permissions import warn_of_world_readable
 from tests.support.broker import SERVE, environment
 from tests.support.deadline import wait_for
 from tests.support.fixtures import Clients, running_broker
@@ -148,5 +148,5 @@ def test_a_directory_in_place_of_a_key_is_nobodys_to_close(
 ) -> None:
     """To take the rights of others from /tmp would be bad advice."""
     (tmp_path / "key").mkdir(mode=0o755)
-    warn_of_readable(("key", str(tmp_path / "key")))
+    warn_of_world_readable(("key", str(tmp_path / "key")))
     assert caplog.records == []

@@ -19,8 +19,8 @@ from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.database import COLUMN_FAMILIES
 from penstock.store.identity import GIVEN_UP
-from penstock.store.log import chunk_of
-from penstock.store.watermark import Committed
+from penstock.store.log import chunk_from_columns
+from penstock.store.watermark import Watermark
 
 FIRST_RECEIVED_AT_US = 1_700_000_000_000_000  # 2023-11-14T22:13:20Z
 TOPICS = ("plant/1/temperature", "plant/2/temperature", "plant/1/pressure")
@@ -89,7 +89,7 @@ class LogWriter:
             )
             for n in offsets
         ]
-        chunk = b"".join(chunk_of(columns_of(rows)))
+        chunk = b"".join(chunk_from_columns(columns_of(rows)))
         batch = WriteBatch(raw_mode=True)
         batch.put(encode_key(self.end), chunk, self._log)
         self._database.write(batch)
@@ -99,7 +99,7 @@ class LogWriter:
 
     def commit(self, end: int | None = None) -> None:
         """Move the committed watermark."""
-        committed = Committed(self.end if end is None else end, self.earliest, 0, self.epoch)
+        committed = Watermark(self.end if end is None else end, self.earliest, 0, self.epoch)
         unfinished = self.data_dir / "committed.new"
         unfinished.write_bytes(committed.encode())
         unfinished.replace(self.data_dir / "committed")

@@ -44,7 +44,7 @@ from penstock.control.admin_requests import Reloaded
 from penstock.errors import ConfigError, StoreFailed
 from penstock.services.cluster_metrics import ClusterMetrics, StandbyMetrics
 from penstock.services.standby import ClusterAnswers, StandbyControl
-from penstock.store.replacing import finish
+from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
 from penstock.telemetry.logs import Sentence, get_logger
 from penstock.transport.listener import ListeningSockets
@@ -93,7 +93,7 @@ class RunningMember:
         """
         for problem in address_problems(self._settings):
             logger.warning("%s", Sentence(problem))
-        finish(self._settings.durability.data_dir)
+        finish_replacement(self._settings.durability.data_dir)
         self._member.start()
         try:
             await self._children.prepare()

@@ -29,7 +29,7 @@ from penstock.cluster.view import read_position
 from penstock.config.settings import Settings
 from penstock.store.database import has_database, open_for_reading
 from penstock.store.identity import read_epoch
-from penstock.store.replacing import finish, make_ready
+from penstock.store.replacing import finish_replacement, mark_copy_ready
 from penstock.stream.credentials import Credentials
 from penstock.telemetry.logs import Sentence, get_logger
 
@@ -115,8 +115,8 @@ class Seeding:
         loop = asyncio.get_running_loop()
         await self._replaced(True)
         try:
-            await loop.run_in_executor(None, make_ready, self._data_dir, False)
-            await loop.run_in_executor(None, finish, self._data_dir)
+            await loop.run_in_executor(None, mark_copy_ready, self._data_dir, False)
+            await loop.run_in_executor(None, finish_replacement, self._data_dir)
         finally:
             await self._replaced(False)
 

@@ -32,8 +32,8 @@ from penstock.services.service_manager import ServiceManager
 from penstock.store.api import Store
 from penstock.store.identity import new_epoch
 from penstock.store.memory import MemoryStore
-from penstock.store.permissions import make_private, private_umask, warn_of_readable
-from penstock.store.replacing import finish
+from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
+from penstock.store.replacing import finish_replacement
 from penstock.store.rocks import RocksStore
 
 
@@ -65,7 +65,7 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
         settings.access.acl_file,
         bool(settings.access.identity_from_certificate),
     )
-    warn_of_readable(
+    warn_of_world_readable(
         ("password file", settings.access.password_file),
         ("token file", settings.stream.token_file),
         ("token file", settings.http_login.token_file),
@@ -121,7 +121,8 @@ def _open_store(settings: Settings) -> Store:
         return MemoryStore(new_epoch())
     try:
         make_private(settings.durability.data_dir)
-        finish(settings.durability.data_dir)  # a copy that came when it was a member of a cluster
+        # puts a copy in place that was received when this broker was a member of a cluster
+        finish_replacement(settings.durability.data_dir)
         return RocksStore(settings.durability.data_dir, settings.streams)
     except (StoreBroken, StoreDamaged, StoreFailed):
         raise

@@ -39,7 +39,7 @@ from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.errors import ConfigError, OffsetOutOfRange
 from penstock.protocol.packets import Publish
 from penstock.protocol.properties import Properties
-from penstock.store.ranges import Ranges, in_words
+from penstock.store.ranges import Ranges, range_in_words
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.log_positions import spans_of_last, time_of
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
@@ -219,7 +219,8 @@ def _notes(
     span = pushed.offsets
     for begin, end in log.given_up:
         if begin < span.high and span.low < end:
-            yield f"{in_words(begin, end)} are lost: a repair has given them up (docs/store.md)"
+            offsets = range_in_words(begin, end)
+            yield f"{offsets} are lost: a repair has given them up (docs/store.md)"
     if pushed.since_us is None or log.earliest == 0:
         return
     begins_us = time_of(client, log, log.earliest)

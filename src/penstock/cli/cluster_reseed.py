@@ -42,7 +42,7 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
     from penstock.cluster.seeding import is_other_history
     from penstock.config.load import load_settings
     from penstock.store.permissions import make_private
-    from penstock.store.replacing import finish, make_ready
+    from penstock.store.replacing import finish_replacement, mark_copy_ready
     from penstock.stream.seed_client import fetch
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
@@ -52,7 +52,7 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
     directory.mkdir(parents=True, exist_ok=True)
     make_private(directory)
     _refuse_running(directory)
-    finish(directory)
+    finish_replacement(directory)
     address = source or _find_peer(settings)
     print(f"takes a copy of the store of the member at {address}")
     with store_progress() as report:
@@ -68,8 +68,8 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
         keep_old_store = is_other_history(epoch, sequence, copy.epoch)
     except StoreError:  # it is damaged, and an operator may want to look at it
         keep_old_store = True
-    make_ready(directory, keep_old_store)
-    kept = finish(directory)
+    mark_copy_ready(directory, keep_old_store)
+    kept = finish_replacement(directory)
     print(
         f"the store in {directory} is at entry {copy.sequence:,} of the log, of epoch {copy.epoch}"
     )

@@ -24,7 +24,7 @@ from penstock.cli.screen import print_table
 from penstock.errors import ConfigError, PenstockError
 from penstock.sql.log_dataset import Scan
 from penstock.sql.session import SqlSession, Statement, TextRows, batches
-from penstock.store.ranges import in_words
+from penstock.store.ranges import range_in_words
 from penstock.telemetry.terminal import write_bytes
 
 SHOWN_MAX: Final = 1000
@@ -166,7 +166,7 @@ def _notes(scans: list[Scan]) -> Iterator[str]:
     """Yield a sentence for each gap in the rows of a statement."""
     for scan in scans:
         for lost in scan.given_up:
-            yield f"{in_words(*lost)} are lost: a repair has given them up (docs/store.md)"
+            yield f"{range_in_words(*lost)} are lost: a repair has given them up (docs/store.md)"
         if scan.lost:
             yield (
                 f"{scan.lost:,} messages are no rows of {scan.view}: 'penstock tables validate'"

@@ -85,7 +85,7 @@ def inspect(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
 
 
 def _lines(found: Examination) -> list[tuple[str, str]]:
-    from penstock.store.ranges import in_words
+    from penstock.store.ranges import range_in_words
 
     span = f"offsets {found.begin:,} to {found.end - 1:,}" if found.messages else "empty"
     lines = [
@@ -99,7 +99,7 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
         *((f"kept of {archive.stream}", _archive(archive)) for archive in found.archives),
         ("sessions", f"{found.sessions:,} with {found.subscriptions:,} subscriptions"),
         ("waiting", f"{found.queued:,} in queues, {found.in_flight:,} in flight"),
-        *(("given up", in_words(begin, end)) for begin, end in found.given_up),
+        *(("given up", range_in_words(begin, end)) for begin, end in found.given_up),
         ("retained", f"{found.retained:,}"),
         ("wills", f"{found.wills:,}"),
     ]
@@ -197,7 +197,7 @@ def repair(
     directory = _directory(config, data_dir)
     with store_progress() as report:
         repaired = repair_store(directory, dry_run, report)
-    found = repaired.found
+    found = repaired.examination
     if found is not None and not found.problems:
         print(f"the store in {directory} has lost nothing; it was left as it is")
         return
@@ -211,30 +211,30 @@ def repair(
 
 
 def _print_losses(found: Examination) -> None:
-    from penstock.store.ranges import in_words
+    from penstock.store.ranges import range_in_words
 
     print(f"kept: {found.messages:,} messages, {found.sessions:,} sessions")
-    if found.lost:
-        count = sum(end - begin for begin, end in found.lost)
-        ranges = ", ".join(in_words(begin, end) for begin, end in found.lost)
+    if found.lost_ranges:
+        count = sum(end - begin for begin, end in found.lost_ranges)
+        ranges = ", ".join(range_in_words(begin, end) for begin, end in found.lost_ranges)
         print(f"given up: {count:,} messages, {ranges}")
     elif found.loss is not None:
         print(f"given up: {found.loss}")
-    if found.archives_lost:
-        ranges = ", ".join(in_words(begin, end) for begin, end in found.archives_lost)
+    if found.lost_archive_ranges:
+        ranges = ", ".join(range_in_words(begin, end) for begin, end in found.lost_archive_ranges)
         print(f"given up of what streams keep: messages with the {ranges}")
-    for client_id, count in sorted(found.removed.items()):
+    for client_id, count in sorted(found.removed_messages.items()):
         print(f"removed from what waits for {client_id!r}, for their bodies are lost: {count:,}")
     for family, consequence in _CONSEQUENCES.items():
-        if family in found.incomplete:
+        if family in found.incomplete_families:
             print(consequence)
 
 
 def _print_repaired(directory: Path, repaired: RepairResult) -> None:
-    if repaired.kept:
-        names = " and ".join(str(path) for path in repaired.kept)
+    if repaired.moved_paths:
+        names = " and ".join(str(path) for path in repaired.moved_paths)
         print(
-            f"the damaged store is kept as {names}, {repaired.kept_bytes:,} bytes: remove it when"
+            f"the damaged store is kept as {names}, {repaired.moved_bytes:,} bytes: remove it when"
             " nothing more is to be saved from it"
         )
     if repaired.is_new_epoch:

@@ -50,7 +50,7 @@ from penstock.cluster.writer import LogWriter
 from penstock.config.cluster import Cluster
 from penstock.errors import ConfigError, StoreError
 from penstock.store.database import Database
-from penstock.store.watermark import Watermark
+from penstock.store.watermark import WatermarkFile
 from penstock.telemetry.logs import RepeatLimiter, get_logger, warn_limited
 from penstock.version import __version__
 
@@ -382,7 +382,7 @@ class Member:
             return
         committed = view.committed()
         if committed.epoch:
-            view.attach_watermark(Watermark(self.data_dir, committed), committed)
+            view.attach_watermark(WatermarkFile(self.data_dir, committed), committed)
 
     def _rank(self) -> int:
         """Return how many standbys come before this one in the order of names."""

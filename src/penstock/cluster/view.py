@@ -44,11 +44,18 @@ from penstock.cluster.record import (
 )
 from penstock.cluster.tally import Tally
 from penstock.errors import StoreDamaged, StoreError
-from penstock.store.chunk import decode_key, summary_of
+from penstock.store.chunk import decode_key, summarize_chunk
 from penstock.store.database import FORMAT_KEY, Database
-from penstock.store.identity import COMMITS, EPOCH, counter, find_begin, find_end, refuse_format
+from penstock.store.identity import (
+    COMMITS,
+    EPOCH,
+    find_begin,
+    find_end,
+    read_counter,
+    refuse_format,
+)
 from penstock.store.parts import PARTS_FAMILY
-from penstock.store.watermark import Committed, Watermark
+from penstock.store.watermark import Watermark, WatermarkFile
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -126,7 +133,7 @@ class View:
         self._tally = tally or Tally()
         self._complete = self.position  # of the records read, the last that completes something
         self._parts: list[bytes] = []
-        self._watermark: Watermark | None = None
+        self._watermark: WatermarkFile | None = None
         self._end_offset = 0
         self._commits = 0
 
@@ -287,7 +294,7 @@ class View:
         """Return whether it moves a watermark."""
         return self._watermark is not None
 
-    def attach_watermark(self, watermark: Watermark, committed: Committed) -> None:
+    def attach_watermark(self, watermark: WatermarkFile, committed: Watermark) -> None:
         """Move ``watermark`` with each write from now on, so that other processes see its rows.
 
         Args:
@@ -316,19 +323,19 @@ class View:
         assert self._watermark is not None
         for kind, family, key, value in operations:
             if kind == PUT and family == _LOG:
-                self._end_offset = decode_key(key) + summary_of(value).rows
+                self._end_offset = decode_key(key) + summarize_chunk(value).rows
             elif kind == PUT and family == _META and key == COMMITS:
                 self._commits = decode_key(value)
-        self._watermark.move(self._end_offset, self._commits)
+        self._watermark.record_commit(self._end_offset, self._commits)
 
-    def committed(self) -> Committed:
+    def committed(self) -> Watermark:
         """Return the committed state that a watermark of this view shows; its epoch is empty in an
         empty view."""
         database = self._database
         epoch: bytes | None = database.families["meta"].get(EPOCH)
-        return Committed(
+        return Watermark(
             find_end(database),
             find_begin(database),
-            counter(database, COMMITS),
+            read_counter(database, COMMITS),
             "" if epoch is None else epoch.decode(),
         )

@@ -55,7 +55,9 @@ class StagedCopies:
             return
         for file in row_set.files:
             prefix = f"{_key(_FILE, row_set)}{file.name}/"
-            for number, piece in enumerate(self._staging.pieces(row_set, file, PIECE_BYTES)):
+            for number, piece in enumerate(
+                self._staging.read_in_pieces(row_set, file, PIECE_BYTES)
+            ):
                 self._store.write_state(f"{prefix}{number:08d}", piece)
         self._store.write_state(_key(_SET, row_set), msgspec.json.encode(row_set))
 
@@ -76,7 +78,7 @@ class StagedCopies:
             StoreError: a file cannot be read or written.
         """
         kept = {(one.sink, one.batch): one for one in self._kept()}
-        for local in self._staging.decided():
+        for local in self._staging.decided_batches():
             if kept.get((local.sink, local.batch)) != local:
                 logger.info(
                     "batch %d of the sink %s was decided here and not brought into the log: its"
@@ -84,7 +86,7 @@ class StagedCopies:
                     local.batch,
                     local.sink,
                 )
-                self._staging.forget(local.sink, local.batch)
+                self._staging.remove_batch(local.sink, local.batch)
         for (sink, batch), row_set in kept.items():
             if not self._staging.is_decided(sink, batch):
                 files = [(file.name, self._pieces(row_set, file.name)) for file in row_set.files]
@@ -93,18 +95,18 @@ class StagedCopies:
 
     def _remove_orphans(self, batches: Collection[str]) -> None:
         """Remove files whose set is not in the log: the primary was lost before, or after it."""
-        found = {name[len(_FILE) :].rsplit("/", 2)[0] for name, _ in self._store.states(_FILE)}
+        found = {name[len(_FILE) :].rsplit("/", 2)[0] for name, _ in self._store.read_states(_FILE)}
         for batch in found - set(batches):
             self._store.remove_states(f"{_FILE}{batch}/")
 
     def _kept(self) -> list[RowSet]:
         try:
-            return [_decode(value) for _, value in self._store.states(_SET)]
+            return [_decode(value) for _, value in self._store.read_states(_SET)]
         except msgspec.MsgspecError as error:
             raise StoreError(f"a decided set of rows cannot be read: {error}") from error
 
     def _pieces(self, row_set: RowSet, name: str) -> Iterator[bytes]:
-        for _, piece in self._store.states(f"{_key(_FILE, row_set)}{name}/"):
+        for _, piece in self._store.read_states(f"{_key(_FILE, row_set)}{name}/"):
             yield piece
 
 

@@ -16,8 +16,8 @@
    files are read in a thread, a piece at a time, and a piece is on disk before the next one, of
    whichever sink, begins.
 
-A sink that gets an owner (``staging.owned``) goes on where it was without one: its query may repeat
-a batch that was published under the name it had before.
+A sink that gets an owner (``staging.owned_sink_name``) goes on where it was without one: its query
+may repeat a batch that was published under the name it had before.
 
 A sink's batches are published in their order, those of different sinks in turn. Where a queue that
 rejects is full, or the store cannot write, a set waits.
@@ -37,7 +37,7 @@ from penstock.engine.server.server import Server
 from penstock.errors import StoreError
 from penstock.runtime.driver import Driver
 from penstock.services.staged_copies import StagedCopies
-from penstock.store.staging import RowSet, Staging, without_owner
+from penstock.store.staging import RowSet, Staging, sink_name_without_owner
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
@@ -122,7 +122,7 @@ class StagedRowsPublisher:
                 self._continue_decided()
 
     def _continue_decided(self) -> None:
-        for row_set in self._staging.decided():
+        for row_set in self._staging.decided_batches():
             self._decided[row_set.sink, row_set.batch] = row_set
             self._positions.renew(row_set.sink, self._driver.now())
             logger.info("going on with batch %d of the sink %s", row_set.batch, row_set.sink)
@@ -182,7 +182,7 @@ class StagedRowsPublisher:
         async with self._deciding:
             if (request.sink, request.batch) not in self._decided:
                 await _in_thread(
-                    partial(self._staging.abandon, request.sink, request.batch, request.run)
+                    partial(self._staging.discard_attempt, request.sink, request.batch, request.run)
                 )
         return Published(self._is_done(request.sink, request.batch))
 
@@ -195,7 +195,7 @@ class StagedRowsPublisher:
     def _forget(self, sink: str, batch: int) -> None:
         if self._copies is not None:
             self._copies.drop(sink, batch)
-        self._staging.forget(sink, batch)
+        self._staging.remove_batch(sink, batch)
 
     def _is_done(self, sink: str, batch: int) -> bool:
         return (sink, batch) not in self._decided and self._positions.is_done(sink, batch)
@@ -205,7 +205,7 @@ class StagedRowsPublisher:
 
         Return False while a batch is still being published under that name: try again.
         """
-        before = without_owner(sink)
+        before = sink_name_without_owner(sink)
         if not before or self._positions.latest(sink) >= 0 or not self._positions.has_room(sink):
             return True
         if self._has_decided(before) and not self._is_stopped:
@@ -306,7 +306,7 @@ class StagedRowsPublisher:
             self._lead_us = min(self._lead_us, now.lead_us)
             before_s = (now.steady_us + self._lead_us) / MICROSECONDS - self._expiry_s
             async with self._deciding:
-                removed = await _in_thread(partial(self._staging.sweep, before_s))
+                removed = await _in_thread(partial(self._staging.remove_expired, before_s))
             if removed:
                 logger.info("removed %d staged files that were never published", removed)
             await asyncio.sleep(min(_SWEEP_S, self._expiry_s))

@@ -27,7 +27,7 @@ from penstock.errors import ConfigError
 from penstock.spark.declared_options import SINK_OPTIONS
 from penstock.spark.option_values import SERVER, OptionReader, addresses
 from penstock.spark.schema import SPARK_SCHEMA
-from penstock.store.staging import NAME_RULE, is_name
+from penstock.store.staging import NAME_RULE, is_sink_name
 from penstock.stream.client import CONNECT_TIMEOUT_S
 from penstock.stream.credentials import PLAIN, Credentials
 from penstock.stream.requests import CLIENT_ID_CHARACTERS_MAX, TOPIC_LEVELS_MAX
@@ -79,7 +79,7 @@ def parse_sink_options(options: Mapping[str, str], is_streaming: bool) -> SinkOp
     elif "batchId" in given.names and "sinkId" not in given.names:
         raise ConfigError("option batchId needs sinkId: whose batch it is")
     sink_id = given.text("sinkId", "")
-    if "sinkId" in given.names and not is_name(sink_id):
+    if "sinkId" in given.names and not is_sink_name(sink_id):
         raise ConfigError(f"option sinkId must be {NAME_RULE}, not {sink_id!r}")
     client_id = given.text("clientId", "")
     if len(client_id) > CLIENT_ID_CHARACTERS_MAX or "\0" in client_id:

@@ -66,7 +66,7 @@ from penstock.spark.range_limits import moves
 from penstock.spark.schema import choose_columns, offered_schema
 from penstock.spark.splitting import count_parts, shares, split_range
 from penstock.spark.topics import selection_text
-from penstock.store.ranges import without
+from penstock.store.ranges import subtract_ranges
 from penstock.stream.client import StreamOffsets
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
 from penstock.telemetry.logs import get_logger
@@ -177,7 +177,7 @@ class RangeReader:
                     return
                 except OffsetOutOfRange as error:  # before any row arrived: retention, or a hole
                     log = client.offsets(self._options.stream, at_least=(partition.epoch, 0))
-                    left = without(max(start, min(log.earliest, end)), end, log.given_up)
+                    left = subtract_ranges(max(start, min(log.earliest, end)), end, log.given_up)
                     if left == [(start, end)] or log.epoch != partition.epoch:
                         raise
                     self._accept_loss(error, _ACCEPT)

@@ -6,12 +6,12 @@ Two implementations stand behind it, ``RocksStore`` (file) and ``MemoryStore``; 
 Rules:
 
 1. ``commit`` is atomic and, when it returns, as durable as the store ever makes it
-   (``acknowledged_when`` says which: "fsync", "quorum" or "memory"). When it raises, none of it may
-   be acknowledged. The same commit may be given again after ``reopen``, and until it is
-   written no other one: writing it twice does what writing it once does.
-2. ``commit`` is called from one thread, in the order of the offsets. ``read`` and
-   ``trim_log`` may run beside it in others.
-3. The log is a run of consecutive offsets [earliest, end); only whole chunks leave it,
+   (``acknowledged_when`` says which: "fsync", "quorum" or "memory"). When it raises, nothing in
+   the commit may be acknowledged. After ``reopen`` the same commit is written again before any
+   other; writing a commit twice has the same effect as writing it once.
+2. ``commit`` is called from one thread, in the order of the offsets. Other threads may call
+   ``read`` and ``trim_log`` meanwhile.
+3. The log is a run of consecutive offsets [earliest, end); only whole chunks are removed from it,
    from the front.
 """
 
@@ -25,10 +25,11 @@ from penstock.engine.batch.records import RecoveredState
 from penstock.engine.message import Message
 
 NOTHING_LEASED: Final = 2**63 - 1
+"""Value of ``leased_from`` where no reader holds a lease: no offset is this high."""
 
 
 class LogExtent(NamedTuple):
-    """The extent of the log: offsets from ``earliest`` up to, not including, ``end``."""
+    """The extent of the log: offsets from ``earliest`` up to, not including, ``end``; its size."""
 
     earliest: int
     end: int
@@ -39,46 +40,52 @@ class Store(Protocol):
     """Durable log and state of one broker."""
 
     acknowledged_when: str
-    """The promise of an acknowledgement: "fsync", "quorum" (of a cluster) or "memory"."""
+    """How durable an acknowledged message is: "fsync", "quorum" (of a cluster) or "memory"."""
 
     writes_columns: bool
-    """True where the columns of a commit are all that it writes, see ``Commit.columns``."""
+    """True where the store writes ``Commit.columns`` and needs no ``Commit.messages``."""
 
     def recover(self, subscriptions: bool = True) -> RecoveredState:
         """Return everything that was committed, except the message bodies in the log.
 
         Args:
-            subscriptions: False leaves the subscriptions out, for an engine that has them.
+            subscriptions: False leaves the subscriptions out, for an engine that already has them.
 
         Raises:
             StoreFormatError: the store is of a format this version does not read.
+            StoreBroken: a stored value cannot be read or decoded.
         """
 
     def prepare(self, commit: Commit) -> None:
-        """Do the work of the next ``commit`` that needs no disk, on the thread of the event loop.
+        """Encode ``commit``, which is written next, without using the disk.
 
-        It may be left out, and whatever it raises ``commit`` raises, too.
+        The event loop's thread calls this to shorten ``commit``. The call is optional, and raises
+        the errors that encoding inside ``commit`` would raise.
         """
 
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step.
 
         Raises:
-            StoreFailed: it could not be written.
-            CommitUnknown: it was tried, and may be there or not.
+            StoreFailed: nothing of the commit was written.
+            CommitUnknown: the write failed; after a restart the commit may be there or not.
         """
 
     def reopen(self) -> None:
         """Make the store writable again after a failed ``commit``; called from the same thread.
 
         Raises:
-            StoreFailed: the store still cannot write; what is wrong, and what to do.
+            StoreFailed: the store still cannot write; the message names the fault and the remedy.
             StoreDamaged: messages that were acknowledged are missing, or another process has
-                written to it: the broker cannot go on.
+                written to the store: the broker cannot go on.
         """
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
-        """Return the messages at ``offsets``, without messages that the log no longer has."""
+        """Return the messages at ``offsets``, by offset; offsets that the log lacks are left out.
+
+        Raises:
+            StoreFailed: the log cannot be read.
+        """
 
     def trim_log(
         self,
@@ -90,26 +97,28 @@ class Store(Protocol):
     ) -> int:
         """Remove whole chunks from the front of the log; return its first offset afterwards.
 
-        A chunk goes when all of it was received before ``older_than_us`` (microseconds
-        of the steady clock, ``engine.batch.steady_clock``), or while the log is larger than
-        ``bytes_max``; never one that reaches to ``keep_from`` or beyond, and one that reaches
-        to ``leased_from`` or beyond only while the log is larger than ``leased_bytes_max``. One
-        call does a bounded amount of work.
+        A chunk is removed when all of its messages were received before ``older_than_us``
+        (microseconds of the steady clock, ``engine.batch.steady_clock``), or while the log is
+        larger than ``bytes_max``. A chunk with an offset of ``keep_from`` or above always stays; a
+        chunk with an offset of ``leased_from`` or above is removed only while the log is larger
+        than ``leased_bytes_max``. One call does a bounded amount of work.
+
+        Raises:
+            StoreError: the log could not be read, or the removal not be written.
         """
 
     def trim_archives(self, now_us: int) -> None:
-        """Remove archived messages that streams need not keep any more.
+        """Remove archived messages that exceed the age or size limit of their stream.
 
         Args:
             now_us: the time, microseconds of the steady clock.
 
         Raises:
-            StoreError: they could not be removed.
+            StoreError: the removal could not be written.
         """
 
     def log_extent(self) -> LogExtent:
-        """Return the extent of the log, committed messages only. Cheap, and safe from any
-        thread."""
+        """Return the extent of the committed log. Reads memory only; safe from any thread."""
 
     def close(self) -> None:
-        """Close the store; nothing may be called afterwards."""
+        """Close the store; no method may be called afterwards."""

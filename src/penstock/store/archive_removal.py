@@ -1,4 +1,4 @@
-"""Removing archives that no stream reads any more (`store.archive`)."""
+"""Removes archives that no stream reads any more (`store.archive`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from penstock.store.offline import open_offline
 
 
 def forget(data_dir: Path, stream: str) -> list[Archive]:
-    """Remove the closed archives of `stream`; return the removed ones.
+    """Remove the closed archives of `stream`; return their records.
 
     Raises:
         StoreLocked: a broker has the store open.
-        StoreError: there is no store, or no such archive, or it could not be written.
+        StoreError: there is no store, `stream` has no closed archive, or the removal could not be
+            written.
     """
     with open_offline(data_dir) as database:
         return _forget(database, stream)

@@ -1,19 +1,19 @@
-"""Backups: taken of a store in use, consistent, and put back in a new epoch.
+"""Makes backups of a store, also while a broker uses it, and restores them in a new epoch.
 
-What a backup is: a directory that no broker starts from::
+A backup is a directory that no broker starts from::
 
-    BACKUP/backup.json   which log it is, how far it reaches, when it was made
+    BACKUP/backup.json   the manifest: epoch and extent of the log, time of the backup
     BACKUP/store/        a RocksDB checkpoint
 
 A checkpoint is the whole database at one moment: hard links to the table files, which never
-change, and a copy of the little that does. It takes time and space only where the backup lies in
-another file system. What was acknowledged before the backup was asked for is in it.
+change, and a copy of the small files that do. It takes time and space only where the backup lies
+in another file system. Everything acknowledged before the backup was requested is in it.
 
-The memory tables are written out before: that releases the interpreter lock, which the making of
-the checkpoint holds, so that the broker goes on meanwhile.
+The memtables are flushed before the checkpoint is made. Flushing releases the interpreter lock,
+which making a checkpoint holds, so the broker runs on meanwhile.
 
-Putting it back starts a new epoch. The log that the backup was taken of has gone on, and its later
-offsets stand for messages that the restored one does not have.
+Restoring a backup starts a new epoch. The original log has grown since the backup was made, and its
+later offsets stand for messages that the restored log does not have.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from penstock.store.faults import with_remedy
 from penstock.store.identity import (
     COMMITS,
     begin_epoch,
-    counter,
     find_begin,
     find_end,
+    read_counter,
     read_epoch,
 )
 from penstock.store.manifest import MANIFEST_FILE, Manifest, read_manifest
@@ -48,7 +48,7 @@ from penstock.store.offline import open_offline
 from penstock.store.paths import path_exists
 from penstock.store.watermark import (
     WATERMARK_FILE,
-    Committed,
+    Watermark,
     sync_directory,
     sync_file,
     write_watermark,
@@ -94,9 +94,9 @@ def back_up_offline(data_dir: Path, destination: Path) -> Manifest:
     """Write a backup of the store below ``data_dir`` while no broker has it open.
 
     Raises:
-        StoreLocked: a broker does, and does not listen on its control socket.
-        StoreDamaged: it holds less than was acknowledged.
-        StoreError: there is no store, or something at ``destination``.
+        StoreLocked: a broker has the store open, and does not answer on its control socket.
+        StoreDamaged: the store holds less than was acknowledged.
+        StoreError: there is no store, or ``destination`` exists.
         StoreFailed: the backup could not be written.
     """
     with open_offline(data_dir) as database:
@@ -107,9 +107,9 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
     """Make a store of ``backup`` below ``data_dir``; return the manifest and the new epoch.
 
     Raises:
-        StoreError: ``backup`` is none, or there is a store in ``data_dir``.
-        StoreDamaged: the backup is not what it was.
-        StoreFailed: it could not be written.
+        StoreError: ``backup`` is no backup, or there is a store in ``data_dir``.
+        StoreDamaged: the backup is damaged.
+        StoreFailed: the store could not be written.
     """
     manifest = read_manifest(backup)
     if manifest is None:
@@ -131,7 +131,7 @@ def restore(backup: Path, data_dir: Path) -> tuple[Manifest, str]:
         shutil.copytree(backup / STORE_DIRECTORY, unfinished / STORE_DIRECTORY)
         epoch = _begin_new_epoch(unfinished)
         _sync_all(unfinished)
-        # The watermark first: it makes a start between the two steps a refused one.
+        # The watermark first: a broker started between the two steps is then refused.
         (unfinished / WATERMARK_FILE).replace(data_dir / WATERMARK_FILE)
         (unfinished / STORE_DIRECTORY).rename(data_dir / STORE_DIRECTORY)
         unfinished.rmdir()
@@ -147,8 +147,12 @@ def _begin_new_epoch(data_dir: Path) -> str:
     database = open_database(data_dir)
     try:
         epoch = begin_epoch(database)
-        end, begin, commits = find_end(database), find_begin(database), counter(database, COMMITS)
-        write_watermark(data_dir, Committed(end, begin, commits, epoch))
+        end, begin, commits = (
+            find_end(database),
+            find_begin(database),
+            read_counter(database, COMMITS),
+        )
+        write_watermark(data_dir, Watermark(end, begin, commits, epoch))
         return epoch
     finally:
         database.close()
@@ -156,8 +160,8 @@ def _begin_new_epoch(data_dir: Path) -> str:
 
 def _checkpoint(database: Database, path: Path) -> None:
     try:
-        with database.usage.shared():
-            for family in tuple(database.families.values()):  # the first large value adds one
+        with database.usage_lock.shared():
+            for family in tuple(database.families.values()):  # a first large value adds a family
                 family.flush()
             Checkpoint(database.rocks).create_checkpoint(str(path))
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
@@ -171,7 +175,7 @@ def _describe(backup: Path) -> Manifest:
             read_epoch(copy) or "",
             find_begin(copy),
             find_end(copy),
-            counter(copy, COMMITS),
+            read_counter(copy, COMMITS),
             datetime.now(UTC).isoformat(timespec="seconds"),
             __version__,
         )
@@ -180,7 +184,7 @@ def _describe(backup: Path) -> Manifest:
 
 
 def _sync_all(directory: Path) -> None:
-    for path in sorted(directory.rglob("*"), reverse=True):  # what is in a directory before it
+    for path in sorted(directory.rglob("*"), reverse=True):  # a directory after its content
         if path.is_dir():
             sync_directory(path)
         else:

@@ -8,8 +8,9 @@ from rocksdict import ColumnFamily
 
 
 class Batch(Protocol):
-    """Changes that are written together: RocksDB's own batch, or one that also notes them for a
-    replicated log. ``Database.new_batch`` makes it, ``Database.write`` writes it."""
+    """Changes that are written together: RocksDB's own batch, or in a cluster a batch that also
+    records them for the replicated log. ``Database.new_batch`` makes it, ``Database.write`` writes
+    it."""
 
     def put(self, key: bytes, value: bytes, column_family: ColumnFamily) -> None:
         """Add a write of ``value`` under ``key``."""
@@ -21,7 +22,7 @@ class Batch(Protocol):
         """Add the deletion of the keys from ``begin`` up to, not including, ``end``."""
 
     def is_empty(self) -> bool:
-        """Return whether nothing was added."""
+        """Return whether the batch has no changes."""
 
     def size_in_bytes(self) -> int:
-        """Return the size of the batch, as RocksDB counts it."""
+        """Return the size of the batch in bytes, as RocksDB counts it."""

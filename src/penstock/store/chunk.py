@@ -1,8 +1,9 @@
 """The chunk: the log's unit of writing, one Arrow record batch for one group commit.
 
 A chunk holds the messages of one commit, column by column, in the order of their offsets. It is
-stored as one RocksDB value, a large one in parts (``store.parts``): an Arrow IPC message *without*
-its schema. The key beside it is the offset of the first row; row ``i`` has the offset ``base + i``.
+stored as one RocksDB value, an Arrow IPC message *without* its schema; a large one is stored in
+parts (``store.parts``). Its key is the offset of the first row; row ``i`` has the offset
+``base + i``.
 
 Readers of the log want columns (Flight, Spark, Parquet), and building the batch once, when it is
 written, costs 0.3 µs a message; a row format would cost every reader more than that. The schema is
@@ -22,7 +23,7 @@ import pyarrow as pa
 
 from penstock.errors import StoreFormatError
 from penstock.store.parts import read_head
-from penstock.store.record_batch import RecordBatchForm
+from penstock.store.record_batch import RecordBatchTemplate
 
 LOG_SCHEMA: Final = pa.schema(
     [
@@ -33,7 +34,7 @@ LOG_SCHEMA: Final = pa.schema(
         pa.field("retain", pa.bool_(), nullable=False),
         pa.field("client_id", pa.string(), nullable=False),
         pa.field("properties", pa.binary(), nullable=True),  # raw MQTT 5 property bytes
-        pa.field("internal", pa.bool_(), nullable=False),  # for a session only: in no stream
+        pa.field("internal", pa.bool_(), nullable=False),  # for sessions only: in no stream
     ]
 )
 """The columns of a chunk, one row a message."""
@@ -48,7 +49,11 @@ def encode_key(base_offset: int) -> bytes:
 
 
 def decode_key(key: bytes) -> int:
-    """Return the base offset that `key` stands for; StoreFormatError when it is no log key."""
+    """Return the base offset that `key` encodes.
+
+    Raises:
+        StoreFormatError: `key` does not have 8 bytes.
+    """
     if len(key) != KEY_LENGTH_BYTES:
         raise StoreFormatError(
             f"a key of the log has {len(key)} bytes where {KEY_LENGTH_BYTES} belong"
@@ -56,22 +61,29 @@ def decode_key(key: bytes) -> int:
     return int.from_bytes(key, "big")
 
 
-_FORM: Final = RecordBatchForm(LOG_SCHEMA)
+_TEMPLATE: Final = RecordBatchTemplate(LOG_SCHEMA)
 
 
 def encode_chunk(
     rows: int, null_counts: Sequence[int], buffers: Sequence[bytes | list[bytes]]
 ) -> list[bytes]:
-    """Return the stored form of `rows` messages, in pieces that are to be joined; for the columns
-    that `LOG_SCHEMA` names, how many of each are null, and all their buffers
-    (`RecordBatchForm.encode`)."""
-    return _FORM.encode(rows, null_counts, buffers)
+    """Return the stored form of a chunk, as byte strings to be joined.
+
+    Args:
+        rows: number of its messages, 1 or more.
+        null_counts: number of nulls in each column of `LOG_SCHEMA`.
+        buffers: the Arrow buffers of all columns (`RecordBatchTemplate.encode`).
+    """
+    return _TEMPLATE.encode(rows, null_counts, buffers)
 
 
 def decode_chunk(value: bytes) -> pa.RecordBatch:
-    """Return the record batch that `encode_chunk` stored; StoreFormatError when it is not one.
+    """Return the record batch that `encode_chunk` stored as `value`.
 
     The columns point into `value`; nothing is copied.
+
+    Raises:
+        StoreFormatError: `value` is no chunk.
     """
     try:
         return pa.ipc.read_record_batch(pa.py_buffer(value), LOG_SCHEMA)
@@ -81,12 +93,13 @@ def decode_chunk(value: bytes) -> pa.RecordBatch:
 
 @final
 class ChunkSummary:
-    """The size, the number of rows and the time of a chunk, known without reading a large one.
+    """The number of rows, the size and the newest time of a chunk, known without reading the parts
+    of a large one.
 
     Attributes:
         rows: number of its rows.
         size_bytes: size of its stored form.
-        batch: the chunk itself, where it is not large.
+        batch: the chunk's rows; None where the chunk is large.
     """
 
     __slots__ = ("_newest_us", "batch", "rows", "size_bytes")
@@ -108,15 +121,19 @@ class ChunkSummary:
 
 
 def chunk_note(rows: int, newest_us: int) -> bytes:
-    """Return the note in the head of a large chunk (`store.parts`)."""
+    """Return the note for the head of a large chunk (`store.parts`): the number of rows and the
+    newest time of receipt, 8 bytes each."""
     return encode_key(rows) + encode_key(newest_us)
 
 
-def summary_of(value: bytes) -> ChunkSummary:
-    """Return the facts of a chunk from the value under its key, which may be a head.
+def summarize_chunk(value: bytes) -> ChunkSummary:
+    """Return the summary of a chunk.
+
+    Args:
+        value: the value under the chunk's key: the chunk, or the head of a large one.
 
     Raises:
-        StoreFormatError: `value` is neither.
+        StoreFormatError: `value` is neither a chunk nor a head.
     """
     head = read_head(value)
     if head is None:

@@ -1,7 +1,7 @@
-"""Compaction: write the whole database anew, without what was removed or replaced.
+"""Compaction: rewrites the whole database without removed and replaced values.
 
-RocksDB does this by itself, in the background, where it pays. All at once it is for an operator who
-wants the space back now, for instance after retention was made shorter.
+RocksDB compacts in the background when that pays. An operator compacts the whole database to free
+space at once, for instance after shortening retention.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def compact(data_dir: Path) -> tuple[int, int]:
     """Compact the store below ``data_dir``; return its size in bytes before and after.
 
     Raises:
-        StoreLocked: a broker has it open.
-        StoreDamaged: it holds less than was acknowledged.
+        StoreLocked: a broker has the store open.
+        StoreDamaged: the store holds less than was acknowledged.
         StoreError: there is no store, or it could not be written.
     """
     with open_offline(data_dir) as database:

@@ -7,32 +7,31 @@ meta          format, epoch, lineage,        (``store.identity``)
               created_at_us, commits,
               given_up (by a repair), clock,
               parts (a large value was
-              written), migrating
-              and of the chunks in the log
-              log_bytes_appended (by commit), log_bytes_removed (by trim_log);
+              written), migrating,
+              log_bytes_appended,            total size of all chunks that commits wrote
+              log_bytes_removed              total size of all chunks that ``trim_log`` removed
               "producer/" user 0 name        latest message of a producer (``store.records``)
-              "archive/" number              what is known of an archive (``store.archive``)
+              "archive/" number              record of an archive (``store.archive``)
               "state/" name                  state of a service, in a cluster
-              "cluster/position"             place in the log (``cluster.view``), in a cluster
+              "cluster/position"             position in the cluster's log (``cluster.view``)
 log           base offset                    chunk (``store.chunk``)
 sessions      client identifier              session (``store.records`` from here)
 subscriptions session number, topic filter   subscription
 queue         session number, sequence       segment of the message queue
-progress      session number                 queue head and the like;
+progress      session number                 queue head, next sequence, lanes
               session number, page           page of the window (``engine.session.window``), or of
                                              inbound packet ids (``engine.session.inbound``)
 retained      topic                          message
 wills         client identifier              will
 archive       archive number, base offset    piece (``store.archive``); older stores have none
-parts         of whose value, run, number    part of a large value (``store.parts``); a store
-                                             without large values has none
+parts         family and key of the value,   part of a large value (``store.parts``); a store
+              write id, part number          without large values has none
 ============= ============================== ===================================
 
-A write is durable when RocksDB has synced its write-ahead log (fdatasync), which is asked of it
-in a second call: rocksdict holds the interpreter's lock while it writes, and with
-``WriteOptions.sync`` while the disk works, but not in ``flush_wal``. So other threads run while
-the disk works. A batch is one record of that log: after a crash it is there whole or not at
-all.
+A write is durable when RocksDB has synced its write-ahead log (fdatasync), which is requested in a
+second call: rocksdict holds the interpreter's lock during a write, with ``WriteOptions.sync`` also
+while the disk works, but releases it in ``flush_wal``. So other threads run while the disk works. A
+batch is one record of the write-ahead log: after a crash it is there whole or not at all.
 """
 
 from __future__ import annotations
@@ -66,15 +65,15 @@ from penstock.store.parts import (
     FAMILIES,
     LARGE_BYTES,
     PARTS_FAMILY,
+    Fragments,
     LargeValue,
-    Pieces,
     full_value,
-    new_run,
-    owner_key,
-    size_of,
+    new_write_id,
+    part_key_prefix,
+    total_size_bytes,
 )
 from penstock.store.paths import path_exists
-from penstock.store.recyclable import find_recyclable, mend
+from penstock.store.recyclable import find_recyclable_records, mend
 from penstock.store.watermark import sync_directory
 from penstock.telemetry.logs import get_logger
 
@@ -101,26 +100,35 @@ on; both are migrated to this one when a broker starts (``store.migration``)."""
 FORMATS_READ: Final = (b"1", b"2", FORMAT)
 FORMAT_KEY: Final = b"format"
 PARTS_KEY: Final = b"parts"
-"""The key that exists from the first large value on, so that followers know of the parts."""
+"""The key in ``meta`` that exists from the first large value on, so that other processes that read
+the store (``store.secondary``) know to open the column family of parts."""
 
 PRODUCERS: Final = b"producer/"
-"""Prefix of the keys of producers: they share a column family that every store has."""
+"""Prefix of the keys of producers in ``meta``, a column family that every store has."""
 
 _WAL_BYTES_MAX: Final = 256 * 1024 * 1024
 _DIAGNOSTIC_LOGS_MAX: Final = 4
 _PAUSE_S: Final = 0.0002  # after each part, for other threads to take the interpreter's lock
-_FULL_PAUSE_S: Final = 0.005  # while RocksDB's memory is full, and it writes tables to make room
-_FULL_S_MAX: Final = 30.0  # after so long without room the write fails
+_FULL_PAUSE_S: Final = 0.005  # between attempts while RocksDB flushes memtables to make room
+_FULL_S_MAX: Final = 30.0  # without room for this long the write of a part fails
 _ROOM_BYTES: Final = 262_144  # larger batches wait for room first: they fill RocksDB's memory
 _ROOM_S_MAX: Final = 2.0
-_NOTHING: Final = b"\x00"  # a key that is never written
+_UNUSED_KEY: Final = b"\x00"
 _WRITE_STALL: Final = "incomplete"  # in rocksdict's error where a write would have to wait
 _TABLES_OF_A_THREAD: Final = 64
 _OPENING_THREADS_MAX: Final = 16
 
 
 class Database:
-    """One open RocksDB: its column families by name, and handles of them for batches."""
+    """An open RocksDB database.
+
+    Attributes:
+        rocks: rocksdict's object of the database.
+        data_dir: the data directory; the database is in ``store`` in it.
+        is_closed: whether ``close`` was called.
+        families: the column families by name, for reading.
+        handles: handles of the column families by name, for batches.
+    """
 
     def __init__(self, database: Rdict, data_dir: Path, names: Iterable[str]) -> None:
         self.rocks = database
@@ -130,16 +138,17 @@ class Database:
         self.handles: dict[str, ColumnFamily] = {}
         for name in names:
             self._use_family(name)
-        self.usage = ReadWriteLock()
-        """Held for reading by calls that other threads than the closing one make: an object of
-        rocksdict that is busy cannot be closed, and the database would stay locked."""
+        self.usage_lock = ReadWriteLock()
+        """Other threads acquire it for reading while they use the database; ``close`` acquires it
+        for writing. An object of rocksdict cannot be closed while a thread uses it, and the
+        database would stay locked."""
         self._making_parts = threading.Lock()  # the committer and retention write them
         self._options = WriteOptions()
-        self._never_waiting = WriteOptions()
-        self._never_waiting.no_slowdown = True
+        self._no_wait_options = WriteOptions()
+        self._no_wait_options.no_slowdown = True
 
     def rocks_batch(self) -> WriteBatch:
-        """Return an empty batch of RocksDB itself, for ``write_here``."""
+        """Return an empty batch of RocksDB, for ``write_here``."""
         return WriteBatch(raw_mode=True)
 
     def new_batch(self) -> Batch:
@@ -147,24 +156,31 @@ class Database:
         return self.rocks_batch()
 
     def write(self, batch: Batch, sync: bool = True) -> None:
-        """Write ``batch`` in one atomic step, and sync it unless told not to.
+        """Write ``batch`` in one atomic step.
+
+        Args:
+            batch: a batch that ``new_batch`` of this database made.
+            sync: whether the write is synced before this returns.
 
         Raises:
-            CommitUnknown: it could not be written; some of it may be in the file and come
-                back when the database is opened anew.
+            CommitUnknown: the write failed; the batch may be in the write-ahead log and come back
+                when the database is opened again.
         """
-        assert isinstance(batch, WriteBatch), "this database made it"
+        assert isinstance(batch, WriteBatch), "new_batch of this database made it"
         self.write_here(batch, sync)
 
     def settle(self) -> None:
-        """Take in what earlier writes without an answer may have left; here nothing.
+        """Resolve earlier writes whose outcome is unknown; a database outside a cluster has none.
+
+        In a cluster, records that such writes appended to the replicated log are applied here.
 
         Raises:
             CommitUnknown: the replicated log does not answer now.
         """
 
     def write_here(self, batch: WriteBatch, sync: bool) -> None:
-        """Write ``batch`` to RocksDB in one atomic step; see ``write``."""
+        """Write ``batch`` to this RocksDB only, and not to a replicated log; otherwise as
+        ``write``."""
         try:
             if batch.size_in_bytes() > _ROOM_BYTES:
                 self._wait_for_room(_ROOM_S_MAX)
@@ -175,12 +191,15 @@ class Database:
             raise self._not_written(error) from None
 
     def sync(self) -> bool:
-        """Sync what was written without; return False where it is closed. Safe from any thread.
+        """Sync earlier writes that were made without a sync. Safe from any thread.
+
+        Returns:
+            False if the database is closed.
 
         Raises:
-            StoreFailed: it could not be synced.
+            CommitUnknown: the writes could not be synced.
         """
-        with self.usage.shared():
+        with self.usage_lock.shared():
             if self.is_closed:
                 return False
             try:
@@ -190,14 +209,14 @@ class Database:
         return True
 
     def write_parts(self, large: LargeValue) -> None:
-        """Write the parts of a large value, to be synced with the batch that has its head.
+        """Write the parts of a large value without a sync; the batch with its head syncs them.
 
-        Other threads run meanwhile: RocksDB gets one part at a time, and this never waits for it
-        while holding the interpreter's lock. It also waits until RocksDB has room for the batch
-        with the head, so that writing that batch does not block either.
+        RocksDB gets one part at a time, and this method never waits for it while holding the
+        interpreter's lock, so other threads run meanwhile. At the end it waits until RocksDB has
+        room for the batch with the head, so that writing that batch does not block either.
 
         Raises:
-            CommitUnknown: not all could be written; those that are stay invisible.
+            CommitUnknown: not all parts could be written; without a head they stay invisible.
         """
         try:
             parts = self._parts_handle()
@@ -213,25 +232,24 @@ class Database:
     def _wait_for_room(
         self,
         wait_s: float,
-        key: bytes = _NOTHING,
+        key: bytes = _UNUSED_KEY,
         part: bytes | None = None,
         family: ColumnFamily | None = None,
     ) -> Exception | None:
         """Wait, without the interpreter's lock, until RocksDB has room in memory; write a part.
 
-        RocksDB stops writes while too many full memtables wait to become tables. A write that
-        must not wait is refused then, and has it make tables. Where it slows writes down only,
-        such a small one is seldom refused.
+        RocksDB stops writes while too many full memtables wait to be flushed. A write with
+        ``no_slowdown`` is refused then, and makes RocksDB flush. While RocksDB only slows writes
+        down, a write as small as this one is seldom refused.
 
         Args:
             wait_s: the longest wait, in seconds.
             key: the key of the part.
-            part: the bytes of the part; None to write nothing but a deletion of an unused key.
-            family: the column family of the part.
+            part: the bytes of the part; None to only delete an unused key.
+            family: the column family of the part; None for ``meta``.
 
         Returns:
-            None, or RocksDB's error if there was no room in that time; a batch that has to be
-            written may then wait in RocksDB.
+            None once the write succeeded, or RocksDB's error if there was no room in that time.
         """
         ends_s = time.monotonic() + wait_s
         while True:
@@ -241,7 +259,7 @@ class Database:
             else:
                 batch.put(key, part, family or self.handles["meta"])
             try:
-                self.rocks.write(batch, self._never_waiting)
+                self.rocks.write(batch, self._no_wait_options)
             except Exception as error:  # rocksdict raises bare Exception for every error
                 if _WRITE_STALL not in str(error).lower():
                     raise
@@ -252,7 +270,8 @@ class Database:
                 return None
 
     def _parts_handle(self) -> ColumnFamily:
-        """Return the column family of parts; make it, and note that, if there is none."""
+        """Return the handle of the column family of parts; create it first if there is none, and
+        record that under ``PARTS_KEY``."""
         with self._making_parts:
             self.make_parts_family()
             if self.families["meta"].get(PARTS_KEY) is None:
@@ -262,14 +281,14 @@ class Database:
         return self.handles[PARTS_FAMILY]
 
     def make_parts_family(self) -> None:
-        """Make the column family of parts if there is none."""
+        """Create the column family of parts if there is none."""
         if not self.has_parts:
             self.rocks.create_column_family(PARTS_FAMILY, _family_options())
             self._use_family(PARTS_FAMILY)
 
     @property
     def has_parts(self) -> bool:
-        """Return whether it had a large value."""
+        """Return whether the column family of parts exists: a large value was written once."""
         return PARTS_FAMILY in self.families
 
     def _use_family(self, name: str) -> None:
@@ -280,70 +299,92 @@ class Database:
         logger.debug("RocksDB could not write: %s", error)
         return CommitUnknown(f"the store could not write: {with_remedy(error, self.data_dir)}")
 
-    def put(self, batch: Batch, family: str, key: bytes, pieces: Pieces, note: bytes = b"") -> None:
-        """Add a value to ``batch``; the parts of a large one, with its ``note``, are written now.
+    def put(
+        self, batch: Batch, family: str, key: bytes, fragments: Fragments, note: bytes = b""
+    ) -> None:
+        """Add a value to ``batch``; if it is large, write its parts now and add its head.
+
+        Args:
+            batch: the batch that writes the value or its head.
+            family: name of the column family.
+            key: key of the value.
+            fragments: the bytes of the value.
+            note: the note for the head of a large value.
 
         Raises:
-            CommitUnknown: they could not be written.
+            CommitUnknown: the parts could not be written.
         """
-        if size_of(pieces) < LARGE_BYTES or family not in FAMILIES:
-            batch.put(key, b"".join(pieces), self.handles[family])
+        if total_size_bytes(fragments) < LARGE_BYTES or family not in FAMILIES:
+            batch.put(key, b"".join(fragments), self.handles[family])
             return
-        large = LargeValue(family, key, pieces, new_run(), note)
+        large = LargeValue(family, key, fragments, new_write_id(), note)
         self.write_parts(large)
         batch.put(key, large.head, self.handles[family])
 
     def delete_range(self, batch: Batch, family: str, begin: bytes, end: bytes) -> None:
-        """Add the deletion of a range of keys to ``batch``, with the parts of their large values.
+        """Add to ``batch`` the deletion of a range of keys and of the parts of large values there.
 
         Args:
-            batch: the batch that removes them.
-            family: one that may have large values.
-            begin: the first key; as long as all keys of the family.
-            end: the key behind the last.
+            batch: the batch that deletes the range.
+            family: name of a column family that may have large values.
+            begin: the first key; all keys of the family have its length.
+            end: the end of the range, excluded.
         """
         batch.delete_range(begin, end, self.handles[family])
         if self.has_parts:
             parts = self.handles[PARTS_FAMILY]
-            batch.delete_range(owner_key(family, begin), owner_key(family, end), parts)
+            batch.delete_range(part_key_prefix(family, begin), part_key_prefix(family, end), parts)
 
     def remove_parts(self, family: str, begin: bytes, end: bytes) -> None:
-        """Remove the parts that a crash or a failed write has left where no value is.
+        """Remove parts that a crash or a failed write has left without a head.
 
         Args:
-            family: column family of the keys.
-            begin: the first key; from there on no value has parts.
-            end: the key behind the last.
+            family: column family of the values.
+            begin: the first key of a range in which no value has parts.
+            end: the end of the range, excluded.
 
         Raises:
-            StoreFailed: they cannot be read.
-            CommitUnknown: they could not be removed.
+            StoreFailed: the parts cannot be read.
+            CommitUnknown: the parts could not be removed.
         """
         if not self.has_parts:
             return
-        first, last = owner_key(family, begin), owner_key(family, end)
+        first, last = part_key_prefix(family, begin), part_key_prefix(family, end)
         parts = self.families[PARTS_FAMILY].iter()
         parts.seek(first)
         if not parts.valid():
-            check(parts)
+            raise_if_unreadable(parts)
         elif parts.key() < last:
             batch = self.new_batch()
             batch.delete_range(first, last, self.handles[PARTS_FAMILY])
             self.write(batch)
 
     def full_value(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return the whole value under ``key``. ``value`` is the bytes stored there: the value, or
-        the head of a large one (``store.parts.full_value``)."""
+        """Return the whole value under ``key``.
+
+        Args:
+            family: column family of the key.
+            key: the key.
+            value: the bytes stored under it: the whole value, or the head of a large one.
+
+        Raises:
+            StoreFormatError: parts of the value are missing.
+            StoreFailed: parts cannot be read.
+        """
         return full_value(family, key, value, self.families.get(PARTS_FAMILY))
 
     def items(self, family: str, prefix: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and values of a column family, those that begin with ``prefix``, in their
-        order. Keys that are written behind the last meanwhile may be among them.
+        """Yield the keys that begin with ``prefix`` and their values, in the order of the keys.
 
-        They bypass RocksDB's cache, because a whole family is read only once.
+        Keys that are added at the end meanwhile may be among them. The values are not put in
+        RocksDB's cache, because a whole family is read only once.
+
+        Args:
+            family: name of the column family; one that does not exist yields nothing.
+            prefix: a prefix of keys; empty for all keys.
 
         Raises:
-            StoreFailed: not all of it can be read.
+            StoreFailed: not all of the values can be read.
         """
         if family not in self.families:
             return
@@ -357,8 +398,8 @@ class Database:
                 return
             yield item
         if item is not None:
-            seek = item[0] + _NOTHING
-        # That iterator is the fastest, and ends silently at what it cannot read: so ask another.
+            seek = item[0] + b"\x00"
+        # rocksdict's fast iterator ends silently at a read error; a second one reports the error.
         entries = self.families[family].iter(once)
         entries.seek(seek)
         while entries.valid():
@@ -367,11 +408,11 @@ class Database:
                 return
             yield key, entries.value()
             entries.next()
-        check(entries)
+        raise_if_unreadable(entries)
 
     def close(self) -> None:
-        """Close the database, and release its lock; wait for a sync or a backup's checkpoint."""
-        with self.usage.exclusive():
+        """Close the database and release its lock, after a running sync or checkpoint has ended."""
+        with self.usage_lock.exclusive():
             self._close()
 
     def _close(self) -> None:
@@ -390,10 +431,10 @@ class Database:
 
 
 def open_database(data_dir: Path) -> Database:
-    """Open the database below ``data_dir``, or create it; it is locked from here on.
+    """Open the database below ``data_dir`` for writing, or create it, and lock it.
 
     Raises:
-        StoreError: see ``open_database_as``.
+        StoreError: it cannot be opened; ``open_database_as`` names the cases.
     """
     return open_database_as(Database, data_dir)
 
@@ -402,13 +443,17 @@ _Kind = TypeVar("_Kind", bound=Database)
 
 
 def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
-    """Open the database below ``data_dir`` as an object of the class ``kind``, or create it; it is
-    locked from here on.
+    """Open the database below ``data_dir`` for writing, or create it, and lock it.
+
+    Args:
+        kind: the class of the returned object.
+        data_dir: the data directory, which is created if missing.
 
     Raises:
-        StoreLocked: another process has it open.
-        StoreFailed: it cannot be opened now: the disk is full, or fails.
-        StoreError: it cannot be opened, for example for lack of permission.
+        StoreLocked: another process has the database open.
+        StoreFailed: the database cannot be opened now: the disk is full, or fails.
+        StoreBroken: a file of the database is damaged or missing.
+        StoreError: the database cannot be opened, for example for lack of permission.
     """
     path = data_dir / STORE_DIRECTORY
     try:
@@ -427,9 +472,10 @@ def open_database_as(kind: type[_Kind], data_dir: Path) -> _Kind:
 
 
 def make_directory(path: Path) -> None:
-    """Make ``path`` and its missing parents, each name synced before the next is made.
+    """Create ``path`` and its missing parents, and sync each name before the next is created.
 
-    One that exists may be left by a start that was killed before it could sync the name.
+    The name of an existing directory is synced too: a start that created it may have been killed
+    before the sync.
     """
     exists = path.is_dir()
     if not exists:
@@ -445,11 +491,11 @@ def make_directory(path: Path) -> None:
 def open_for_reading(data_dir: Path) -> Database:
     """Open the database below ``data_dir`` read-only: without a lock, and without changing files.
 
-    What a write-ahead log holds is read into memory and not written to tables. Only what RocksDB
-    would not get past is mended (``store.recyclable``).
+    The records of the write-ahead log are read into memory and not written to tables. Only records
+    that RocksDB would read endlessly are overwritten before (``store.recyclable``).
 
     Raises:
-        StoreError: it cannot be opened, or is being changed by another process.
+        StoreError: the database cannot be opened, or another process is changing it.
     """
     path = data_dir / STORE_DIRECTORY
     _mend(data_dir)
@@ -463,17 +509,17 @@ def has_database(data_dir: Path) -> bool:
     """Return whether there is a database below ``data_dir``.
 
     Raises:
-        StoreError: it cannot be found out.
+        StoreError: the directory may not be entered.
     """
     return path_exists(data_dir / STORE_DIRECTORY / "CURRENT")
 
 
 @contextmanager
 def lock_out_brokers(data_dir: Path) -> Iterator[None]:
-    """Hold the lock of the database below ``data_dir``, so that no broker opens it meanwhile.
+    """Lock the database below ``data_dir`` for the ``with`` block, so that no broker opens it.
 
     Raises:
-        StoreLocked: another process has it open.
+        StoreLocked: another process has the database open.
     """
     try:
         lock = (data_dir / STORE_DIRECTORY / "LOCK").open("r+b")
@@ -488,8 +534,12 @@ def lock_out_brokers(data_dir: Path) -> Iterator[None]:
         yield
 
 
-def check(entries: RdictIter) -> None:
-    """Raise if an iterator stopped at something that it could not read, and not at the end."""
+def raise_if_unreadable(entries: RdictIter) -> None:
+    """Raise if an iterator stopped at a read error, and not at the end of its keys.
+
+    Raises:
+        StoreFailed: the iterator could not read a block.
+    """
     try:
         entries.status()
     except Exception as error:  # rocksdict raises bare Exception for every I/O error
@@ -497,20 +547,20 @@ def check(entries: RdictIter) -> None:
 
 
 def _mend(data_dir: Path) -> None:
-    """Overwrite the records that RocksDB would read for ever.
+    """Overwrite the records that RocksDB would read endlessly (``store.recyclable``).
 
-    The lock is left alone where there is nothing of the kind: a process that has it, and lets go of
-    it here, has lost it.
+    The lock is taken only where there is such a record. If this process has the database open,
+    taking and releasing its lock here would lose the lock (POSIX locks belong to the process).
 
     Raises:
         StoreLocked: another process has the database open.
-        StoreFailed: it cannot be written.
+        StoreFailed: the records cannot be overwritten.
     """
     store = data_dir / STORE_DIRECTORY
-    if not find_recyclable(store):
+    if not find_recyclable_records(store):
         return
     with lock_out_brokers(data_dir):
-        found = find_recyclable(store)
+        found = find_recyclable_records(store)
         try:
             mend(found)
         except OSError as error:
@@ -542,7 +592,7 @@ def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
     options.create_missing_column_families(True)
     options.set_wal_recovery_mode(DBRecoveryMode.point_in_time())
     options.set_max_total_wal_size(_WAL_BYTES_MAX)
-    options.set_recycle_log_file_num(0)  # ``store.recyclable`` takes it for granted
+    options.set_recycle_log_file_num(0)  # ``store.recyclable`` relies on it
     options.set_keep_log_file_num(_DIAGNOSTIC_LOGS_MAX)
     options.set_max_file_opening_threads(_opening_threads(path))
     options.set_compression_type(DBCompressionType.lz4())
@@ -556,8 +606,8 @@ def _open(path: Path, access: AccessType, names: Iterable[str]) -> Rdict:
 def _opening_threads(path: Path) -> int:
     """Return the number of threads with which RocksDB opens the tables in ``path``.
 
-    It starts them for every column family, 16 by default, however few tables there are: these 135
-    threads took half of the time in which a small store was opened.
+    RocksDB starts them for every column family, 16 by default, however few tables there are:
+    starting these 135 threads took half of the time that opening a small store takes.
     """
     tables = sum(1 for _ in path.glob("*.sst"))
     return min(1 + tables // _TABLES_OF_A_THREAD, _OPENING_THREADS_MAX)

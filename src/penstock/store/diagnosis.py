@@ -1,7 +1,7 @@
-"""Diagnosis: which file of the database is damaged, and what to do, in one sentence.
+"""Diagnosis: turns an error of RocksDB into a sentence that names the damaged file and the remedy.
 
-RocksDB's errors are texts that name a file by its path somewhere in the middle. An operator wants
-to know what is broken and what helps::
+RocksDB's errors are texts with a path somewhere in the middle. An operator needs to know which file
+is damaged and how to go on::
 
     the store in data is damaged: its table file 000021.sst is missing; see with 'penstock store
     check --data-dir data' what is lost, then run 'penstock store repair --data-dir data' to go on
@@ -22,15 +22,15 @@ from penstock.errors import StoreBroken
 from penstock.store.paths import path_exists
 
 REPAIR_FINISHED: Final = "repair.finished-"
-"""Start of the name of a directory with what a repair has made, until it is in its place."""
+"""Prefix of the name of the directory with a finished repair, until its files are in place."""
 
 _TABLE: Final = re.compile(r"(\d+\.sst)\b")
 _MANIFEST: Final = re.compile(r"(MANIFEST-\d+)\b")
 
 
 def damaged_part(error: object) -> str | None:
-    """Return the part of a database that ``error`` of RocksDB calls damaged; None for other
-    errors."""
+    """Return a clause about the file that an error of RocksDB calls damaged or missing; None for
+    an error that is not about damage."""
     text = str(error)
     is_missing = "No such file" in text
     if not is_missing and "Corruption" not in text and "corrupt" not in text:
@@ -48,16 +48,16 @@ def damaged_part(error: object) -> str | None:
 
 
 def damaged_table(text: str) -> str:
-    """Return the name of the table that an error's ``text`` is about; empty where it names none."""
+    """Return the name of the table file in the text of an error; empty if the text names none."""
     table = _TABLE.search(text)
     return "" if table is None else table[1]
 
 
 def lacks_current(store: Path) -> bool:
-    """Return whether there are files of a database in ``store``, but not CURRENT, its first.
+    """Return whether the directory ``store`` has files of a database, but not the file CURRENT.
 
-    RocksDB takes such a directory for an empty one, and would remove what is there. The creation of
-    a database that was killed leaves no table and no log with anything in it.
+    RocksDB takes such a directory for an empty one, and would remove its files. If the creation of
+    a database was killed, there are no tables and all logs are empty: that returns False.
     """
     if path_exists(store / "CURRENT") or not store.is_dir():
         return False
@@ -65,12 +65,13 @@ def lacks_current(store: Path) -> bool:
 
 
 def unfinished_repair(data_dir: Path) -> Path | None:
-    """Return the directory that an interrupted repair has finished, but not put in its place."""
+    """Return the directory with a finished repair whose files are not in place; None if none."""
     return max(data_dir.glob(f"{REPAIR_FINISHED}*"), default=None)
 
 
 def broken_store(data_dir: Path, part: str) -> StoreBroken:
-    """Return the error for a damaged ``part`` of the database below ``data_dir``."""
+    """Return the error for damage of the database below ``data_dir``; ``part`` is a clause about
+    the damaged part, for instance "its file CURRENT is missing"."""
     return StoreBroken(
         f"the store in {data_dir} is damaged: {part}; see with 'penstock store check --data-dir"
         f" {data_dir}' what is lost, then run 'penstock store repair --data-dir {data_dir}' to go"
@@ -80,7 +81,7 @@ def broken_store(data_dir: Path, part: str) -> StoreBroken:
 
 @contextmanager
 def damage_as_broken(data_dir: Path) -> Iterator[None]:
-    """Turn RocksDB's errors about damage, and values that cannot be decoded, into StoreBroken."""
+    """Convert RocksDB's errors about damage, and errors of decoding a value, to StoreBroken."""
     try:
         yield
     except StoreBroken:

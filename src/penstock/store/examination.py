@@ -1,7 +1,7 @@
-"""Examining a store: what it holds, and whether all of it can be read and fits together.
+"""Examines a store: counts its content, and verifies that all of it can be read and is consistent.
 
-Every block is read, and so every checksum compared. Nothing is changed. What is good can be copied
-on the way: that is what a repair does (``store.repair``), so both say the same.
+Every block is read, so RocksDB compares every checksum. Nothing is changed. A repair
+(``store.repair``) is an examination that copies the good values, so both report the same problems.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.errors import StoreError, StoreFormatError
 from penstock.store import identity, records
-from penstock.store.archive import ARCHIVE, ARCHIVES_MADE, Archive, decode_archive
+from penstock.store.archive import ARCHIVE, LAST_ARCHIVE_NUMBER, Archive, decode_archive
 from penstock.store.archive_examination import ArchiveExaminer
 from penstock.store.chunk import decode_key
 from penstock.store.copying import Copy
@@ -33,84 +33,86 @@ from penstock.store.log_walk import walk_log
 from penstock.store.manifest import read_manifest
 from penstock.store.paths import no_store
 from penstock.store.queue_examination import QueueExaminer
-from penstock.store.ranges import without
+from penstock.store.ranges import subtract_ranges
 from penstock.store.salvage_reader import SalvageReader, open_salvage_reader
 from penstock.store.walk import Gap
-from penstock.store.watermark import WATERMARK_FILE, Committed, read_watermark
+from penstock.store.watermark import WATERMARK_FILE, Watermark, read_watermark
 
 
 def examine(data_dir: Path) -> Examination:
-    """Read all of the store, or of the backup, in ``data_dir``.
+    """Examine the store, or the backup, in ``data_dir``; return the findings.
 
     Raises:
-        StoreLocked: a broker has it open.
-        StoreFormatError: it is of another format.
+        StoreLocked: a broker has the store open.
+        StoreFormatError: the store is of another format.
         StoreError: there is no store, or nothing of it can be read.
     """
     if not has_files(data_dir):
         raise no_store(data_dir)
     manifest = read_manifest(data_dir)
-    claimed = read_watermark(data_dir) if manifest is None else manifest.committed
+    watermark = read_watermark(data_dir) if manifest is None else manifest.watermark
     with (
         lock_out_brokers(data_dir),
         tempfile.TemporaryDirectory(prefix="penstock-") as scratch,
-        open_salvage_reader(data_dir, Path(scratch), claimed) as reader,
+        open_salvage_reader(data_dir, Path(scratch), watermark) as reader,
     ):
-        return examine_readable(reader, claimed)
+        return examine_readable(reader, watermark)
 
 
 def has_files(data_dir: Path) -> bool:
-    """Return whether there is a database below ``data_dir``, whole or not."""
+    """Return whether there is a database below ``data_dir``, damaged or not."""
     return has_database(data_dir) or lacks_current(data_dir / STORE_DIRECTORY)
 
 
 def examine_readable(
-    reader: SalvageReader, claimed: Committed | None, copy: Copy | None = None
+    reader: SalvageReader, watermark: Watermark | None, copy: Copy | None = None
 ) -> Examination:
-    """Read all that ``reader`` finds.
+    """Examine all values that ``reader`` can read; return the findings.
 
     Args:
         reader: reads the readable part of a store.
-        claimed: the watermark, if there is one.
-        copy: takes all values that are good and fit together; None for none.
+        watermark: the watermark of the store; None if it has none.
+        copy: receives all good, consistent values; None to copy nothing.
 
     Raises:
-        StoreFormatError: it is of another format.
+        StoreFormatError: the store is of another format.
     """
-    return _Examiner(reader, claimed, copy).examine()
+    return _Examiner(reader, watermark, copy).examine()
 
 
 @final
 class _Examiner:
     """One examination."""
 
-    def __init__(self, reader: SalvageReader, claimed: Committed | None, copy: Copy | None) -> None:
+    def __init__(
+        self, reader: SalvageReader, watermark: Watermark | None, copy: Copy | None
+    ) -> None:
         self._reader = reader
         self._copy = copy
-        self._claimed = claimed
-        self._found = Examination()
-        self._log_bytes: int | None = None  # what the log should hold
+        self._watermark = watermark
+        self._findings = Examination()
+        self._log_bytes: int | None = None  # size of the log by the counters in ``meta``
         self._clients: dict[int, str] = {}  # by session number
         self._archives: list[Archive] = []
 
     def examine(self) -> Examination:
-        """Read one column family after the other."""
-        found = self._found
+        """Read one column family after the other; return the findings."""
+        findings = self._findings
         for problem in self._reader.problems:
-            found.add_problem(problem)
-        found.notes += self._reader.notes
+            findings.add_problem(problem)
+        findings.notes += self._reader.notes
         if self._reader.removed_may_be_back:
-            found.add_problem("records removed shortly before the damage may be there again")
+            findings.add_problem("records removed shortly before the damage may be there again")
         self._examine_meta()
-        archives = ArchiveExaminer(self._reader, found, self._archives, self._copy)
-        archives.read()
+        archives = ArchiveExaminer(self._reader, findings, self._archives, self._copy)
+        archives.read_pieces()
         self._examine_log(archives)
-        archives.conclude()
+        archives.report()
         self._examine_sessions()
         self._examine_subscriptions()
-        QueueExaminer(found, self._clients, self._copy, self._values).examine()
+        QueueExaminer(findings, self._clients, self._copy, self._values).examine()
         self._report_lost_sessions()
-        found.retained = self._values(
+        findings.retained = self._values(
             "retained",
             lambda key, value: self._check_and_copy(
                 "retained",
@@ -119,11 +121,11 @@ class _Examiner:
                 records.decode_message,
             ),
         )
-        found.wills = self._values(
+        findings.wills = self._values(
             "wills",
             lambda key, value: self._check_and_copy("wills", key, value, records.decode_will),
         )
-        return found
+        return findings
 
     def _check_and_copy(
         self, family: str, key: bytes, value: bytes, decode: Callable[[bytes], Any]
@@ -150,33 +152,33 @@ class _Examiner:
             else:
                 kept[key] = value
 
-        found, claimed = self._found, self._claimed
-        before = len(found.problems)
+        findings, watermark = self._findings, self._watermark
+        before = len(findings.problems)
         self._values("meta", take)
-        is_whole = len(found.problems) == before
+        is_whole = len(findings.problems) == before
         if FORMAT_KEY in kept:
             identity.refuse_format(kept[FORMAT_KEY])
-            found.format = kept[FORMAT_KEY].decode()
-        found.epoch = kept.get(identity.EPOCH, b"").decode()
-        found.created_at_us = int(kept.get(identity.CREATED_AT, b"0"))
-        found.commits = _number(kept, identity.COMMITS)
+            findings.format = kept[FORMAT_KEY].decode()
+        findings.epoch = kept.get(identity.EPOCH, b"").decode()
+        findings.created_at_us = int(kept.get(identity.CREATED_AT, b"0"))
+        findings.commits = _number(kept, identity.COMMITS)
         if identity.LINEAGE in kept:
-            found.lineage = identity.decode_lineage(kept[identity.LINEAGE])
+            findings.lineage = identity.decode_lineage(kept[identity.LINEAGE])
         if identity.GIVEN_UP in kept:
-            found.given_up = identity.decode_given_up(kept[identity.GIVEN_UP])
+            findings.given_up = identity.decode_given_up(kept[identity.GIVEN_UP])
         numbers = [archive.number for archive in self._archives]
-        found.archives_made = max([_number(kept, ARCHIVES_MADE), *numbers])
+        findings.last_archive_number = max([_number(kept, LAST_ARCHIVE_NUMBER), *numbers])
         if is_whole and identity.LOG_BYTES_APPENDED in kept:
             removed = _number(kept, identity.LOG_BYTES_REMOVED)
             self._log_bytes = _number(kept, identity.LOG_BYTES_APPENDED) - removed
-        if claimed is not None and not identity.is_comparable(claimed, found.epoch):
-            self._claimed = None
-        if not found.epoch and claimed is not None:
-            found.epoch = claimed.epoch
-        if not is_whole and self._claimed is not None:
-            found.commits = max(found.commits, self._claimed.commits)
-        if self._claimed is None and found.commits:
-            found.notes.append(
+        if watermark is not None and not identity.is_same_log(watermark, findings.epoch):
+            self._watermark = None
+        if not findings.epoch and watermark is not None:
+            findings.epoch = watermark.epoch
+        if not is_whole and self._watermark is not None:
+            findings.commits = max(findings.commits, self._watermark.commits)
+        if self._watermark is None and findings.commits:
+            findings.notes.append(
                 f"the watermark ({WATERMARK_FILE}) is missing or of another log: it is not known"
                 " whether the newest messages are still there"
             )
@@ -184,69 +186,73 @@ class _Examiner:
     # -- the log -----------------------------------------------------------------------
 
     def _examine_log(self, archives: ArchiveExaminer) -> None:
-        found, claimed, copy = self._found, self._claimed, self._copy
-        # What an archive has got has left the log; the watermark may not know it yet.
-        left = max((archive.end for archive in self._archives if archive.is_open), default=0)
-        begin = max(left, 0 if claimed is None else claimed.begin)
+        findings, watermark, copy = self._findings, self._watermark, self._copy
+        # Archived messages have left the log, though an old watermark may say otherwise.
+        archived_end = max((one.end for one in self._archives if one.is_open), default=0)
+        begin = max(archived_end, 0 if watermark is None else watermark.begin)
         torn_at: int | None = None
         for piece in walk_log(self._reader, begin):
-            if piece.end <= left and piece.begin < left:
-                archives.take_from_log(piece)
+            if piece.end <= archived_end and piece.begin < archived_end:
+                archives.restore_returned(piece)
                 continue
             if piece.chunk is not None:
-                found.add_chunk(piece.begin, piece.end, len(piece.chunk))
+                findings.add_chunk(piece.begin, piece.end, len(piece.chunk))
                 if copy is not None:
                     copy.put_chunk(piece.begin, piece.chunk)
             elif piece.end > piece.begin:
-                for first, end in without(piece.begin, piece.end, found.given_up):
+                for first, end in subtract_ranges(piece.begin, piece.end, findings.given_up):
                     self._report_lost(first, end, piece.damage)
             else:
                 torn_at = piece.begin
-                found.add_problem(
+                findings.add_problem(
                     f"the messages with the offsets {torn_at} and above: {piece.damage}"
                 )
         self._check_begin_of_log(begin)
-        found.log_is_whole = bool(claimed and found.epoch) and torn_at is None and not found.lost
-        if claimed is None:
+        findings.log_is_whole = (
+            bool(watermark and findings.epoch) and torn_at is None and not findings.lost_ranges
+        )
+        if watermark is None:
             return
-        loss = Loss(found.end, claimed.end, max(0, claimed.commits - found.commits))
+        loss = Loss(findings.end, watermark.end, max(0, watermark.commits - findings.commits))
         if loss.messages:
-            begins = max(found.end, claimed.begin) if not found.spans else found.end
-            found.lost.append((begins, claimed.end))
+            begins = max(findings.end, watermark.begin) if not findings.spans else findings.end
+            findings.lost_ranges.append((begins, watermark.end))
         if loss.messages or loss.commits:
-            found.log_is_whole = False
-            found.loss = loss
-            found.add_problem(f"it has lost {loss}")
+            findings.log_is_whole = False
+            findings.loss = loss
+            findings.add_problem(f"it has lost {loss}")
 
     def _report_lost(self, begin: int, end: int, reason: str) -> None:
-        self._found.lost.append((begin, end))
+        self._findings.lost_ranges.append((begin, end))
         if end == begin + 1:
-            self._found.add_problem(f"the message with the offset {begin}: {reason}")
+            self._findings.add_problem(f"the message with the offset {begin}: {reason}")
         else:
-            self._found.add_problem(f"the messages with the offsets {begin} to {end - 1}: {reason}")
+            self._findings.add_problem(
+                f"the messages with the offsets {begin} to {end - 1}: {reason}"
+            )
 
     def _check_begin_of_log(self, begin: int) -> None:
         """Report chunks that are missing at the begin of the log.
 
-        After a power cut the watermark may not know yet what retention has removed; the bytes in
-        the log do.
+        After a power cut the watermark may be older than the last removal by retention; the
+        counters of bytes in ``meta`` tell removed chunks from lost ones.
         """
-        found = self._found
-        missing = None if self._log_bytes is None else self._log_bytes - found.log_size_bytes
-        if not found.spans or (found.lost and found.lost[0][0] <= begin):
+        findings = self._findings
+        missing = None if self._log_bytes is None else self._log_bytes - findings.log_size_bytes
+        if not findings.spans or (findings.lost_ranges and findings.lost_ranges[0][0] <= begin):
             return
-        if self._claimed is None:
-            if missing is not None and missing > 0 and not found.lost:
-                found.add_problem(
-                    f"{missing:,} bytes of messages are missing, before offset {found.begin} or"
-                    f" after offset {found.end - 1}"
+        if self._watermark is None:
+            if missing is not None and missing > 0 and not findings.lost_ranges:
+                findings.add_problem(
+                    f"{missing:,} bytes of messages are missing, before offset {findings.begin} or"
+                    f" after offset {findings.end - 1}"
                 )
             return
-        if found.begin > begin and (missing is None or missing > 0):
-            ranges = without(begin, found.begin, found.given_up)
+        if findings.begin > begin and (missing is None or missing > 0):
+            ranges = subtract_ranges(begin, findings.begin, findings.given_up)
             for first, end in ranges:
                 self._report_lost(first, end, "there is no chunk with them")
-            found.lost.sort()
+            findings.lost_ranges.sort()
 
     # -- sessions ----------------------------------------------------------------------
 
@@ -261,29 +267,29 @@ class _Examiner:
                 self._copy.put("sessions", key, value)
 
         groups: list[int] = []
-        self._found.sessions = self._values("sessions", take) - len(groups)
+        self._findings.sessions = self._values("sessions", take) - len(groups)
 
     def _examine_subscriptions(self) -> None:
-        found = self._found
+        findings = self._findings
 
         def take(key: bytes, value: bytes) -> None:
             number = decode_key(key[:8])
             topic_filter = key[8:].decode()
             records.decode_subscription(number, topic_filter, value)
             if number not in self._clients:
-                found.sessions_lost.add(number)
-                found.add_problem(
+                findings.lost_session_numbers.add(number)
+                findings.add_problem(
                     f"a subscription to {topic_filter} belongs to no session ({number})"
                 )
             elif self._copy is not None:
                 self._copy.put("subscriptions", key, value)
 
-        found.subscriptions = self._values("subscriptions", take)
+        findings.subscriptions = self._values("subscriptions", take)
 
     def _report_lost_sessions(self) -> None:
-        lost = len(self._found.sessions_lost)
+        lost = len(self._findings.lost_session_numbers)
         if lost:
-            self._found.add_problem(
+            self._findings.add_problem(
                 f"{lost:,} session{'s are' if lost > 1 else ' is'} lost: parts are left, without"
                 " a client identifier"
             )
@@ -291,13 +297,14 @@ class _Examiner:
     # -- any family --------------------------------------------------------------------
 
     def _values(self, family: str, take: Callable[[bytes, bytes], None]) -> int:
-        """Read all of a column family; return how many values it has."""
+        """Pass each key and value of a column family to ``take``, and report values that it refuses
+        and gaps; return the number of values."""
         count = 0
-        found = self._found
+        findings = self._findings
         for item in self._reader.walk(family):
             if isinstance(item, Gap):
-                found.incomplete.add(family)
-                found.add_problem(f"{family}: {self._whereabouts(family, item)} {item.reason}")
+                findings.incomplete_families.add(family)
+                findings.add_problem(f"{family}: {self._whereabouts(family, item)} {item.reason}")
                 continue
             key, value = item
             count += 1
@@ -306,18 +313,20 @@ class _Examiner:
             except (StoreError, msgspec.MsgspecError, ValueError, IndexError) as error:
                 if isinstance(error, StoreFormatError) and family == "meta":
                     raise
-                found.incomplete.add(family)
-                found.add_problem(f"{family}: the value of {key!r} cannot be understood: {error}")
-        older = self._reader.older.get(family, 0)
+                findings.incomplete_families.add(family)
+                findings.add_problem(
+                    f"{family}: the value of {key!r} cannot be understood: {error}"
+                )
+        older = self._reader.stale_counts.get(family, 0)
         if older:
-            found.incomplete.add(family)
-            found.add_problem(
+            findings.incomplete_families.add(family)
+            findings.add_problem(
                 f"{family}: {older:,} of the values left may be older than the last ones written"
             )
         return count
 
     def _whereabouts(self, family: str, gap: Gap) -> str:
-        """Return in words between which two keys something cannot be read."""
+        """Return the start of a sentence: between which two keys a ``gap`` lies."""
         by_number = family in ("subscriptions", "progress", "queue")
         ends = []
         for key in (gap.after, gap.before):

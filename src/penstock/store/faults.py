@@ -1,15 +1,15 @@
-"""Faults of the disk below a running broker: explains them, and finds out when they are over.
+"""Explains faults of the disk below a running broker, and finds out when they are over.
 
-RocksDB's errors are texts. Here a remedy is added to each, so that one line of the log says what
+RocksDB's errors are texts. A remedy is added to each, so that one line of the log says what
 happened and what to do::
 
     No space left on device: free space on the file system of /var/lib/penstock
 
-After a failed write RocksDB refuses every further one until it is opened anew. Opening it writes
-what its write-ahead logs hold to tables, and an attempt that fails leaves files behind and a
-database that cannot be read meanwhile. So ``probe`` tries first whether there is room for all of
-that, by a file that is really allocated and synced: a quota, a limit on file sizes and a disk that
-is read-only fail there, too, while the free space that the system reports would hide them.
+After a failed write RocksDB refuses further writes until it is opened again. Opening writes the
+content of the write-ahead logs to tables; an attempt that fails leaves files behind, and nothing
+can be read meanwhile. So ``probe`` first tests whether there is room for these tables, with a file
+that is allocated and synced: that fails on a quota, a limit on file sizes or a read-only disk, too,
+which the free space that the system reports would hide.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ from typing import Final, final
 from penstock.errors import StoreFailed
 
 PROBE_FILE: Final = "probe"
-SPARE_BYTES: Final = 1_048_576  # beside the write-ahead logs: for what opening writes, and a commit
+SPARE_BYTES: Final = 1_048_576
+"""Room that ``probe`` demands beside the size of the write-ahead logs: for other files that opening
+writes, and for a commit."""
 
 _REMEDIES: Final = (
     ("No space left on device", "free space on the file system of {data_dir}"),
@@ -39,12 +41,12 @@ _REMEDIES: Final = (
     ("Corruption", "stop the broker and run 'penstock store check --data-dir {data_dir}'"),
 )
 _BY_SETTINGS: Final = ("Permission denied", "in use by another process")
-"""Errors that other settings avoid; all others are the machine's, and may end by themselves."""
+"""Errors that a change of settings solves; all others are faults of the machine, and may pass."""
 _UNKNOWN: Final = "look at the disk and the permissions of {data_dir}"
 
 
 def with_remedy(error: object, data_dir: Path) -> str:
-    """Return ``error`` in short, and what the operator can do about it."""
+    """Return a short text of ``error``, a colon and what the operator can do about it."""
     text = str(error)
     for symptom, remedy in _REMEDIES:
         if symptom in text:
@@ -53,10 +55,11 @@ def with_remedy(error: object, data_dir: Path) -> str:
 
 
 def is_machine_failure(error: object) -> bool:
-    """Return whether ``error`` is the machine's fault (its disk is full), and not a setting's.
+    """Return whether ``error`` is a fault of the machine, such as a full disk, and not of a
+    setting.
 
-    What failed because of the machine may work later; a service manager tells the two apart by the
-    exit code.
+    After a fault of the machine a later attempt may succeed; a service manager tells the two apart
+    by the exit code.
     """
     text = str(error)
     is_known = any(symptom in text for symptom, _ in _REMEDIES)
@@ -64,10 +67,14 @@ def is_machine_failure(error: object) -> bool:
 
 
 def probe(data_dir: Path, database: Path) -> None:
-    """Raise unless the ``database`` below ``data_dir`` could be opened and written to now.
+    """Raise unless the disk has room to open the database again and write to it.
+
+    Args:
+        data_dir: the data directory; a temporary file is written to it.
+        database: the directory of the database in it.
 
     Raises:
-        StoreFailed: not now; it says why, and what to do.
+        StoreFailed: a write would fail now; the message says why, and what to do.
     """
     path = data_dir / PROBE_FILE
     needed_bytes = SPARE_BYTES
@@ -100,36 +107,36 @@ class ReadWriteLock:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._users = 0
-        self._replacing = False
+        self._readers = 0
+        self._has_writer = False
 
     @contextmanager
     def shared(self) -> Iterator[None]:
         """Acquire the lock for reading, together with other readers."""
         with self._changed:
-            while self._replacing:
+            while self._has_writer:
                 self._changed.wait()
-            self._users += 1
+            self._readers += 1
         try:
             yield
         finally:
             with self._changed:
-                self._users -= 1
+                self._readers -= 1
                 self._changed.notify_all()
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
         """Acquire the lock for writing, alone."""
         with self._changed:
-            while self._replacing:
+            while self._has_writer:
                 self._changed.wait()
-            self._replacing = True
-            while self._users:
+            self._has_writer = True
+            while self._readers:
                 self._changed.wait()
         try:
             yield
         finally:
             with self._changed:
-                assert self._users == 0, "nobody uses the thing while it is replaced"
-                self._replacing = False
+                assert self._readers == 0, "a writer holds the lock alone"
+                self._has_writer = False
                 self._changed.notify_all()

@@ -11,7 +11,7 @@ from penstock.store.identity import Loss
 from penstock.store.ranges import Ranges
 
 PROBLEMS_MAX: Final = 100
-"""Problems told one by one; further ones are only counted."""
+"""Problems that are listed one by one; further ones are only counted."""
 
 
 @dataclass(slots=True)
@@ -19,21 +19,37 @@ class Examination:
     """The result of an examination.
 
     Attributes:
+        epoch: the log's epoch; empty where it cannot be read.
         format: the number of the store's format; empty where it cannot be read.
-        problems: sentences, none where all is well.
-        notes: sentences about what is no damage and should be known all the same.
-        loss: acknowledged messages that are missing at the end.
-        spans: the offsets that are in the log.
-        lost: offsets that should be in the log and are not.
+        lineage: former epochs, oldest first, each with the offset up to which the log is the same.
+        created_at_us: time at which the store was created, µs since the Unix epoch; 0 if unknown.
+        commits: number of commits.
+        begin: first offset of the log.
+        end: offset after the last message of the log.
+        messages: number of messages in the log.
+        chunks: number of chunks in the log.
+        log_size_bytes: size of these chunks.
+        sessions: number of sessions.
+        subscriptions: number of subscriptions.
+        queued: number of messages in the queues of sessions.
+        in_flight: number of messages in the in-flight windows of sessions.
+        retained: number of retained messages.
+        wills: number of wills.
+        loss: acknowledged messages and commits that are missing at the end; None if none is.
+        problems: one sentence for each problem; empty for a sound store.
+        problems_unlisted: number of further problems, beyond ``PROBLEMS_MAX``.
+        notes: sentences about facts that are no damage and that the operator should know.
+        spans: ranges of offsets that are in the log.
+        lost_ranges: ranges of offsets that should be in the log and are not.
         log_is_whole: whether it is certain that the log has lost nothing.
-        given_up: offsets that earlier repairs have given up.
-        archives: the archives of all streams, without the messages that are lost of them.
-        archives_made: number of archives that there ever were.
-        archives_lost: offsets between which they should hold messages, and cannot be read.
-        removed: messages that waited for a client, or were in flight, and whose bodies are lost:
-            how many, by client identifier.
-        sessions_lost: numbers of sessions of which only parts are left.
-        incomplete: column families of which not all can be read as it was.
+        given_up: ranges of offsets that earlier repairs have given up.
+        archives: records of the archives of all streams, as far as they can be read.
+        last_archive_number: the highest archive number ever assigned.
+        lost_archive_ranges: ranges of offsets whose messages are missing from archives.
+        removed_messages: by client identifier, how many queued or in-flight messages lost their
+            bodies.
+        lost_session_numbers: numbers of sessions whose session record is lost.
+        incomplete_families: names of column families with values that are lost or may be outdated.
     """
 
     epoch: str = ""
@@ -57,30 +73,30 @@ class Examination:
     problems_unlisted: int = 0
     notes: list[str] = field(default_factory=list)
     spans: Ranges = field(default_factory=list)
-    lost: Ranges = field(default_factory=list)
+    lost_ranges: Ranges = field(default_factory=list)
     log_is_whole: bool = False
     given_up: Ranges = field(default_factory=list)
     archives: list[Archive] = field(default_factory=list)
-    archives_made: int = 0
-    archives_lost: Ranges = field(default_factory=list)
-    removed: dict[str, int] = field(default_factory=dict)
-    sessions_lost: set[int] = field(default_factory=set)
-    incomplete: set[str] = field(default_factory=set)
+    last_archive_number: int = 0
+    lost_archive_ranges: Ranges = field(default_factory=list)
+    removed_messages: dict[str, int] = field(default_factory=dict)
+    lost_session_numbers: set[int] = field(default_factory=set)
+    incomplete_families: set[str] = field(default_factory=set)
 
     def add_problem(self, problem: str) -> None:
-        """Add a sentence to ``problems``."""
+        """Add a sentence to ``problems``, or only count it when there are too many."""
         if len(self.problems) < PROBLEMS_MAX:
             self.problems.append(problem)
         else:
             self.problems_unlisted += 1
 
-    def holds(self, offset: int) -> bool:
-        """Return whether the message is in the log."""
+    def has_offset(self, offset: int) -> bool:
+        """Return whether the log has the message at ``offset``."""
         at = bisect_right(self.spans, (offset, 2**64)) - 1
         return at >= 0 and offset < self.spans[at][1]
 
     def add_chunk(self, begin: int, end: int, size_bytes: int) -> None:
-        """Count a chunk of the log that can be read."""
+        """Count a readable chunk of the log, with the offsets from ``begin`` up to ``end``."""
         self.chunks += 1
         self.messages += end - begin
         self.log_size_bytes += size_bytes
@@ -92,5 +108,5 @@ class Examination:
 
     @property
     def same_until(self) -> int:
-        """The offset before which the log lost nothing that earlier repairs had not given up."""
-        return min(self.end, self.lost[0][0]) if self.lost else self.end
+        """The offset up to which the log has lost nothing since the last repair."""
+        return min(self.end, self.lost_ranges[0][0]) if self.lost_ranges else self.end

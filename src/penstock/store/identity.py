@@ -1,10 +1,9 @@
-"""The identity of the log: its epoch, how far it reaches, and whether that is as far as was
-acknowledged.
+"""The identity of the log: its epoch and its extent; refuses a store that lost acknowledged data.
 
-A log has an *epoch*: its incarnation. (epoch, offset) names one message for ever, so whatever may
-make offsets mean other messages than before starts a new epoch: a new store, one that lost
-messages, one that was restored. The *lineage* keeps the former epochs, each with the offset up to
-which the log is still the same as it was in that epoch.
+The *epoch* names an incarnation of the log. (epoch, offset) identifies one message for ever, so a
+new epoch starts whenever an offset may be assigned to another message: in a new store, after a loss
+of messages, after a restore. The *lineage* lists the former epochs, each with the offset up to
+which the log is still the same as in that epoch.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from typing import Final
 import msgspec
 
 from penstock.errors import StoreBroken, StoreDamaged, StoreError, StoreFormatError
-from penstock.store.chunk import decode_key, summary_of
+from penstock.store.chunk import decode_key, summarize_chunk
 from penstock.store.database import (
     FORMAT,
     FORMAT_KEY,
     FORMATS_READ,
     STORE_DIRECTORY,
     Database,
-    check,
     has_database,
     open_for_reading,
+    raise_if_unreadable,
 )
 from penstock.store.diagnosis import (
     broken_store,
@@ -35,7 +34,7 @@ from penstock.store.diagnosis import (
     lacks_current,
     unfinished_repair,
 )
-from penstock.store.watermark import Committed, read_watermark
+from penstock.store.watermark import Watermark, read_watermark
 
 COMMITS: Final = b"commits"
 EPOCH: Final = b"epoch"
@@ -49,22 +48,22 @@ LOG_BYTES_REMOVED: Final = b"log_bytes_removed"
 
 decode_lineage: Final = msgspec.msgpack.Decoder(list[tuple[str, int]]).decode
 decode_given_up: Final = msgspec.msgpack.Decoder(list[tuple[int, int]]).decode
-"""Offsets that repairs have given up, each from the first up to and without the second."""
+"""Decode the ranges of offsets that repairs have given up: pairs of first and end, excluded."""
 
 
 def new_epoch() -> str:
-    """Return a new name for an incarnation of the log: sortable by time, never given twice."""
+    """Return a new, unique epoch: 24 ASCII characters, sortable by time."""
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(4)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A loss: messages that were acknowledged, and are not in the store any more.
+    """A loss: messages and commits that were acknowledged and are missing from the store.
 
     Attributes:
-        end: offset after the last message that is there.
-        committed_end: offset after the last one that was committed.
-        commits: number of commits that are missing; 0 where the watermark does not know.
+        end: offset after the last message in the log.
+        committed_end: offset after the last message that was committed.
+        commits: number of commits that are missing; 0 where the watermark does not count them.
     """
 
     end: int
@@ -92,26 +91,26 @@ def read_epoch(database: Database) -> str | None:
     """Return the epoch of the log in ``database``; None where nothing was written to it yet.
 
     Raises:
-        StoreFormatError: it is of a format that this version does not read.
+        StoreFormatError: the store is of a format that this version does not read.
     """
     meta = database.families["meta"]
-    kept: bytes | None = meta.get(FORMAT_KEY)
-    if kept is None:
+    version: bytes | None = meta.get(FORMAT_KEY)
+    if version is None:
         return None
-    refuse_format(kept)
-    named: bytes | None = meta.get(EPOCH)
-    if named is None:
+    refuse_format(version)
+    epoch: bytes | None = meta.get(EPOCH)
+    if epoch is None:
         raise StoreFormatError(
             "the store has a format but no epoch, so parts of it are missing: restore a backup"
         )
-    return named.decode()
+    return epoch.decode()
 
 
 def refuse_format(version: bytes) -> None:
-    """Refuse a store of a format that this version does not know, of a newer Penstock.
+    """Raise if this version cannot read stores of the format ``version``.
 
     Raises:
-        StoreFormatError: this version cannot read ``version``, the format of the store.
+        StoreFormatError: the format is not in ``FORMATS_READ``.
     """
     if version not in FORMATS_READ:
         raise StoreFormatError(
@@ -122,13 +121,18 @@ def refuse_format(version: bytes) -> None:
 
 
 def read_lineage(database: Database) -> list[tuple[str, int]]:
-    """Return former epochs, oldest first, each with the offset up to which it is the same log."""
+    """Return the former epochs, oldest first, each with the offset up to which the log is still the
+    same as in that epoch."""
     value: bytes | None = database.families["meta"].get(LINEAGE)
     return [] if value is None else decode_lineage(value)
 
 
 def begin_epoch(database: Database) -> str:
-    """Start a new epoch at the log's present end, synced; return its name."""
+    """Start a new epoch at the log's present end, with a sync; return the new epoch.
+
+    Raises:
+        CommitUnknown: the epoch could not be written.
+    """
     epoch = new_epoch()
     meta = database.handles["meta"]
     batch = database.new_batch()
@@ -146,13 +150,13 @@ def begin_epoch(database: Database) -> str:
 
 
 def created_at_us(database: Database) -> int:
-    """Return when the store was created, µs since the Unix epoch; 0 where that was not recorded."""
+    """Return the time at which the store was created, µs since the Unix epoch; 0 if unknown."""
     value: bytes | None = database.families["meta"].get(CREATED_AT)
     return 0 if value is None else int(value)
 
 
-def counter(database: Database, key: bytes) -> int:
-    """Return a number kept in the column family ``meta``; 0 until it is written."""
+def read_counter(database: Database, key: bytes) -> int:
+    """Return the number stored under ``key`` in the column family ``meta``; 0 if there is none."""
     value: bytes | None = database.families["meta"].get(key)
     return 0 if value is None else decode_key(value)
 
@@ -162,7 +166,7 @@ def find_begin(database: Database) -> int:
     chunks = database.families["log"].iter()
     chunks.seek_to_first()
     if not chunks.valid():
-        check(chunks)
+        raise_if_unreadable(chunks)
         return 0
     return decode_key(chunks.key())
 
@@ -172,57 +176,65 @@ def find_end(database: Database) -> int:
     chunks = database.families["log"].iter()
     chunks.seek_to_last()
     if not chunks.valid():
-        check(chunks)
+        raise_if_unreadable(chunks)
         return 0
     try:
-        return decode_key(chunks.key()) + summary_of(chunks.value()).rows
+        return decode_key(chunks.key()) + summarize_chunk(chunks.value()).rows
     except StoreFormatError as error:
         raise broken_store(database.data_dir, f"the end of the log: {error}") from error
 
 
-def is_comparable(claimed: Committed, epoch: str) -> bool:
-    """Return whether the watermark is of the log with this ``epoch``, as far as either is known."""
-    return not epoch or claimed.epoch in ("", epoch)
+def is_same_log(watermark: Watermark, epoch: str) -> bool:
+    """Return whether ``watermark`` is of the log with this ``epoch``; True where either has no
+    epoch."""
+    return not epoch or watermark.epoch in ("", epoch)
 
 
-def find_loss(database: Database, claimed: Committed | None) -> Loss | None:
-    """Return the loss, messages or commits that the watermark ``claimed`` has and ``database``
-    lacks; None if there is none."""
-    if claimed is None:
+def find_loss(database: Database, watermark: Watermark | None) -> Loss | None:
+    """Return the messages and commits that ``watermark`` counts and ``database`` lacks.
+
+    None means that nothing is missing, that there is no watermark, or that the watermark is of
+    another log.
+    """
+    if watermark is None:
         return None
-    if not is_comparable(claimed, read_epoch(database) or ""):
+    if not is_same_log(watermark, read_epoch(database) or ""):
         return None  # another log, with offsets of its own
     loss = Loss(
-        find_end(database), claimed.end, max(0, claimed.commits - counter(database, COMMITS))
+        find_end(database),
+        watermark.end,
+        max(0, watermark.commits - read_counter(database, COMMITS)),
     )
     return loss if loss.messages or loss.commits else None
 
 
 def refuse_losses(data_dir: Path) -> None:
-    """Refuse a store that holds less than was acknowledged, and leave it as it is.
+    """Raise if a store holds less than was acknowledged; leave its files as they are.
 
-    To be called before the database is opened for writing: that turns the readable part of a
-    damaged write-ahead log into tables and removes the rest, which the operator may want to save.
-    Only records that could never be read are mended (``open_for_reading``).
+    Call this before the database is opened for writing. Opening for writing turns the readable part
+    of a damaged write-ahead log into tables and removes the rest, which the operator may want to
+    save. Only records that RocksDB would read endlessly are overwritten (``open_for_reading``).
 
     Raises:
-        StoreDamaged: something is missing.
+        StoreDamaged: messages or commits are missing.
+        StoreBroken: files of the database are damaged.
+        StoreError: a repair was interrupted while it put its files in place.
     """
     refuse_broken_files(data_dir)
-    claimed = read_watermark(data_dir)  # before the database: it may be running ahead
+    watermark = read_watermark(data_dir)  # first: a running broker moves both on meanwhile
     if not has_database(data_dir):
-        if claimed is not None and (claimed.end or claimed.commits):
-            raise damage_error(data_dir, Loss(0, claimed.end, claimed.commits))
+        if watermark is not None and (watermark.end or watermark.commits):
+            raise damage_error(data_dir, Loss(0, watermark.end, watermark.commits))
         return
     try:
         database = open_for_reading(data_dir)
     except StoreBroken:
         raise
     except StoreError:
-        return  # opening it for writing will tell why
+        return  # opening it for writing raises the same error
     try:
         with damage_as_broken(data_dir):
-            loss = find_loss(database, claimed)
+            loss = find_loss(database, watermark)
             find_begin(database)
     finally:
         database.close()
@@ -231,10 +243,10 @@ def refuse_losses(data_dir: Path) -> None:
 
 
 def refuse_broken_files(data_dir: Path) -> None:
-    """Refuse a database that must not even be opened for writing.
+    """Raise if opening the database for writing would destroy files.
 
     Raises:
-        StoreBroken: a file without which nothing can be found is missing.
+        StoreBroken: the file CURRENT is missing.
         StoreError: a repair was interrupted while it put its files in place.
     """
     if unfinished_repair(data_dir) is not None:
@@ -246,17 +258,17 @@ def refuse_broken_files(data_dir: Path) -> None:
         raise broken_store(data_dir, "its file CURRENT is missing")
 
 
-def is_unverified(database: Database, claimed: Committed | None) -> bool:
-    """Return whether ``database`` has commits, and no watermark of its log says how many there
-    should be."""
-    if claimed is not None and claimed.end + claimed.commits > 0:
+def is_unverified(database: Database, watermark: Watermark | None) -> bool:
+    """Return whether ``database`` has commits and no watermark of its log, so that a loss of the
+    newest ones cannot be detected."""
+    if watermark is not None and watermark.end + watermark.commits > 0:
         known = {"", read_epoch(database), *(epoch for epoch, _ in read_lineage(database))}
-        return claimed.epoch not in known
-    return counter(database, COMMITS) > 0
+        return watermark.epoch not in known
+    return read_counter(database, COMMITS) > 0
 
 
 def damage_error(data_dir: Path, loss: Loss) -> StoreDamaged:
-    """Return the error for a ``loss``."""
+    """Return the error for a ``loss`` of the store in ``data_dir``."""
     return StoreDamaged(
         f"the store in {data_dir} has lost {loss}, by damage to its files or because older ones"
         " were put in their place: move it away and restore a backup, or run"

@@ -1,4 +1,4 @@
-"""Messages ↔ chunks: the rows of the log as the engine knows them."""
+"""Converts the engine's messages to chunks of the log, and chunks to messages."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from penstock.store.chunk import decode_chunk, encode_chunk
 from penstock.store.parts import PART_BYTES
 
 
-def chunk_of(columns: Columns) -> list[bytes]:
-    """Return the chunk with ``columns``, of at least one message, in pieces that are to be
-    joined."""
+def chunk_from_columns(columns: Columns) -> list[bytes]:
+    """Return the stored form of a chunk with the messages in ``columns``, one or more, as byte
+    strings to be joined."""
     count = columns.count
     properties = columns.has_properties
     without = count - properties.true
     buffers: list[
         bytes | list[bytes]
-    ] = [  # each begins with its validity, which is empty where nothing is null
+    ] = [  # each column begins with its validity bitmap, empty where no value is null
         *(b"", columns.received_at()),
         *(b"", columns.topics.positions(), columns.topics.data()),
         *(b"", columns.payloads.positions(), columns.payloads.data()),
@@ -36,11 +36,17 @@ def chunk_of(columns: Columns) -> list[bytes]:
     return encode_chunk(count, (0, 0, 0, 0, 0, 0, without, 0), buffers)
 
 
-def messages_of(
+def messages_from_chunk(
     batch: pa.RecordBatch, base_offset: int, rows: Sequence[int], leads: Leads
 ) -> list[Message]:
-    """Return the messages in ``rows`` of the chunk that starts at ``base_offset``, dated by
-    ``leads``."""
+    """Return messages of a chunk.
+
+    Args:
+        batch: the rows of the chunk.
+        base_offset: offset of its first row.
+        rows: numbers of the rows to return.
+        leads: how far the dates of messages are ahead of the steady clock, by offset.
+    """
     payloads = batch.column("payload")
     is_large = payloads.buffers()[2].size >= PART_BYTES
     columns = batch.drop_columns("payload") if is_large else batch
@@ -63,7 +69,8 @@ def messages_of(
 
 
 def _payload(payloads: pa.Array, row: int) -> bytes:
-    """Return one payload; a large one is copied step by step, and other threads run in between."""
+    """Return the payload in ``row``; a large one is copied in steps, so that other threads run in
+    between."""
     positions = memoryview(payloads.buffers()[1]).cast("i")
     first, end = positions[payloads.offset + row], positions[payloads.offset + row + 1]
     if end - first < PART_BYTES:
@@ -77,9 +84,9 @@ def _payload(payloads: pa.Array, row: int) -> bytes:
 
 
 def warm_up_arrow() -> None:
-    """Encode and decode a chunk, so that Arrow has loaded its modules before the first message.
+    """Encode and decode a chunk, so that Arrow loads its modules before the first message arrives.
 
-    That takes a quarter of a second, for which the first acknowledgement would wait.
+    Loading takes a quarter of a second, which would delay the first acknowledgement.
     """
-    chunk = b"".join(chunk_of(columns_of([Message("warm-up", b"")])))
-    messages_of(decode_chunk(chunk), 0, [0], Leads([]))
+    chunk = b"".join(chunk_from_columns(columns_of([Message("warm-up", b"")])))
+    messages_from_chunk(decode_chunk(chunk), 0, [0], Leads([]))

@@ -23,7 +23,7 @@ class LogPiece:
 
     Attributes:
         begin: first offset.
-        end: offset after the last; where damage reaches to the end of the log, `begin`.
+        end: offset after the last; equal to `begin` for damage up to the unknown end of the log.
         chunk: the stored bytes; None for damage.
         damage: the damage in words; empty for a chunk.
     """
@@ -39,8 +39,8 @@ def walk_log(reader: SalvageReader, begin: int) -> Iterator[LogPiece]:
 
     Args:
         reader: reads the store with the log.
-        begin: the offset at which the log should begin, as far as is known; the first chunk may
-            begin earlier or later, and a later begin alone is no damage.
+        begin: the offset at which the log should begin, used only where the first chunk cannot be
+            read; a first chunk that begins elsewhere is not reported as damage.
     """
     expected: int | None = None
     reason = ""

@@ -1,4 +1,4 @@
-"""The manifest: what a backup says about itself, and how a directory is known to be one."""
+"""The manifest: the file that describes a backup and marks a directory as one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.errors import StoreError
 from penstock.store.paths import path_exists
-from penstock.store.watermark import Committed
+from penstock.store.watermark import Watermark
 
 MANIFEST_FILE: Final = "backup.json"
 
@@ -19,8 +19,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     Attributes:
         epoch: epoch of the log.
-        begin: its first offset.
-        end: the offset after its last message.
+        begin: first offset of the log.
+        end: offset after the last message of the log.
         commits: number of commits.
         made_at: time at which the backup was made, ISO 8601, UTC.
         version: version of the Penstock that made it.
@@ -34,16 +34,16 @@ class Manifest(msgspec.Struct, frozen=True):
     version: str
 
     @property
-    def committed(self) -> Committed:
+    def watermark(self) -> Watermark:
         """The watermark of the backed-up log."""
-        return Committed(self.end, self.begin, self.commits, self.epoch)
+        return Watermark(self.end, self.begin, self.commits, self.epoch)
 
 
 def read_manifest(directory: Path) -> Manifest | None:
-    """Return the manifest of the backup in ``directory``; None where it is no backup.
+    """Return the manifest of the backup in ``directory``; None if ``directory`` is no backup.
 
     Raises:
-        StoreError: it cannot be read.
+        StoreError: the manifest cannot be read.
     """
     path = directory / MANIFEST_FILE
     try:
@@ -55,8 +55,8 @@ def read_manifest(directory: Path) -> Manifest | None:
 
 
 def refuse_backup(data_dir: Path) -> None:
-    """Raise if ``data_dir`` is a backup: a broker that ran in it would go on in the same epoch as
-    the original.
+    """Raise if ``data_dir`` is a backup: a broker that ran in it would write other messages in the
+    same epoch as the original.
 
     Raises:
         StoreError: ``data_dir`` is a backup, or may not be entered.

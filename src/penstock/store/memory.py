@@ -1,7 +1,7 @@
-"""The memory store: the same contract as the file store, for as long as the process lives.
+"""The memory store: fulfils the contract of ``Store`` until the process ends.
 
-A commit is kept as decoded state at once. What an acknowledgement promises here is only
-that the broker accepted the message; CONNACK and the documentation say so.
+It stores a commit as Python objects. An acknowledgement only promises that the broker accepted the
+message; CONNACK and the documentation say so.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from penstock.engine.batch.steady_clock import ClockRecord
 from penstock.engine.message import Message
 from penstock.store.api import NOTHING_LEASED, LogExtent
 
-_TRIM_MESSAGES_MAX: Final = 100_000  # looked at in one call of ``trim_log``
+_TRIM_MESSAGES_MAX: Final = 100_000  # messages examined in one call of ``trim_log``
 
 
 @final
 class MemoryStore:
-    """State of one broker in dictionaries.
+    """Log and state of one broker in dictionaries.
 
     Args:
         epoch: name of this incarnation of the log.
@@ -44,14 +44,14 @@ class MemoryStore:
         self._epoch = epoch
         self._log: dict[int, Message] = {}  # by offset, ascending
         self._log_bytes = 0
-        self._counting = Lock()  # of the log's bytes: commit and trim_log run in two threads
+        self._log_lock = Lock()  # commit and trim_log run in two threads
         self._earliest = 0
         self._end = 0
         self._sessions: dict[str, SessionRecord] = {}
         self._subscriptions: dict[int, dict[str, SubscriptionRecord]] = {}
         self._progress: dict[int, Progress] = {}
-        self._pages: dict[int, dict[int, WindowPage]] = {}  # by session, and their numbers
-        self._inbound: dict[int, dict[int, int]] = {}  # the same
+        self._pages: dict[int, dict[int, WindowPage]] = {}  # by session number and page number
+        self._inbound: dict[int, dict[int, int]] = {}  # by session number and page number
         self._segments: dict[int, dict[int, PackedRun]] = {}
         self._retained: dict[str, Message] = {}
         self._wills: dict[str, WillRecord] = {}
@@ -72,7 +72,7 @@ class MemoryStore:
         for number, segments in self._segments.items():
             runs: list[PackedRun] = []
             for first in sorted(segments):
-                append_run(runs, segments[first].copy())  # the session changes what it takes up
+                append_run(runs, segments[first].copy())  # the session changes its runs
             recovered.queues[number] = runs
             recovered.segments[number] = sorted(segments)
         recovered.retained = list(self._retained.values())
@@ -87,7 +87,7 @@ class MemoryStore:
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         assert not commit.messages or commit.base_offset == self._end, "the log has no holes"
-        with self._counting:
+        with self._log_lock:
             for message in commit.messages:
                 self._log[message.offset] = message
                 self._log_bytes += message.size_bytes()
@@ -167,7 +167,7 @@ class MemoryStore:
     ) -> int:
         """Remove old chunks; see ``Store.trim_log``."""
         for _ in range(_TRIM_MESSAGES_MAX):
-            with self._counting:
+            with self._log_lock:
                 if self._earliest >= min(keep_from, self._end):
                     break
                 message = self._log[self._earliest]
@@ -181,7 +181,7 @@ class MemoryStore:
         return self._earliest
 
     def trim_archives(self, now_us: int) -> None:
-        """Do nothing: streams of a memory store keep nothing longer than the log."""
+        """Do nothing: a memory store has no archives."""
 
     def log_extent(self) -> LogExtent:
         """Return the extent of the log; see ``Store.log_extent``."""

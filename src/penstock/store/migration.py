@@ -1,18 +1,18 @@
-"""Migration: the store of an older Penstock becomes one of this format, when a broker starts.
+"""Migration: converts the store of an older Penstock to this format when a broker starts.
 
 ::
 
       format 1 or 2 ─▶ format 3, migrating ─▶ one portion after the other ─▶ format 3
 
-In the formats 1 and 2 a session's progress had its whole window in it, and all inbound packet
+In formats 1 and 2 a session's progress contained its whole window and all inbound packet
 identifiers; in format 3 these are pages with keys of their own (``store.pages``). A portion is one
-atomic write, with all that becomes of one session: its progress, anew, and its pages. So a start
-that is killed leaves sessions of either kind, none of them twice, and the next start goes on with
-those whose progress still has a window in it. From the first write on an older Penstock refuses the
-store by its format, and there is no way back but a backup.
+atomic write of whole sessions: the new progress of each and its pages. So a start that is killed
+leaves each session either old or migrated, and the next start migrates those whose progress still
+contains a window. After the first write older versions of Penstock refuse the store, and only a
+backup leads back.
 
-Nothing but a start migrates: what only reads a store (``store.examination``, the stream service)
-reads all formats, and a repair writes this one.
+Only the start of a broker migrates. Readers of a store (``store.examination``, the stream service)
+read all formats, and a repair writes format 3.
 """
 
 from __future__ import annotations
@@ -29,21 +29,22 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 MIGRATING: Final = b"migrating"
-"""Is in the column family ``meta`` while sessions may be left whose progress has a window in it."""
+"""The key that is in ``meta`` during a migration: progress of some sessions may contain a
+window."""
 PORTION_BYTES: Final = 1_048_576
 _REPORT_INTERVAL_S: Final = 5.0
 
 
 def migrate(database: Database, portion_bytes: int = PORTION_BYTES) -> None:
-    """Make ``database``, which has an epoch, one of this format; do nothing where it is one.
+    """Convert ``database`` to this format; do nothing if it has this format already.
 
     Args:
-        database: open for writing; its format is one that is read.
-        portion_bytes: so much, or a little more, is written in one step.
+        database: a database that is open for writing and has an epoch and a known format.
+        portion_bytes: a batch is written once it has this size.
 
     Raises:
-        StoreFailed: it cannot be read.
-        CommitUnknown: it could not be written; the next start goes on.
+        StoreFailed: the database cannot be read.
+        CommitUnknown: the database could not be written; the next start continues the migration.
     """
     meta = database.families["meta"]
     former: bytes | None = meta.get(FORMAT_KEY)
@@ -81,7 +82,7 @@ def _begin(database: Database) -> None:
 
 
 def _migrate_windows(database: Database, portion_bytes: int) -> int:
-    """Give each window in a session's progress records of its own; return how many there were."""
+    """Move the window in each session's progress to pages; return the number of sessions."""
     handle = database.handles["progress"]
     sessions = 0
     reported_s = time.monotonic()

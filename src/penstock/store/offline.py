@@ -1,4 +1,4 @@
-"""The store of a broker that does not run, opened by a command that needs it whole."""
+"""Opens the store of a broker that is not running, for commands that change or copy it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from penstock.store.paths import no_store
 
 @contextmanager
 def open_offline(data_dir: Path) -> Iterator[Database]:
-    """Open the database below ``data_dir``, for writing too, and close it in the end.
+    """Open the database below ``data_dir`` for writing; close it at the end of the ``with`` block.
 
     Raises:
-        StoreLocked: a broker has it open.
-        StoreDamaged: it holds less than was acknowledged.
-        StoreError: there is no store, or it is a backup, or cannot be opened.
+        StoreLocked: a broker has the store open.
+        StoreDamaged: the store holds less than was acknowledged.
+        StoreError: there is no store, ``data_dir`` is a backup, or the store cannot be opened.
     """
     if not has_database(data_dir):
         raise no_store(data_dir)

@@ -1,7 +1,7 @@
 """Opens the database of a store, at a start and after a failed write.
 
-``StandaloneOpener`` is for a broker alone: RocksDB has all there is, and the watermark is a
-witness of it. In a cluster the database is a view of the replicated log
+``StandaloneOpener`` is for a broker outside a cluster: RocksDB has the only copy of the data, and
+the watermark reveals a loss. In a cluster the database is a view of the replicated log
 (``penstock.cluster.database``).
 """
 
@@ -19,46 +19,47 @@ class DatabaseOpener(Protocol):
     """Opens the database of a ``RocksStore``."""
 
     acknowledged_when: str
-    """The promise of an acknowledgement: "fsync" or "quorum"."""
+    """How durable an acknowledged message is: "fsync" or "quorum"."""
 
     has_witness: bool
-    """True where the watermark's file witnesses what was acknowledged."""
+    """True where the watermark proves how much was acknowledged, so that a loss can be detected."""
 
     def verify_complete(self, data_dir: Path) -> None:
-        """Refuse a database that holds less than was acknowledged, before it is opened.
+        """Raise if the database holds less than was acknowledged; call this before opening it.
 
         Raises:
-            StoreDamaged: something is missing.
+            StoreDamaged: messages or commits are missing.
+            StoreError: the database must not be opened for writing.
         """
 
     def probe(self, data_dir: Path) -> None:
-        """Try whether opening it anew could help after a failed write.
+        """Raise if writes would still fail after the database is opened again.
 
         Raises:
-            StoreFailed: it could not.
+            StoreFailed: the cause of the failed write persists.
         """
 
     def open(self, data_dir: Path) -> Database:
-        """Open the database, and return it with all that was acknowledged.
+        """Open the database and return it; everything that was acknowledged is in it.
 
         Raises:
-            StoreError: it cannot be opened.
+            StoreError: the database cannot be opened.
         """
 
 
 @final
 class StandaloneOpener:
-    """Opens the database of a broker that keeps its log alone."""
+    """Opens the database of a broker that is not in a cluster."""
 
     acknowledged_when = "fsync"
     has_witness = True
 
     def verify_complete(self, data_dir: Path) -> None:
-        """Refuse a database that holds less than its watermark says."""
+        """Raise if the database holds less than its watermark says (``refuse_losses``)."""
         refuse_losses(data_dir)
 
     def probe(self, data_dir: Path) -> None:
-        """Try whether the disk takes a file."""
+        """Raise if the disk has no room for further writes (``faults.probe``)."""
         probe(data_dir, data_dir / STORE_DIRECTORY)
 
     def open(self, data_dir: Path) -> Database:

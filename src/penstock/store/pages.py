@@ -1,4 +1,4 @@
-"""Pages: the parts of a session's progress under keys of their own, beside its record.
+"""Pages: the parts of a session's progress that have keys of their own.
 
 ::
 
@@ -6,7 +6,8 @@
       session number, 0 ··             pages of the window (``engine.session.window``)
       session number, 2^63 ··          pages of inbound packet ids (``engine.session.inbound``)
 
-All of them are in one column family, so that a session is read in one scan and ends with one range.
+All of them are in one column family, so that one scan reads a session and one range deletion
+removes it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _INBOUND: Final = 1 << 63
 
 
 def page_values(progress: Progress) -> Iterator[tuple[bytes, bytes | None]]:
-    """Yield the key and the value of each page in ``progress``; None where the page goes."""
+    """Yield the key and the value of each page in ``progress``; the value None deletes the page."""
     number = encode_key(progress.number)
     for page in progress.pages:
         assert page.number < _INBOUND, "pages of the window come before inbound ones"
@@ -34,7 +35,7 @@ def page_values(progress: Progress) -> Iterator[tuple[bytes, bytes | None]]:
 
 
 def add_page(progress: Progress, key: bytes, value: bytes) -> None:
-    """Add to ``progress`` the page that was found under ``key``."""
+    """Decode the page stored as ``value`` under ``key``, and add it to ``progress``."""
     place = decode_key(key[8:])
     if place < _INBOUND:
         progress.pages.append(records.decode_page(place, value))

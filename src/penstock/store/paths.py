@@ -1,4 +1,4 @@
-"""Finds out whether a path exists, with an error that says what to do where that is not allowed.
+"""Finds out whether a path exists, and explains errors of permission to the operator.
 
 ``Path.exists`` raises for a directory that this process may not enter, and the system's error does
 not mention the store.
@@ -12,10 +12,10 @@ from penstock.errors import StoreError
 
 
 def path_exists(path: Path) -> bool:
-    """Return whether ``path`` exists; nothing exists below a file that is no directory.
+    """Return whether ``path`` exists; False also where a parent is a file.
 
     Raises:
-        StoreError: it cannot be found out.
+        StoreError: this process may not enter a directory of the path.
     """
     try:
         path.stat()

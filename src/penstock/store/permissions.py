@@ -1,7 +1,8 @@
-"""Files that only their owner may read: the data directory, and files with secrets in them.
+"""Restricts the data directory to its owner, and warns of secrets that every user can read.
 
-Messages, sessions and tokens lie in the data directory. It is made for its owner alone (0700, and
-files 0600 by the umask of what writes there); one of an older version is made so at the start.
+Messages, sessions and tokens lie in the data directory. It is created with mode 0700, and files in
+it with 0600, by the umask of the processes that write there; the directory of an older version is
+changed at the start.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
-_OTHERS: Final = 0o077
+_GROUP_AND_OTHERS: Final = 0o077
 _STORE: Final = "store"
 
 
 @contextlib.contextmanager
 def private_umask() -> Iterator[None]:
-    """Make all files that this process makes meanwhile readable for their owner only."""
-    umask = os.umask(_OTHERS)
+    """Set the umask to 077 for the ``with`` block: only the owner may read files created in it."""
+    umask = os.umask(_GROUP_AND_OTHERS)
     try:
         yield
     finally:
@@ -32,14 +33,15 @@ def private_umask() -> Iterator[None]:
 
 
 def make_private(data_dir: Path) -> int:
-    """Take permissions on the data directory and its files from everybody but its owner.
+    """Remove all permissions of group and others on the data directory and its files.
 
-    A missing one is made when the store is opened, name by name and each of them synced, and is
-    private by the broker's umask. A directory that everybody may write to (/tmp) or that is
-    another user's is left as it is; in one without a store yet, what is there is not ours.
+    A missing directory is not created here: opening the store creates it, private by the broker's
+    umask. A directory with the sticky bit (/tmp) or of another user is left as it is. In a
+    directory without a store only its own mode is changed, for its files may belong to something
+    else.
 
     Returns:
-        How many files and directories had other permissions.
+        The number of files and directories whose mode was changed.
     """
     is_store = (data_dir / _STORE).is_dir()
     if not data_dir.is_dir():
@@ -48,10 +50,10 @@ def make_private(data_dir: Path) -> int:
     if found.st_mode & stat.S_ISVTX or found.st_uid != os.geteuid():
         logger.warning("the data directory %s is shared with other users", data_dir)
         return 0
-    changed = int(_close(data_dir))
+    changed = int(_make_owner_only(data_dir))
     if is_store:
         for directory, names, files in os.walk(data_dir):
-            changed += sum(_close(Path(directory) / name) for name in (*names, *files))
+            changed += sum(_make_owner_only(Path(directory) / name) for name in (*names, *files))
         if changed:
             logger.warning(
                 "other users could read the data directory %s: it and %d files in it are their"
@@ -62,24 +64,28 @@ def make_private(data_dir: Path) -> int:
     return changed
 
 
-def _close(path: Path) -> bool:
-    """Take permissions on ``path`` from everybody but its owner; return whether others had any."""
+def _make_owner_only(path: Path) -> bool:
+    """Remove all permissions of group and others on ``path``; return whether there were any."""
     try:
         mode = path.lstat().st_mode
-        if stat.S_ISLNK(mode) or not mode & _OTHERS:
+        if stat.S_ISLNK(mode) or not mode & _GROUP_AND_OTHERS:
             return False
-        path.chmod(stat.S_IMODE(mode) & ~_OTHERS)
-    except OSError:  # it is another's, or gone
+        path.chmod(stat.S_IMODE(mode) & ~_GROUP_AND_OTHERS)
+    except OSError:  # another user's, or removed meanwhile
         return False
     return True
 
 
-def warn_of_readable(*files: tuple[str, str]) -> None:
-    """Warn of each file, by what it is and its path, that every user of this machine can read."""
-    for what, name in dict.fromkeys(files):
+def warn_of_world_readable(*files: tuple[str, str]) -> None:
+    """Log a warning for each file that every user of this machine can read.
+
+    Args:
+        files: for each file a noun phrase for the warning, and its path; an empty path is skipped.
+    """
+    for noun, name in dict.fromkeys(files):
         try:
             mode = Path(name).stat().st_mode if name else 0
         except OSError:
             continue  # reading it later reports that
         if mode & stat.S_IROTH and stat.S_ISREG(mode):
-            logger.warning("every user can read the %s %s: chmod o-rwx it", what, Path(name))
+            logger.warning("every user can read the %s %s: chmod o-rwx it", noun, Path(name))

@@ -1,4 +1,4 @@
-"""From the store to sessions and their subscriptions: all at once, or change by change.
+"""Reads sessions and their subscriptions from the store: all at once, or change by change.
 
 ::
 
@@ -6,11 +6,11 @@
       a standby   database ──▶ Preparation.load ──╮
                   operations ▶ Preparation.apply ─┴▶ PreparedSessions ─▶ RecoveredState has the rest
 
-Both decode with the same functions. Of a commit's operations only those on sessions and
-subscriptions are looked at; the others, of which there are most, cost a comparison each.
+Both decode with the same functions. ``apply`` skips all operations of a commit that are not on
+sessions or subscriptions; these are most, and cost a comparison each.
 
-A million subscriptions have few different options, so each is decoded once: a value is the key of
-a dictionary. Filters that many sessions have are one string.
+A million subscriptions have few different options, so decoded options are cached by their encoded
+value. Equal topic filters of many sessions share one string.
 """
 
 from __future__ import annotations
@@ -30,32 +30,32 @@ DELETE: Final = 1
 DELETE_RANGE: Final = 2
 
 Operation: TypeAlias = tuple[int, str, bytes, bytes]
-"""An operation of a batch: its kind (``PUT``, ``DELETE``, ``DELETE_RANGE``), column family, key (of
-a range the first), and value (of a range the key behind the last; of a deletion empty)."""
+"""An operation of a batch: its kind (``PUT``, ``DELETE``, ``DELETE_RANGE``), column family, key
+(the first key of a range), and value (the excluded end key of a range; empty for ``DELETE``)."""
 
 _SESSIONS: Final = "sessions"
 _SUBSCRIPTIONS: Final = "subscriptions"
 _NUMBER_BYTES: Final = 8
-_KNOWN_MAX: Final = 10_000  # options that are kept decoded
+_CACHED_MAX: Final = 10_000  # options, and topic filters, that are cached decoded
 
 
 def read_sessions(database: Database) -> Iterator[SessionRecord]:
-    """Yield all sessions of a store, by client identifier.
+    """Yield all sessions of a store, ordered by client identifier.
 
     Raises:
-        StoreFailed: they cannot all be read.
+        StoreFailed: not all sessions can be read.
     """
     for key, value in database.items(_SESSIONS):
         yield records.decode_session(key.decode(), value)
 
 
 def read_subscriptions(database: Database) -> Iterator[SubscriptionRecord]:
-    """Yield all subscriptions of a store, by session number and topic filter.
+    """Yield all subscriptions of a store, ordered by session number and topic filter.
 
     Raises:
-        StoreFailed: they cannot all be read.
+        StoreFailed: not all subscriptions can be read.
     """
-    known: dict[bytes, tuple[int, bool, bool, int, int]] = {}
+    options_by_value: dict[bytes, tuple[int, bool, bool, int, int]] = {}
     filters: dict[bytes, str] = {}
     previous = b""
     number = 0
@@ -64,15 +64,15 @@ def read_subscriptions(database: Database) -> Iterator[SubscriptionRecord]:
         if first != previous:
             previous = first
             number = decode_key(first)
-        options = known.get(value)
+        options = options_by_value.get(value)
         if options is None:
-            if len(known) >= _KNOWN_MAX:
-                known.clear()
-            options = known[value] = records.decode_subscription_options(value)
+            if len(options_by_value) >= _CACHED_MAX:
+                options_by_value.clear()
+            options = options_by_value[value] = records.decode_subscription_options(value)
         encoded = key[_NUMBER_BYTES:]
         topic_filter = filters.get(encoded)
         if topic_filter is None:
-            if len(filters) >= _KNOWN_MAX:
+            if len(filters) >= _CACHED_MAX:
                 filters.clear()
             topic_filter = filters[encoded] = encoded.decode()
         qos, no_local, as_published, handling, identifier = options
@@ -82,20 +82,20 @@ def read_subscriptions(database: Database) -> Iterator[SubscriptionRecord]:
 
 @final
 class Preparation:
-    """Keeps ``prepared`` as the store is, whose changes it is told.
+    """Keeps the ``PreparedSessions`` of a standby equal to the sessions in its store.
 
     Args:
-        prepared: nothing was prepared in it yet.
+        prepared: empty; ``load`` fills it, and ``apply`` updates it.
     """
 
     def __init__(self, prepared: PreparedSessions) -> None:
         self.prepared = prepared
 
     def load(self, database: Database) -> None:
-        """Prepare all that ``database`` holds now.
+        """Prepare all sessions and subscriptions in ``database``.
 
         Raises:
-            StoreFailed: it cannot all be read.
+            StoreFailed: not all of them can be read.
         """
         prepared = self.prepared
         for session in read_sessions(database):
@@ -104,8 +104,8 @@ class Preparation:
             prepared.put_subscription(subscription)
 
     def apply(self, operations: Iterable[Operation]) -> None:
-        """Apply the operations of a batch to the prepared sessions, as the batch changes the
-        store."""
+        """Apply the operations of a batch that was written to the store to the prepared
+        sessions."""
         for operation in operations:
             family = operation[1]
             if family == _SUBSCRIPTIONS:

@@ -1,11 +1,14 @@
-"""Examining the progress and the message queues of sessions.
+"""Examines the progress and the message queues of sessions.
 
-A queue, a window and what waits for PUBREL hold offsets, not bodies. Where a body is lost, the
-entry leaves, and is counted for its client. The numbers of a queue must stay right: a session whose
-progress is lost, or older than its queue or its window, goes on behind the last number. A window is
-compared with the number of messages that the progress says that it has, and with the sum of the
-squares of their packet identifiers, for pages of it may be missing, or may have come back: nothing
-else would tell. So are the packet identifiers of received messages.
+A queue, a window and the messages that wait for PUBREL refer to bodies in the log by offset. An
+entry whose body is lost is dropped, and counted for its client. No sequence of a queue may be used
+twice: a session whose progress is lost, or older than its queue or window, continues behind the
+highest sequence found.
+
+Pages of a window may be missing, or removed ones may have come back. To detect that, a window is
+compared with two values in the session's progress: the number of its messages and the sum of the
+squares of their packet identifiers. The packet identifiers of received messages are checked in the
+same way.
 """
 
 from __future__ import annotations
@@ -25,49 +28,50 @@ from penstock.store.copying import Copy
 from penstock.store.findings import Examination
 from penstock.store.pages import add_page, page_values
 
-_Lane = tuple[int, int]  # session number, and the lane's
+_Lane = tuple[int, int]  # session number, lane number
 
 
 @final
 class QueueExaminer:
-    """One examination.
+    """Examines the column families ``progress`` and ``queue`` of a store.
 
     Args:
-        found: takes the findings.
+        findings: the findings are added to it.
         clients: the client identifiers of the sessions, by session number.
-        copy: takes the values that can be read; None to copy nothing.
-        values: reads a column family, and passes each key and value on.
+        copy: receives the good and corrected values; None to copy nothing.
+        read_family: reads a column family by name, passes each key and value to a function, and
+            returns the number of values.
     """
 
     def __init__(
         self,
-        found: Examination,
+        findings: Examination,
         clients: dict[int, str],
         copy: Copy | None,
-        values: Callable[[str, Callable[[bytes, bytes], None]], int],
+        read_family: Callable[[str, Callable[[bytes, bytes], None]], int],
     ) -> None:
-        self._found = found
+        self._findings = findings
         self._clients = clients
         self._copy = copy
-        self._values = values
-        self._progress: dict[int, Progress] = {}  # by session number, as all that follows
-        self._pages: dict[int, Progress] = {}  # with nothing but pages
-        self._lost: set[int] = set()  # those of which there are only pages
-        self._heads: dict[_Lane, int] = {}
-        self._next: dict[_Lane, int] = {}
+        self._read_family = read_family
+        self._progress: dict[int, Progress] = {}  # by session number
+        self._pages: dict[int, Progress] = {}  # by session number, only with pages
+        self._without_progress: set[int] = set()  # numbers of sessions that have only pages
+        self._lane_heads: dict[_Lane, int] = {}  # sequence of the first queued message
+        self._lane_next: dict[_Lane, int] = {}  # sequence of the next message
         # by client and place: count, first and last offset of messages missing in the log
         self._missing: dict[tuple[str, str], tuple[int, int, int]] = {}
         # by lane, where the stored progress is older than the queue: its first and end sequence
-        self._stored: dict[_Lane, tuple[int, int]] = {}
+        self._newer_queues: dict[_Lane, tuple[int, int]] = {}
         # by lane, where it is older than the window: the sequence after the last in flight
-        self._sent: dict[_Lane, int] = {}
+        self._newer_windows: dict[_Lane, int] = {}
 
     def examine(self) -> None:
-        """Read the progress of all sessions with their windows, and then their queues."""
-        self._values("progress", self._take_progress)
+        """Examine the progress and windows of all sessions, then their queues; copy good values."""
+        self._read_family("progress", self._take_progress)
         for number in sorted(self._progress.keys() | self._pages.keys()):
             self._examine_session(number)
-        self._values("queue", self._take_segment)
+        self._read_family("queue", self._take_segment)
         self._report_missing()
         self._repair_progress()
         if self._copy is not None:
@@ -83,54 +87,54 @@ class QueueExaminer:
             add_page(self._pages.setdefault(number, _empty(number)), key, value)
 
     def _examine_session(self, number: int) -> None:
-        """Join the progress of a session and the pages of its window, and check them."""
+        """Merge the progress of a session with its pages, and check the result."""
         progress = self._progress.get(number)
         if progress is None:
             progress = self._progress[number] = _empty(number)
             if number in self._clients:
-                self._lost.add(number)
+                self._without_progress.add(number)
         beside = self._pages.pop(number, _empty(number))
         pages = {page.number: page for page in progress.pages + beside.pages}
         progress.pages = [pages[at] for at in sorted(pages)]
         progress.inbound = sorted(dict(progress.inbound + beside.inbound).items())
-        self._heads[number, 0] = progress.queue_head
-        self._next[number, 0] = progress.next_sequence
+        self._lane_heads[number, 0] = progress.queue_head
+        self._lane_next[number, 0] = progress.next_sequence
         for lane, head, following in progress.lanes:
-            self._heads[number, lane] = head
-            self._next[number, lane] = following
-        self._found.in_flight += len(progress.in_flight())
+            self._lane_heads[number, lane] = head
+            self._lane_next[number, lane] = following
+        self._findings.in_flight += len(progress.in_flight())
         if number not in self._clients:
-            self._found.sessions_lost.add(number)
-            self._found.add_problem(f"the progress of session {number} belongs to no session")
+            self._findings.lost_session_numbers.add(number)
+            self._findings.add_problem(f"the progress of session {number} belongs to no session")
             return
         self._drop_stale_entries(progress)
         self._check_length(progress)
-        self._trim(progress)
+        self._drop_lost_messages(progress)
         self._check_inbound(progress)
         for entry in progress.in_flight():
             where = number, entry[2] >> PRIORITY_SHIFT
-            if entry[2] >= self._heads.get(where, 0):  # what is in flight has left the queue
-                self._sent[where] = max(self._sent.get(where, 0), entry[2] + 1)
+            if entry[2] >= self._lane_heads.get(where, 0):  # a message in flight has left the queue
+                self._newer_windows[where] = max(self._newer_windows.get(where, 0), entry[2] + 1)
 
     def _drop_stale_entries(self, progress: Progress) -> None:
-        """Drop entries of the window whose packet identifier a later entry has, too: their page is
-        older than the page of that one."""
+        """Drop window entries whose packet identifier occurs again in a later entry: such an entry
+        is in an outdated page."""
         taken: set[int] = set()
         stale = 0
         for page in reversed(progress.pages):
-            left = [entry for entry in page.entries if entry[0] not in taken]
-            stale += len(page.entries) - len(left)
-            taken.update(entry[0] for entry in left)
-            page.entries = left
+            remaining = [entry for entry in page.entries if entry[0] not in taken]
+            stale += len(page.entries) - len(remaining)
+            taken.update(entry[0] for entry in remaining)
+            page.entries = remaining
         if stale:
             client_id = self._clients[progress.number]
-            self._found.add_problem(
+            self._findings.add_problem(
                 f"the in-flight window of {client_id!r} has {stale:,} messages with packet"
                 " identifiers of later ones"
             )
 
     def _check_length(self, progress: Progress) -> None:
-        """Report a window that has other messages than its session's progress says."""
+        """Report a window whose number or identifiers of messages differ from the progress."""
         packet_ids = [entry[0] for entry in progress.in_flight()]
         missing = progress.window_len - len(packet_ids)
         recorded = progress.window_len, progress.window_checksum
@@ -138,28 +142,28 @@ class QueueExaminer:
             return
         name = repr(self._clients[progress.number])
         if missing > 0:
-            self._found.add_problem(
+            self._findings.add_problem(
                 f"{missing:,} messages that were in flight to {name} are missing: they are lost, or"
                 " were acknowledged after its progress was written"
             )
         elif missing == 0:
-            self._found.add_problem(
+            self._findings.add_problem(
                 f"the in-flight window of {name} has other messages than its progress says: some"
                 " are lost, or were acknowledged after its progress was written, and some may"
                 " reach it again"
             )
         else:
-            self._found.add_problem(
+            self._findings.add_problem(
                 f"the in-flight window of {name} has {-missing:,} messages more than its progress"
                 " says: some may reach it again"
             )
 
     def _check_inbound(self, progress: Progress) -> None:
-        """Report inbound packet identifiers that are others than the progress says, and drop them.
+        """Report inbound packet identifiers that differ from the progress, and drop them.
 
-        A message that is published twice is better than one that is acknowledged, taken for a
-        repeat and lost. The identifiers of messages that wait for their PUBREL are in the progress,
-        too, and stay.
+        Publishing a message twice is better than taking a new message for a repeat, acknowledging
+        it and losing it. Identifiers of messages that wait for PUBREL are also in the progress
+        itself, and stay.
         """
         packet_ids = ids_in(progress.inbound)
         recorded = progress.inbound_len, progress.inbound_checksum
@@ -168,7 +172,7 @@ class QueueExaminer:
             packet_id_checksum(packet_ids),
         ):
             return
-        self._found.add_problem(
+        self._findings.add_problem(
             f"the packet identifiers of QoS 2 messages received from"
             f" {self._clients[progress.number]!r} are not those in its progress"
             f" ({len(packet_ids):,} where it has {progress.inbound_len:,}): they are dropped, and"
@@ -176,15 +180,15 @@ class QueueExaminer:
         )
         progress.inbound = pages_of([entry[0] for entry in progress.unreleased])
 
-    def _trim(self, progress: Progress) -> None:
-        """Drop messages that the log no longer has from the window, and from the received ones that
-        wait for their PUBREL."""
+    def _drop_lost_messages(self, progress: Progress) -> None:
+        """Drop messages that are missing from the log from the window and from the received
+        messages that wait for PUBREL."""
         number = progress.number
         for page in progress.pages:
             page.entries = [
                 entry
                 for entry in page.entries
-                if entry[1] == AWAIT_PUBCOMP  # from there on only the packet identifier counts
+                if entry[1] == AWAIT_PUBCOMP  # its body is not needed any more
                 or self._is_in_log(number, entry[3], "the in-flight window")
             ]
         progress.unreleased = [
@@ -195,50 +199,50 @@ class QueueExaminer:
 
     def _take_segment(self, key: bytes, value: bytes) -> None:
         number = decode_key(key[:8])
-        left: list[PackedRun] = []
+        remaining: list[PackedRun] = []
         is_changed = False
         for run in records.decode_segment(value):
             lane = run.first >> PRIORITY_SHIFT
-            head = self._heads.get((number, lane), 0)
+            head = self._lane_heads.get((number, lane), 0)
             passed = max(0, min(len(run), head - run.first))  # they have left the queue
-            self._found.queued += len(run) - passed
+            self._findings.queued += len(run) - passed
             if number in self._clients:
                 self._note_bounds((number, lane), run)
             elif len(run) > passed:
-                self._found.sessions_lost.add(number)
-                self._found.add_problem(
+                self._findings.lost_session_numbers.add(number)
+                self._findings.add_problem(
                     f"{len(run) - passed} queued messages belong to no session ({number})"
                 )
             if self._all_in_log(run.offsets[passed:]):
-                left.append(run)
+                remaining.append(run)
             else:
                 is_changed = True
-                left.extend(self._without_lost(number, run, passed))
+                remaining.extend(self._without_lost(number, run, passed))
         if self._copy is None or number not in self._clients:
             return
         if not is_changed:
             self._copy.put("queue", key, value)
             return
-        for run in left:
+        for run in remaining:
             self._copy.put(
                 "queue", encode_key(number) + encode_key(run.first), records.encode_segment(run)
             )
 
     def _note_bounds(self, lane: _Lane, run: PackedRun) -> None:
-        if lane in self._stored:
-            first, end = self._stored[lane]
-            self._stored[lane] = (min(first, run.first), max(end, run.end))
-        elif run.end > self._next.get(lane, 0):
-            self._stored[lane] = (run.first, run.end)
+        if lane in self._newer_queues:
+            first, end = self._newer_queues[lane]
+            self._newer_queues[lane] = (min(first, run.first), max(end, run.end))
+        elif run.end > self._lane_next.get(lane, 0):
+            self._newer_queues[lane] = (run.first, run.end)
 
     def _all_in_log(self, offsets: array[int]) -> bool:
-        """Return whether the log has all of these offsets; quick where it has no hole."""
+        """Return whether the log has all ``offsets``; fast where the log has no hole."""
         if not offsets:
             return True
-        spans = self._found.spans
+        spans = self._findings.spans
         if len(spans) == 1:
             return spans[0][0] <= min(offsets) and max(offsets) < spans[0][1]
-        return all(self._found.holds(offset) for offset in offsets)
+        return all(self._findings.has_offset(offset) for offset in offsets)
 
     def _without_lost(self, number: int, run: PackedRun, passed: int) -> list[PackedRun]:
         """Return ``run`` from position ``passed`` on, without messages whose bodies are lost."""
@@ -255,14 +259,16 @@ class QueueExaminer:
         return parts
 
     def _is_in_log(self, number: int, offset: int, where: str) -> bool:
-        if self._found.holds(offset):
+        if self._findings.has_offset(offset):
             return True
         client_id = self._clients.get(number)
         name = f"session {number}" if client_id is None else repr(client_id)
         count, first, last = self._missing.get((name, where), (0, offset, offset))
         self._missing[name, where] = (count + 1, min(first, offset), max(last, offset))
         if client_id is not None:
-            self._found.removed[client_id] = self._found.removed.get(client_id, 0) + 1
+            self._findings.removed_messages[client_id] = (
+                self._findings.removed_messages.get(client_id, 0) + 1
+            )
         return False
 
     def _report_missing(self) -> None:
@@ -270,13 +276,14 @@ class QueueExaminer:
             which = f"offset {first}, which is"
             if count > 1:
                 which = f"{count:,} messages with offsets from {first} to {last}, which are"
-            self._found.add_problem(f"{where} of {name} refers to {which} not in the log")
+            self._findings.add_problem(f"{where} of {name} refers to {which} not in the log")
 
     def _repair_progress(self) -> None:
-        """Correct progress that is older than its queue, and make it anew where it is lost."""
-        lanes = sorted(self._stored.keys() | self._sent.keys())
-        for number in sorted(self._lost | {number for number, _ in lanes}):
-            self._found.add_problem(
+        """Correct progress that is older than its queue or window, and create it where it is
+        lost."""
+        lanes = sorted(self._newer_queues.keys() | self._newer_windows.keys())
+        for number in sorted(self._without_progress | {number for number, _ in lanes}):
+            self._findings.add_problem(
                 f"the progress of {self._clients[number]!r} is lost, or older than its queue: some"
                 " messages may reach it again"
             )
@@ -289,8 +296,8 @@ class QueueExaminer:
         where = progress.number, number
         lanes = {lane: (head, following) for lane, head, following in progress.lanes}
         lanes[0] = (progress.queue_head, progress.next_sequence)
-        sent = self._sent.get(where, 0)
-        first, end = self._stored.get(where, (sent, sent))
+        sent = self._newer_windows.get(where, 0)
+        first, end = self._newer_queues.get(where, (sent, sent))
         head, following = lanes.get(number, (first, end))
         lanes[number] = (max(head, sent), max(following, end, sent))
         progress.queue_head, progress.next_sequence = lanes.pop(0)
@@ -310,5 +317,5 @@ class QueueExaminer:
 
 
 def _empty(number: int) -> Progress:
-    """Return the progress of a session of which nothing is known."""
+    """Return the progress of a session without queue, window or received messages."""
     return Progress(number, 1, 1, [], [], [], [], [], [])

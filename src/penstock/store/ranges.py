@@ -6,25 +6,28 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 Ranges: TypeAlias = list[tuple[int, int]]
-"""Offsets, each from the first up to and without the second; ascending."""
+"""Ascending ranges of offsets: pairs of first and end, excluded."""
 
 
-def without(begin: int, end: int, taken: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the offsets from ``begin`` up to ``end`` that are not in ``taken``, which ascends."""
-    left: Ranges = []
-    for first, last in taken:
+def subtract_ranges(begin: int, end: int, removed: Iterable[tuple[int, int]]) -> Ranges:
+    """Return the offsets from ``begin`` up to ``end``, excluded, that are not in ``removed``.
+
+    The ranges in ``removed`` must be in ascending order.
+    """
+    remaining: Ranges = []
+    for first, last in removed:
         if first > begin:
-            left.append((begin, min(first, end)))
+            remaining.append((begin, min(first, end)))
         begin = max(begin, last)
         if begin >= end:
             break
     else:
-        left.append((begin, end))
-    return [(first, last) for first, last in left if first < last]
+        remaining.append((begin, end))
+    return [(first, last) for first, last in remaining if first < last]
 
 
 def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
-    """Return the same offsets in order, with adjacent ranges made one."""
+    """Return the offsets of ``ranges``, sorted, with overlapping and adjacent ranges joined."""
     joined: Ranges = []
     for begin, end in sorted(ranges):
         if joined and begin <= joined[-1][1]:
@@ -34,6 +37,7 @@ def join_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     return joined
 
 
-def in_words(begin: int, end: int) -> str:
-    """Return the offsets from ``begin`` up to and without ``end`` in words."""
+def range_in_words(begin: int, end: int) -> str:
+    """Return "offset N" or "offsets N to M" for the offsets from ``begin`` up to ``end``,
+    excluded."""
     return f"offset {begin}" if end == begin + 1 else f"offsets {begin} to {end - 1}"

@@ -1,6 +1,6 @@
-"""Opening a database for a look whatever is damaged, and rebuilding one of its files.
+"""Opens a damaged database for reading, and rebuilds a database from its table and log files.
 
-See ``store.salvage_reader`` for when and why.
+``store.salvage_reader`` says when each is done, and why.
 """
 
 from __future__ import annotations
@@ -21,8 +21,11 @@ from penstock.store.parts import PARTS_FAMILY
 _FAMILY: Final = re.compile(r'^\[CFOptions "(.*)"\]$', re.MULTILINE)
 
 
-class Unreadable(Exception):
-    """A part of the database is damaged, and so it cannot be opened."""
+class DatabaseUnreadable(Exception):
+    """A database cannot be opened, because a part of it is damaged.
+
+    part is a clause about the damage, for instance "its file CURRENT is missing".
+    """
 
     def __init__(self, part: str) -> None:
         super().__init__(part)
@@ -30,12 +33,12 @@ class Unreadable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Rebuilt:
-    """A database made of the files of another one.
+class RebuiltDatabase:
+    """A database that RocksDB's repair made from links to the files of a damaged one.
 
     Attributes:
-        database: open for reading.
-        left_out: names of tables that are not in it, for they cannot be read whole.
+        database: the database, open for reading.
+        left_out: names of the table files that RocksDB left out, because they are damaged.
     """
 
     database: Rdict
@@ -45,11 +48,16 @@ class Rebuilt:
 def open_undamaged(
     store: Path, recovery: DBRecoveryMode | None = None, is_paranoid: bool = True
 ) -> Rdict:
-    """Open the database in the directory ``store`` for reading; it need not have all families.
+    """Open the database in the directory ``store`` for reading, with the column families it has.
+
+    Args:
+        store: directory of the database.
+        recovery: how RocksDB treats damage in the write-ahead log; by default it stops there.
+        is_paranoid: whether RocksDB checks all table files when it opens the database.
 
     Raises:
-        Unreadable: a part of it is damaged.
-        StoreError: it cannot be opened for another reason.
+        DatabaseUnreadable: a part of the database is damaged.
+        StoreError: the database cannot be opened for another reason.
     """
     options = Options(raw_mode=True)
     options.set_paranoid_checks(is_paranoid)
@@ -68,16 +76,16 @@ def open_undamaged(
         part = damaged_part(error)
         if part is None:
             raise StoreError(f"the store in {store.parent} cannot be opened: {error}") from error
-        raise Unreadable(part) from error
+        raise DatabaseUnreadable(part) from error
 
 
-def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> Rebuilt:
-    """Make a database below ``scratch`` of links to the files in ``store``.
+def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> RebuiltDatabase:
+    """Rebuild a database in a new directory in ``scratch``, from links to the files in ``store``.
 
     Args:
-        store: stays as it is.
-        scratch: takes as much as the write-ahead logs hold.
-        tables: names of the tables to be in it; None for all.
+        store: directory of the damaged database, which is not changed.
+        scratch: a directory with room for the content of the write-ahead logs.
+        tables: names of the table files to use; None for all.
 
     Raises:
         StoreError: the database cannot be rebuilt.
@@ -96,18 +104,18 @@ def rebuild(store: Path, scratch: Path, tables: set[str] | None) -> Rebuilt:
     try:
         Rdict.repair(str(rebuilt), Options(raw_mode=True))
         database = open_undamaged(rebuilt)
-    except Unreadable as error:
+    except DatabaseUnreadable as error:
         raise broken_store(data_dir, error.part) from error
     except StoreError:
         raise
     except Exception as error:  # rocksdict raises bare Exception for every error
         raise broken_store(data_dir, f"nothing of it can be read ({error})") from error
     left_out = {path.name for path in (rebuilt / "lost").glob("*.sst")} & given
-    return Rebuilt(database, sorted(left_out))
+    return RebuiltDatabase(database, sorted(left_out))
 
 
 def table_and_log_files(store: Path) -> list[Path]:
-    """Return the tables and write-ahead logs in ``store``."""
+    """Return the paths of the table files and write-ahead logs in ``store``."""
     return [
         path for path in store.iterdir() if path.suffix in (".sst", ".log") and path.stem.isdigit()
     ]
@@ -120,7 +128,11 @@ def number_of(path: Path) -> int:
 
 
 def _empty_tables(store: Path, skeleton: Path) -> list[Path]:
-    """Make an empty table for each column family, numbered as in ``store``; return their paths."""
+    """Create an empty table file for each column family of ``store``; return their paths.
+
+    They are created in the new directory ``skeleton``, and the column families get the same numbers
+    as in ``store``.
+    """
     options_file = max(store.glob("OPTIONS-*"), default=None, key=number_of)
     if options_file is None:
         return []

@@ -1,8 +1,9 @@
-"""Engine records ↔ bytes: the values of the store's column families, as MessagePack.
+"""Encodes the engine's records as values of the store's column families, and decodes them.
 
-Each value is an array whose first element is left for the version of its layout, so
-that a later Penstock can tell them apart without touching the others. A field that a store of an
-older Penstock lacks stands at the end, and has a default.
+Each value is a MessagePack array. Its first element is the version of its layout, so that the
+layout of one kind of value can change without the others. A field that stores of older versions
+lack is at the end, and has a default. The decoding functions raise ``msgspec.MsgspecError`` for
+bytes that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _MessageRow = tuple[str, bytes, int, bool, str, int, bytes]
 _subscription = msgspec.msgpack.Decoder(tuple[int, int, bool, bool, int, int])
 
 
-# what came through a shared subscription: (sequence, its filter, qos and retain as published)
+# a delivery by a shared subscription: (sequence, its filter, QoS and RETAIN as published)
 _Shared1: TypeAlias = tuple[int, str, int, bool]
 
 
 class _SessionRow(msgspec.Struct, array_like=True):
-    """The stored form of a session, by its client identifier."""
+    """The stored form of a session; its client identifier is the key."""
 
     layout: int
     number: int
@@ -61,15 +62,18 @@ class _SessionRow(msgspec.Struct, array_like=True):
 
 
 class _Progress1(msgspec.Struct, array_like=True):
-    """Layout 1, of stores of the formats 1 and 2: with the whole window, but for what came through
-    shared subscriptions, by sequence, and the sizes, which stand in lists of their own."""
+    """The stored form of progress in layout 1, of stores of formats 1 and 2: it contains the
+    window.
+
+    Shared subscriptions and sizes of the window's messages are in lists of their own.
+    """
 
     layout: int
     queue_head: int
     next_sequence: int
     window: list[tuple[int, int, int, int, int, bool, tuple[int, ...]]]
     inbound: list[int]
-    shared: list[_Shared1] = []  # from here on missing in the oldest stores
+    shared: list[_Shared1] = []  # this field and the following ones are missing in oldest stores
     lanes: list[LaneEntry] = []
     unreleased: list[UnreleasedEntry] = []
     window_sizes: list[int] = []
@@ -77,7 +81,7 @@ class _Progress1(msgspec.Struct, array_like=True):
 
 
 class _Progress2(msgspec.Struct, array_like=True):
-    """Layout 2: pages have records of their own."""
+    """The stored form of progress in layout 2: pages have records of their own."""
 
     layout: int
     queue_head: int
@@ -98,7 +102,10 @@ class _Page(msgspec.Struct, array_like=True):
 
 
 class _Segment1(msgspec.Struct, array_like=True):
-    """One tuple a delivery: sequence, log offset, qos, retain, subscription identifiers."""
+    """The stored form of a queue's segment in layout 1.
+
+    Each entry is a delivery: sequence, log offset, QoS, RETAIN, subscription identifiers.
+    """
 
     layout: int
     entries: list[tuple[int, int, int, bool, tuple[int, ...]]]
@@ -119,7 +126,7 @@ _producer = msgspec.msgpack.Decoder(tuple[int, int, int])
 
 
 class _MessageValue(msgspec.Struct, array_like=True):
-    """The stored form of a retained message, by its topic."""
+    """The stored form of a retained message; its topic is the key."""
 
     layout: int
     message: _MessageRow
@@ -131,7 +138,7 @@ _clock = msgspec.msgpack.Decoder(tuple[int, int, int, int, str, list[tuple[int, 
 
 
 class _WillRow(msgspec.Struct, array_like=True):
-    """The stored form of a will, by the client identifier of its session."""
+    """The stored form of a will; the client identifier of its session is the key."""
 
     layout: int
     message: _MessageRow
@@ -144,7 +151,7 @@ _will = msgspec.msgpack.Decoder(_WillRow)
 
 
 def encode_session(record: SessionRecord) -> bytes:
-    """Return the value under a client identifier."""
+    """Return the stored form of a session."""
     return _encode(
         (
             _LAYOUT,
@@ -160,7 +167,7 @@ def encode_session(record: SessionRecord) -> bytes:
 
 
 def decode_session(client_id: str, value: bytes) -> SessionRecord:
-    """Inverse of ``encode_session``."""
+    """Return the session that is stored as ``value`` under ``client_id``."""
     row = _session.decode(value)
     return SessionRecord(
         client_id,
@@ -175,7 +182,7 @@ def decode_session(client_id: str, value: bytes) -> SessionRecord:
 
 
 def encode_subscription(subscription: Subscription, identifier: int) -> bytes:
-    """Return the value under (session number, topic filter)."""
+    """Return the stored form of a subscription with its subscription identifier (0: none)."""
     return _encode(
         (
             _LAYOUT,
@@ -189,20 +196,21 @@ def encode_subscription(subscription: Subscription, identifier: int) -> bytes:
 
 
 def decode_subscription(number: int, topic_filter: str, value: bytes) -> SubscriptionRecord:
-    """Inverse of ``encode_subscription``."""
+    """Return the subscription of session ``number`` to ``topic_filter`` that is stored as
+    ``value``."""
     qos, no_local, as_published, handling, identifier = decode_subscription_options(value)
     subscription = Subscription(topic_filter, qos, no_local, as_published, handling)
     return SubscriptionRecord(number, topic_filter, subscription, identifier)
 
 
 def decode_subscription_options(value: bytes) -> tuple[int, bool, bool, int, int]:
-    """Return QoS, No Local, Retain As Published, Retain Handling and the subscription
-    identifier."""
+    """Decode a stored subscription; return its QoS, No Local, Retain As Published, Retain Handling
+    and subscription identifier."""
     return _subscription.decode(value)[1:]
 
 
 def encode_progress(progress: Progress) -> bytes:
-    """Return the value under a session number, without segments and pages."""
+    """Return the stored form of a session's progress, without its segments and pages."""
     return _encode(
         (
             _PROGRESS_LAYOUT,
@@ -221,7 +229,10 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(number: int, value: bytes) -> Progress:
-    """Inverse of ``encode_progress``; of layout 1 with the pages that its window makes."""
+    """Return the progress of session ``number`` that is stored as ``value``.
+
+    It has pages only where ``value`` is of layout 1, which contains the window.
+    """
     if has_window(value):
         old = _progress_1.decode(value)
         head, following, pages = old.queue_head, old.next_sequence, _pages_of(old)
@@ -264,7 +275,7 @@ def decode_progress(number: int, value: bytes) -> Progress:
 
 
 def has_window(value: bytes) -> bool:
-    """Return whether a session's progress is of layout 1, which has the window in it."""
+    """Return whether a session's stored progress is of layout 1, which contains the window."""
     return value[1] == _LAYOUT  # the first element of the array, a small number
 
 
@@ -281,27 +292,27 @@ def _pages_of(old: _Progress1) -> list[WindowPage]:
 
 
 def encode_page(page: WindowPage) -> bytes:
-    """Return the value of a page of a window."""
+    """Return the stored form of a page of a window."""
     return _encode((_LAYOUT, page.entries))
 
 
 def decode_page(number: int, value: bytes) -> WindowPage:
-    """Inverse of ``encode_page``."""
+    """Return the page ``number`` of a window that is stored as ``value``."""
     return WindowPage(number, _page.decode(value).entries)
 
 
 def encode_inbound(bits: int) -> bytes:
-    """Return the value of a page of inbound packet identifiers."""
+    """Return the stored form of a page of inbound packet identifiers, a bit set."""
     return _encode((_LAYOUT, bits))
 
 
 def decode_inbound(value: bytes) -> int:
-    """Inverse of ``encode_inbound``."""
+    """Return the bit set of a stored page of inbound packet identifiers."""
     return _inbound.decode(value)[1]
 
 
 def encode_segment(segment: PackedRun) -> bytes:
-    """Return the value under (session number, first sequence)."""
+    """Return the stored form of a segment of a session's message queue."""
     return _encode(
         (
             _SEGMENT_LAYOUT,
@@ -315,7 +326,7 @@ def encode_segment(segment: PackedRun) -> bytes:
 
 
 def decode_segment(value: bytes) -> list[PackedRun]:
-    """Inverse of ``encode_segment``; one of layout 1 may take several runs."""
+    """Return the runs of a stored segment: one, or several for a segment of layout 1."""
     runs: list[PackedRun] = []
     if value[1] == _LAYOUT:  # the first element of the array, a small number
         kept = _segment_1.decode(value)
@@ -353,32 +364,35 @@ def _numbers(typecode: Literal["q", "I"], data: bytes) -> array[int]:
 
 
 def encode_message(message: Message) -> bytes:
-    """Return the value of a retained message, outside the log's retention."""
+    """Return the stored form of a retained message; the log's retention does not affect it."""
     return _encode((_LAYOUT, _row(message), message.lead_us))
 
 
-def message_pieces(message: Message) -> list[bytes]:
-    """Return the same for a message with a payload of 64 KiB or more, in pieces that are to be
-    joined: the payload is one of them, and is not copied."""
+def message_fragments(message: Message) -> list[bytes]:
+    """Return what ``encode_message`` returns, as byte strings to be joined; the payload is not
+    copied.
+
+    The payload must have 64 KiB or more.
+    """
     without = _encode((_LAYOUT, (message.topic, b"", *_row(message)[2:]), message.lead_us))
-    at = 3 + len(_encode(message.topic))  # behind the beginnings of two arrays, and the layout
+    at = 3 + len(_encode(message.topic))  # after the headers of two arrays, layout and topic
     begin = b"\xc6" + len(message.payload).to_bytes(4, "big")  # MessagePack's bin 32
     return [without[:at], begin, message.payload, without[at + len(_EMPTY) :]]
 
 
 def decode_message(value: bytes) -> Message:
-    """Inverse of ``encode_message``."""
+    """Return the retained message that is stored as ``value``."""
     kept = _message.decode(value)
     return _from_row(kept.message, kept.lead_us)
 
 
 def encode_will(will: WillRecord) -> bytes:
-    """Return the value under a client identifier."""
+    """Return the stored form of a will."""
     return _encode((_LAYOUT, _row(will.message), will.delay_s, will.due_at_us, will.username))
 
 
 def decode_will(value: bytes) -> WillRecord:
-    """Inverse of ``encode_will``."""
+    """Return the will that is stored as ``value``."""
     row = _will.decode(value)
     return WillRecord(_from_row(row.message), row.delay_s, row.due_at_us, row.username)
 
@@ -403,18 +417,18 @@ def _from_row(row: _MessageRow, lead_us: int = 0) -> Message:
 
 
 def encode_producer(record: ProducerRecord) -> bytes:
-    """Return the value of a producer."""
+    """Return the stored form of a producer's latest message."""
     return _encode((_LAYOUT, record.sequence, record.used_at_us))
 
 
 def decode_producer(key: str, value: bytes) -> ProducerRecord:
-    """Inverse of ``encode_producer``."""
+    """Return the producer that is stored as ``value`` under ``key``."""
     _, sequence, used_at_us = _producer.decode(value)
     return ProducerRecord(key, sequence, used_at_us)
 
 
 def encode_clock(record: ClockRecord) -> bytes:
-    """Return the value that says how the steady clock stood."""
+    """Return the stored form of the steady clock's state."""
     return _encode(
         (
             _LAYOUT,
@@ -428,6 +442,6 @@ def encode_clock(record: ClockRecord) -> bytes:
 
 
 def decode_clock(value: bytes) -> ClockRecord:
-    """Inverse of ``encode_clock``."""
+    """Return the state of the steady clock that is stored as ``value``."""
     _, steady_us, wall_us, boot_us, boot_id, leads = _clock.decode(value)
     return ClockRecord(steady_us, wall_us, boot_us, boot_id, Leads(leads))

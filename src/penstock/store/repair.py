@@ -1,23 +1,23 @@
 """Repair: makes a new store of the readable parts of a damaged one.
 
-What can be read goes into a fresh store; the damaged one is kept beside it. Offsets that are lost
-stay lost: the log goes on in a new epoch, so that they never stand for other messages, and the
-holes are written down for its readers (``store.identity``: `given_up`). Only where it is certain
-that nothing of the log is lost it keeps its epoch.
+The readable values are copied to a new store; the damaged store stays beside it under another name.
+The log continues in a new epoch, so that lost offsets are never assigned to other messages, and the
+lost ranges are recorded for its readers (``store.identity``: `given_up`). The log keeps its epoch
+only where it is certain that it has lost nothing.
 
 A repair may be interrupted at any moment, and be run again::
 
-    store, committed                            the damaged ones
-      │  copy into repair.unfinished/           ◀─ interrupted: removed, and made anew
-      ▼  sync, rename to repair.finished-TIME/  ◀─ interrupted: gone on with from here
+    store, committed                            the damaged files
+      │  copy into repair.unfinished/           ◀─ interrupted: removed, and copied again
+      ▼  sync, rename to repair.finished-TIME/  ◀─ interrupted: continued from here
     store     ─▶ store.damaged-TIME
     committed ─▶ committed.damaged-TIME
     repair.finished-TIME/committed ─▶ committed
     repair.finished-TIME/store     ─▶ store
       │  remove repair.finished-TIME/
 
-Each step looks whether it is done already. A broker does not start while there is a
-repair.finished-TIME (``store.identity.refuse_broken_files``).
+Each step is skipped if it was done before the interruption. A broker does not start while there is
+a repair.finished-TIME (``store.identity.refuse_broken_files``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from penstock.store.paths import no_store, path_exists
 from penstock.store.salvage_reader import open_salvage_reader
 from penstock.store.watermark import (
     WATERMARK_FILE,
-    Committed,
+    Watermark,
     read_watermark,
     sync_directory,
     sync_file,
@@ -54,7 +54,7 @@ _UNFINISHED: Final = "repair.unfinished"
 _SPARE_BYTES: Final = 64 * 1_048_576
 
 Report = Callable[[str, int, int], None]
-"""A progress callback: the step, how many bytes of it are done, and of how many."""
+"""A progress callback: called with the step's name, the bytes done and the bytes in total."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,40 +62,44 @@ class RepairResult:
     """The outcome of a repair, or of a dry run.
 
     Attributes:
-        epoch: epoch of the store as it is now.
-        end: offset at which its log goes on.
-        loss: messages missing at the end of the log; None where none are.
-        found: the content of the damaged store; None where it was put in place by an
-            earlier repair that was interrupted.
-        kept: the damaged store, and what else was kept; none where nothing was changed.
-        is_new_epoch: whether the log goes on in a new one.
+        epoch: epoch of the store after the repair; of a dry run the present one.
+        end: offset of the next message.
+        loss: messages and commits missing at the end of the log; None where none is.
+        examination: the findings in the damaged store; None where this run only finished an
+            interrupted repair.
+        moved_paths: new paths of the damaged store and its watermark; empty where nothing changed.
+        is_new_epoch: whether the log continues in a new epoch.
     """
 
     epoch: str
     end: int
     loss: Loss | None
-    found: Examination | None = None
-    kept: list[Path] = field(default_factory=list)
+    examination: Examination | None = None
+    moved_paths: list[Path] = field(default_factory=list)
     is_new_epoch: bool = False
 
     @property
-    def kept_bytes(self) -> int:
-        """The size of the kept files on disk, in bytes."""
-        files = [path for top in self.kept for path in (top, *top.rglob("*")) if path.is_file()]
+    def moved_bytes(self) -> int:
+        """The size of the files in ``moved_paths``, in bytes."""
+        files = [
+            path for top in self.moved_paths for path in (top, *top.rglob("*")) if path.is_file()
+        ]
         return sum(path.stat().st_size for path in files)
 
 
 def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = None) -> RepairResult:
-    """Make a new store of the readable parts of the one below ``data_dir``.
+    """Replace the store below ``data_dir`` by a new one made of its readable parts.
+
+    A store without problems is not changed.
 
     Args:
-        data_dir: a store that is whole is left as it is.
-        is_dry_run: examine the store only, and change nothing.
+        data_dir: the data directory.
+        is_dry_run: only examine the store, and change nothing.
         report: called with the progress.
 
     Raises:
-        StoreLocked: a broker has it open.
-        StoreFormatError: it is of another format.
+        StoreLocked: a broker has the store open.
+        StoreFormatError: the store is of another format.
         StoreError: there is no store, or nothing of it can be read.
         StoreFailed: there is no room for the copy, or it could not be written.
     """
@@ -111,56 +115,60 @@ def repair(data_dir: Path, is_dry_run: bool = False, report: Report | None = Non
 
 
 def _repair(data_dir: Path, has_database: bool, is_dry_run: bool, report: Report) -> RepairResult:
-    claimed = read_watermark(data_dir)
+    watermark = read_watermark(data_dir)
     with tempfile.TemporaryDirectory(prefix="penstock-") as scratch:
         if not has_database:
-            found = _all_lost(claimed)
+            findings = _all_lost(watermark)
         else:
-            with open_salvage_reader(data_dir, Path(scratch), claimed) as reader:
+            with open_salvage_reader(data_dir, Path(scratch), watermark) as reader:
                 report("reading", 0, reader.size_bytes)
-                found = examine_readable(reader, claimed)
+                findings = examine_readable(reader, watermark)
                 report("reading", reader.size_bytes, reader.size_bytes)
-    if not found.problems or is_dry_run:
-        return RepairResult(found.epoch, found.end, found.loss, found)
+    if not findings.problems or is_dry_run:
+        return RepairResult(findings.epoch, findings.end, findings.loss, findings)
     unfinished = data_dir / _UNFINISHED
     try:
         if unfinished.exists():
             shutil.rmtree(unfinished)
         unfinished.mkdir()
-        epoch = _copy(data_dir, unfinished, has_database, claimed, report)
+        epoch = _copy(data_dir, unfinished, has_database, watermark, report)
         stamp = f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
         finished = data_dir / f"{REPAIR_FINISHED}{stamp}"
         _sync_all(unfinished)
         unfinished.rename(finished)
         sync_directory(data_dir)
-        kept = _put_in_place(data_dir, finished)
+        moved_paths = _put_in_place(data_dir, finished)
     except OSError as error:
         raise StoreFailed(
             f"the repair of the store in {data_dir} failed: {error}; run it again, the damaged"
             " store is still there"
         ) from error
-    return RepairResult(epoch, found.end, found.loss, found, kept, epoch != found.epoch)
+    return RepairResult(
+        epoch, findings.end, findings.loss, findings, moved_paths, epoch != findings.epoch
+    )
 
 
-def _all_lost(claimed: Committed | None) -> Examination:
-    """Return the findings for a store whose database is missing; ``claimed`` is its watermark."""
-    found = Examination()
-    if claimed is not None:
-        found.epoch = claimed.epoch
-        found.loss = Loss(0, claimed.end, claimed.commits)
-        found.lost = [(claimed.begin, claimed.end)] if claimed.end > claimed.begin else []
-    found.add_problem("the database is missing")
-    return found
+def _all_lost(watermark: Watermark | None) -> Examination:
+    """Return the findings for a store that has a watermark, and no database."""
+    findings = Examination()
+    if watermark is not None:
+        findings.epoch = watermark.epoch
+        findings.loss = Loss(0, watermark.end, watermark.commits)
+        findings.lost_ranges = (
+            [(watermark.begin, watermark.end)] if watermark.end > watermark.begin else []
+        )
+    findings.add_problem("the database is missing")
+    return findings
 
 
 def _copy(
     data_dir: Path,
     unfinished: Path,
     has_database: bool,
-    claimed: Committed | None,
+    watermark: Watermark | None,
     report: Report,
 ) -> str:
-    """Copy the readable parts to ``unfinished``; return the epoch of the copy."""
+    """Copy the readable values to the directory ``unfinished``; return the epoch of the copy."""
     scratch = unfinished / "scratch"
     scratch.mkdir()
     copied_bytes = total_bytes = 0
@@ -171,14 +179,14 @@ def _copy(
         report("copying", min(copied_bytes, total_bytes), total_bytes)
 
     if not has_database:
-        found = _all_lost(claimed)
+        findings = _all_lost(watermark)
         copy = Copy(unfinished, copied)
         try:
-            epoch = copy.finish(found)
+            epoch = copy.finish(findings)
         finally:
             copy.close()
     else:
-        with open_salvage_reader(data_dir, scratch, claimed) as reader:
+        with open_salvage_reader(data_dir, scratch, watermark) as reader:
             total_bytes = reader.size_bytes
             free_bytes = shutil.disk_usage(data_dir).free
             if free_bytes < total_bytes + _SPARE_BYTES:
@@ -189,7 +197,7 @@ def _copy(
                 )
             copy = Copy(unfinished, copied)
             try:
-                epoch = copy.finish(examine_readable(reader, claimed, copy))
+                epoch = copy.finish(examine_readable(reader, watermark, copy))
             finally:
                 copy.close()
     shutil.rmtree(scratch)
@@ -197,16 +205,17 @@ def _copy(
 
 
 def _put_in_place(data_dir: Path, finished: Path) -> list[Path]:
-    """Put a finished copy in the place of the damaged store; return where that was moved to."""
+    """Replace the damaged store by a finished copy; return the paths that its files were moved
+    to."""
     stamp = finished.name.removeprefix(REPAIR_FINISHED)
-    kept = []
+    moved_paths = []
     for name in (STORE_DIRECTORY, WATERMARK_FILE):
         place, damaged = data_dir / name, data_dir / f"{name}.damaged-{stamp}"
         if (finished / name).exists() and place.exists() and not damaged.exists():
             place.rename(damaged)
             sync_directory(data_dir)
         if damaged.exists():
-            kept.append(damaged)
+            moved_paths.append(damaged)
     for name in (WATERMARK_FILE, STORE_DIRECTORY):
         if (finished / name).exists():
             (finished / name).rename(data_dir / name)
@@ -214,21 +223,21 @@ def _put_in_place(data_dir: Path, finished: Path) -> list[Path]:
             sync_directory(data_dir)
     shutil.rmtree(finished)
     sync_directory(data_dir)
-    return kept
+    return moved_paths
 
 
 def _finish_interrupted(data_dir: Path, finished: Path) -> RepairResult:
     try:
-        kept = _put_in_place(data_dir, finished)
+        moved_paths = _put_in_place(data_dir, finished)
     except OSError as error:
         raise StoreFailed(f"the repair of the store in {data_dir} failed: {error}") from error
-    claimed = read_watermark(data_dir)
-    assert claimed is not None
-    return RepairResult(claimed.epoch, claimed.end, None, None, kept, True)
+    watermark = read_watermark(data_dir)
+    assert watermark is not None
+    return RepairResult(watermark.epoch, watermark.end, None, None, moved_paths, True)
 
 
 def _sync_all(directory: Path) -> None:
-    """Make all of a directory outlast a power cut."""
+    """Sync a directory and all files and directories in it."""
     for top, _, names in os.walk(directory):
         for name in names:
             sync_file(Path(top) / name)

@@ -1,17 +1,17 @@
-"""Replaces a store by a copy of another machine's; a crash at any moment leaves one of them.
+"""Replaces a store by a copy of another machine's store; a crash at any moment leaves one of both.
 
 ::
 
-      seed.unfinished/   the copy while it comes, and is examined: removed at the next attempt
+      seed.unfinished/   the copy while it is received and examined; the next attempt removes it
              │ complete, synced, renamed
              ▼
-      seed.ready/        from here on the copy counts; ``finish`` goes on where a crash stopped it:
+      seed.ready/        a complete copy; ``finish_replacement``, repeatable after a crash, renames
              │           store ─▶ store.replaced, the copy ─▶ store, its watermark ─▶ committed
              ▼
-      store/             and store.replaced is removed, or kept where there is nothing else like it
+      store/             the copy; store.replaced is removed, or on request kept as store.kept-TIME
 
-A copy has the form of a backup (``store.backup``) and goes on in the same epoch: that is right only
-for the view of a cluster, which is a function of the cluster's log.
+A copy has the form of a backup (``store.backup``) and keeps its epoch. That is correct only in a
+cluster, where every store is a view of the cluster's log.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ from penstock.store.watermark import (
     write_watermark,
 )
 
-UNFINISHED: Final = "seed.unfinished"
-READY: Final = "seed.ready"
-REPLACED: Final = "store.replaced"
+UNFINISHED_COPY: Final = "seed.unfinished"
+READY_COPY: Final = "seed.ready"
+REPLACED_STORE: Final = "store.replaced"
 _OLD_STORE_PREFIX: Final = f"{STORE_DIRECTORY}.kept-"
-_OLD_STORE_NAME_FILE: Final = "keeps"  # in READY: has the name under which it is kept
+_OLD_STORE_NAME_FILE: Final = "keeps"  # in READY_COPY: contains the name for the old store
 
 
-def clear_unfinished(data_dir: Path) -> Path:
-    """Remove what an earlier attempt left; return the directory for the next, which is empty.
+def new_unfinished_copy(data_dir: Path) -> Path:
+    """Remove an unfinished copy, and create the directory for a new one; return its path.
+
+    It contains an empty directory ``store``.
 
     Raises:
-        StoreFailed: it cannot be made.
+        StoreFailed: the directory cannot be created.
     """
-    unfinished = data_dir / UNFINISHED
+    unfinished = data_dir / UNFINISHED_COPY
     try:
         if path_exists(unfinished):
             shutil.rmtree(unfinished)
@@ -56,52 +58,55 @@ def clear_unfinished(data_dir: Path) -> Path:
     return unfinished
 
 
-def make_ready(data_dir: Path, keep_old_store: bool) -> None:
-    """Sync the complete copy in ``UNFINISHED`` and rename it to ``READY``: from then on it counts.
+def mark_copy_ready(data_dir: Path, keep_old_store: bool) -> None:
+    """Sync the complete copy in ``UNFINISHED_COPY``, and rename it to ``READY_COPY``.
 
-    The caller calls ``finish`` next, which puts it in the place of the store.
+    From then on the copy is the store; the caller calls ``finish_replacement`` next.
 
     Args:
         data_dir: the data directory.
-        keep_old_store: whether the store that it replaces is kept beside it.
+        keep_old_store: whether the replaced store is kept under another name.
 
     Raises:
         StoreError: the copy has no manifest.
-        StoreFailed: it cannot be written.
+        StoreFailed: the copy cannot be synced or renamed.
     """
-    unfinished = data_dir / UNFINISHED
+    unfinished = data_dir / UNFINISHED_COPY
     manifest = read_manifest(unfinished)
     if manifest is None:
         raise StoreError(f"the copy in {unfinished} has no {MANIFEST_FILE}")
     try:
-        write_watermark(unfinished, manifest.committed)
+        write_watermark(unfinished, manifest.watermark)
         if keep_old_store:
             stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
             (unfinished / _OLD_STORE_NAME_FILE).write_text(f"{_OLD_STORE_PREFIX}{stamp}")
         _sync_all(unfinished)
-        unfinished.rename(data_dir / READY)
+        unfinished.rename(data_dir / READY_COPY)
         sync_directory(data_dir)
     except OSError as error:
         raise _failed(data_dir, error) from error
 
 
-def finish(data_dir: Path) -> Path | None:
-    """Put a copy that counts in its place, if there is one; return where the old store is kept.
+def finish_replacement(data_dir: Path) -> Path | None:
+    """Replace the store by the ready copy, if there is one.
 
-    It is to be called before the store of a data directory is opened, and may be called again.
+    Call this before the store of a data directory is opened; repeated calls do no harm.
+
+    Returns:
+        The path under which the old store is kept; None if it was removed, or if there is no copy.
 
     Raises:
         StoreLocked: a broker has the old store open.
-        StoreFailed: it cannot be written.
+        StoreFailed: a file cannot be renamed or removed.
     """
-    ready, store = data_dir / READY, data_dir / STORE_DIRECTORY
+    ready, store = data_dir / READY_COPY, data_dir / STORE_DIRECTORY
     try:
         if not path_exists(ready):
-            if path_exists(data_dir / REPLACED) and path_exists(store):
-                shutil.rmtree(data_dir / REPLACED)
+            if path_exists(data_dir / REPLACED_STORE) and path_exists(store):
+                shutil.rmtree(data_dir / REPLACED_STORE)
             return None
         name_file = ready / _OLD_STORE_NAME_FILE
-        aside = data_dir / (name_file.read_text() if path_exists(name_file) else REPLACED)
+        aside = data_dir / (name_file.read_text() if path_exists(name_file) else REPLACED_STORE)
         if path_exists(ready / STORE_DIRECTORY):
             with lock_out_brokers(data_dir):
                 _put_in_place(ready, store, aside)
@@ -110,7 +115,7 @@ def finish(data_dir: Path) -> Path | None:
             sync_directory(data_dir)
         shutil.rmtree(ready)
         sync_directory(data_dir)
-        if aside.name == REPLACED:
+        if aside.name == REPLACED_STORE:
             if path_exists(aside):
                 shutil.rmtree(aside)
             return None
@@ -121,7 +126,7 @@ def finish(data_dir: Path) -> Path | None:
 
 def _put_in_place(ready: Path, store: Path, aside: Path) -> None:
     if path_exists(store):
-        if path_exists(aside):  # of a replacement before this one
+        if path_exists(aside):  # left by an earlier replacement
             shutil.rmtree(aside)
         store.rename(aside)
         sync_directory(store.parent)
@@ -130,7 +135,7 @@ def _put_in_place(ready: Path, store: Path, aside: Path) -> None:
 
 
 def _sync_all(directory: Path) -> None:
-    for path in sorted(directory.rglob("*"), reverse=True):  # what is in a directory before it
+    for path in sorted(directory.rglob("*"), reverse=True):  # a directory after its content
         if path.is_dir():
             sync_directory(path)
         else:

@@ -1,21 +1,21 @@
 """The file store: RocksDB, one atomic synced write for each commit.
 
-``store.database`` lists the column families and their keys; ``store.identity`` says which log a
-directory has, and refuses one that lost something.
+``store.database`` lists the column families and their keys; ``store.identity`` identifies the log
+in a directory, and refuses a store that lost acknowledged data.
 
-When a write fails, RocksDB writes no more until it is opened anew. ``RocksStore`` opens it anew, in
-the process that goes on serving, and reads wait for it or go on beside it::
+When a write fails, RocksDB refuses all writes until the database is opened again. ``RocksStore``
+reopens it while the broker serves on; reads run beside that, and wait only for the opening itself::
 
-      writing ── a write fails ─▶ failing, still readable ── probe well ─▶ opened anew ─▶ writing
-                                    ▲                                         │ not whole
-                                    ╰── opened for reading ◀── cannot be opened  ▼
+      writing ── a write fails ─▶ failing, still readable ── probe succeeds ─▶ reopened ─▶ writing
+                                    ▲                                            │ data missing
+                                    ╰── opened read-only ◀── cannot be opened    ▼
                                                                         StoreDamaged: the end
 
-After that the failed batch is in the store as a whole or not at all, for RocksDB's log ends with a
-complete record. Writing the same batch once more is right in both cases: it holds the same keys and
-values, and the size of the log is counted in memory, not read from the store. Anything else than
-"all that was acknowledged, and at most the one batch that was not" is refused: between the closing
-and the opening another process may have had the store.
+After reopening, the failed batch is in the store completely or not at all, because RocksDB's log
+ends with a complete record. Writing the same batch again is correct in both cases: it has the same
+keys and values, and the size of the log is counted in memory, not read from the store. The store
+must have all that was acknowledged and at most the one failed batch more; otherwise it is refused,
+because another process may have changed it while it was closed.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from penstock.store.chunk import (
     decode_chunk,
     decode_key,
     encode_key,
-    summary_of,
+    summarize_chunk,
 )
 from penstock.store.database import (
     PRODUCERS,
     Database,
-    check,
     open_for_reading,
+    raise_if_unreadable,
 )
 from penstock.store.diagnosis import broken_store, damage_as_broken
 from penstock.store.faults import ReadWriteLock, with_remedy
@@ -63,41 +63,48 @@ from penstock.store.identity import (
     LOG_BYTES_APPENDED,
     LOG_BYTES_REMOVED,
     begin_epoch,
-    counter,
     damage_error,
     decode_given_up,
     find_begin,
     find_end,
     find_loss,
     is_unverified,
+    read_counter,
     read_epoch,
 )
 from penstock.store.large_retained import LargeRetained
-from penstock.store.log import chunk_of, messages_of, warm_up_arrow
+from penstock.store.log import chunk_from_columns, messages_from_chunk, warm_up_arrow
 from penstock.store.manifest import Manifest, refuse_backup
 from penstock.store.migration import migrate
 from penstock.store.opening import DatabaseOpener, StandaloneOpener
 from penstock.store.pages import add_page, page_values
-from penstock.store.parts import LARGE_BYTES, LargeValue, new_run
+from penstock.store.parts import LARGE_BYTES, LargeValue, new_write_id
 from penstock.store.preparing import read_sessions, read_subscriptions
-from penstock.store.ranges import in_words, without
-from penstock.store.watermark import WATERMARK_FILE, Committed, Watermark, read_watermark
+from penstock.store.ranges import range_in_words, subtract_ranges
+from penstock.store.watermark import WATERMARK_FILE, Watermark, WatermarkFile, read_watermark
 from penstock.telemetry.logs import get_logger
 
 logger = get_logger(__name__)
 
 _STATE: Final = b"state/"  # prefix of the keys of services' state, in a cluster
 _NO_OFFSET: Final = 2**64 - 1
-_TRIM_CHUNKS_MAX: Final = 10_000  # looked at in one call of ``trim_log``
+_TRIM_CHUNKS_MAX: Final = 10_000  # chunks examined in one call of ``trim_log``
 
 
 class _PreparedCommit(NamedTuple):
-    """A commit as it is written."""
+    """An encoded commit, ready to be written.
+
+    Attributes:
+        commit: the commit.
+        batch: the batch with its changes.
+        large: large values, whose heads are in ``batch``; their parts are written before it.
+        log_bytes_appended: total size of all chunks ever appended, this commit included.
+    """
 
     commit: Commit
     batch: Batch
-    large: list[LargeValue]  # whose heads are in ``batch``
-    log_bytes_appended: int  # when it is
+    large: list[LargeValue]
+    log_bytes_appended: int
 
 
 @final
@@ -105,16 +112,16 @@ class RocksStore:
     """Durable log and state of one broker.
 
     Args:
-        data_dir: created if missing; the database lies in ``store`` beneath it.
-        streams: the configured streams; those with a retention of their own have archives.
-        opener: how the database is opened; by default that of a broker that keeps its log alone.
+        data_dir: the data directory, created if missing; the database is in ``store`` in it.
+        streams: the configured streams; each with a retention of its own gets an archive.
+        opener: opens the database; None for a broker that is not in a cluster.
 
     Raises:
-        StoreLocked: another process has it open.
-        StoreFormatError: it is of another format.
-        StoreDamaged: it holds less than was acknowledged.
-        StoreBroken: its files are damaged.
-        StoreError: it cannot be opened, for example for lack of permission.
+        StoreLocked: another process has the store open.
+        StoreFormatError: the store is of another format.
+        StoreDamaged: the store holds less than was acknowledged.
+        StoreBroken: files of the store are damaged.
+        StoreError: the store cannot be opened, for example for lack of permission.
     """
 
     writes_columns = True
@@ -131,31 +138,31 @@ class RocksStore:
         self._opener.verify_complete(data_dir)
         self._data_dir = data_dir
         self._streams = streams
-        self._usage = ReadWriteLock()
+        self._usage_lock = ReadWriteLock()
         self._is_writable = True
-        self._removal_failed = False  # and may be in the replicated log all the same
+        self._removal_failed = False  # in a cluster the replicated log may have it all the same
         self._is_closing = False
         self._prepared: _PreparedCommit | None = None
-        self._run = new_run()  # a commit that is written again has the same parts
+        self._write_id = new_write_id()  # one for all chunks: a repeated commit has the same parts
         self._large_retained = LargeRetained()
-        self._use(self._opener.open(data_dir))
+        self._adopt(self._opener.open(data_dir))
         try:
             with damage_as_broken(data_dir):
-                self._begin()
+                self._initialize()
         except BaseException:
             self._database.close()
             raise
         warm_up_arrow()
 
-    def _begin(self) -> None:
+    def _initialize(self) -> None:
         data_dir = self._data_dir
-        claimed = read_watermark(data_dir)  # it does not move now
+        watermark = read_watermark(data_dir)  # the store is locked: nothing moves it now
         if not self._opener.has_witness:
-            claimed = None
-        loss = find_loss(self._database, claimed)
+            watermark = None
+        loss = find_loss(self._database, watermark)
         if loss is not None:
             raise damage_error(data_dir, loss)
-        if self._opener.has_witness and is_unverified(self._database, claimed):
+        if self._opener.has_witness and is_unverified(self._database, watermark):
             logger.warning(
                 "%s is missing or of another log: it is not known whether the newest messages of"
                 " the store are still there",
@@ -165,10 +172,10 @@ class RocksStore:
         migrate(self._database)
         self._end = find_end(self._database)
         self._database.remove_parts("log", encode_key(self._end), encode_key(_NO_OFFSET))
-        # Sizes are counted, not asked of RocksDB: its estimate shrinks only when it compacts.
-        self._log_bytes_appended = counter(self._database, LOG_BYTES_APPENDED)
-        self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
-        self._commits = counter(self._database, COMMITS)
+        # Sizes are counted: RocksDB's estimate shrinks only when it compacts.
+        self._log_bytes_appended = read_counter(self._database, LOG_BYTES_APPENDED)
+        self._log_bytes_removed = read_counter(self._database, LOG_BYTES_REMOVED)
+        self._commits = read_counter(self._database, COMMITS)
         self._earliest = find_begin(self._database)
         kept = self._families["meta"].get(CLOCK)
         self._clock = None if kept is None else records.decode_clock(kept)
@@ -184,11 +191,11 @@ class RocksStore:
                 archive.size_bytes,
                 archive.stream,
             )
-        self._watermark = Watermark(
-            data_dir, Committed(self._end, self._earliest, self._commits, self._epoch)
+        self._watermark = WatermarkFile(
+            data_dir, Watermark(self._end, self._earliest, self._commits, self._epoch)
         )
 
-    def _use(self, database: Database) -> None:
+    def _adopt(self, database: Database) -> None:
         self._database = database
         self._families = database.families
         self._handles = database.handles
@@ -232,14 +239,14 @@ class RocksStore:
     # -- writing -----------------------------------------------------------------------
 
     def prepare(self, commit: Commit) -> None:
-        """Encode ``commit``, which is written next; see ``Store.prepare``."""
+        """Encode ``commit`` before it is written; see ``Store.prepare``."""
         self._prepared = self._encode(commit)
 
     def commit(self, commit: Commit) -> None:
         """Write ``commit`` in one atomic step; see ``Store.commit``."""
         if not self._is_writable:
             raise StoreFailed("the store is open for reading only")
-        if commit.appended:  # the last commit may come once more
+        if commit.appended:  # a commit whose write failed is written again
             assert self._end in (commit.base_offset, commit.next_offset), "the log has no holes"
         prepared = self._prepared
         self._prepared = None
@@ -248,13 +255,13 @@ class RocksStore:
         for large in prepared.large:
             self._database.write_parts(large)
         self._database.write(prepared.batch)
-        self._large_retained.written()
+        self._large_retained.mark_written()
         self._log_bytes_appended = prepared.log_bytes_appended
         self._commits += 1
         self._end = max(self._end, commit.next_offset)
         if commit.clock is not None:
             self._leads = commit.clock.leads
-        self._watermark.move(self._end, self._commits)
+        self._watermark.record_commit(self._end, self._commits)
 
     def _encode(self, commit: Commit) -> _PreparedCommit:
         batch = self._database.new_batch()
@@ -263,13 +270,13 @@ class RocksStore:
         appended = self._log_bytes_appended
         if commit.appended:
             columns = commit.columns or columns_of(commit.messages)
-            key, pieces = encode_key(commit.base_offset), chunk_of(columns)
+            key, pieces = encode_key(commit.base_offset), chunk_from_columns(columns)
             if columns.size_bytes < LARGE_BYTES:
                 chunk = b"".join(pieces)
                 appended += len(chunk)
             else:
                 note = chunk_note(columns.count, columns.newest_us())
-                large.append(LargeValue("log", key, pieces, self._run, note))
+                large.append(LargeValue("log", key, pieces, self._write_id, note))
                 appended += large[-1].size_bytes
                 chunk = large[-1].head
             batch.put(key, chunk, handles["log"])
@@ -303,13 +310,13 @@ class RocksStore:
     def reopen(self) -> None:
         """Open the database anew after a failed write; see ``Store.reopen``."""
         self._opener.probe(self._data_dir)
-        with self._usage.exclusive():
+        with self._usage_lock.exclusive():
             self._is_writable = False
-            self._prepared = None  # for this database only
+            self._prepared = None  # its batch belongs to the closed database
             self._database.close()
             try:
                 self._opener.verify_complete(self._data_dir)
-                self._use(self._opener.open(self._data_dir))
+                self._adopt(self._opener.open(self._data_dir))
                 self._refuse_foreign_writes()
                 self._refresh_after_reopening()
             except (StoreDamaged, StoreFormatError):
@@ -319,35 +326,35 @@ class RocksStore:
                 self._database.close()
                 with contextlib.suppress(
                     StoreError, OSError
-                ):  # what was acknowledged stays readable
-                    self._use(open_for_reading(self._data_dir))
+                ):  # acknowledged messages stay readable
+                    self._adopt(open_for_reading(self._data_dir))
                 raise StoreFailed(
                     f"the store cannot write: {with_remedy(error, self._data_dir)}"
                 ) from None
             self._is_writable = True
 
     def _refresh_after_reopening(self) -> None:
-        """Read the log's begin again, and map the watermark's file anew.
+        """Read the log's begin again, and open a new watermark file.
 
-        The last run of retention may not have been synced, and the file may lie on another file
-        system now.
+        The last removal by retention may not have been synced, and the data directory may be on
+        another file system now.
         """
-        self._read_removed()
+        self._reload_bounds()
         self._removal_failed = False
         former = self._watermark
-        committed = Committed(self._end, self._earliest, self._commits, self._epoch)
-        self._watermark = Watermark(self._data_dir, committed)
+        committed = Watermark(self._end, self._earliest, self._commits, self._epoch)
+        self._watermark = WatermarkFile(self._data_dir, committed)
         former.close()
 
     def _refuse_foreign_writes(self) -> None:
         """Raise if another process wrote to the database while it was closed."""
         loss = find_loss(
-            self._database, Committed(self._end, self._earliest, self._commits, self._epoch)
+            self._database, Watermark(self._end, self._earliest, self._commits, self._epoch)
         )
         if loss is not None:
             raise damage_error(self._data_dir, loss)
         is_ours = read_epoch(self._database) == self._epoch
-        if not is_ours or counter(self._database, COMMITS) > self._commits + 1:
+        if not is_ours or read_counter(self._database, COMMITS) > self._commits + 1:
             raise StoreDamaged(
                 f"another process wrote to the store in {self._data_dir} while the broker could"
                 " not: let only one of them use it, and start the broker again"
@@ -389,12 +396,13 @@ class RocksStore:
             batch.put(key, records.encode_segment(segment), handles["queue"])
 
     def write_state(self, name: str, content: bytes) -> None:
-        """Replace the state of a service; return when it is durable. Safe from any thread.
+        """Replace the state of the service ``name``; return when it is durable. Safe from any
+        thread.
 
         Raises:
-            StoreFailed: it could not be written.
+            StoreFailed: the state could not be written.
         """
-        with self._usage.shared():
+        with self._usage_lock.shared():
             if not self._is_writable:
                 raise StoreFailed("the store is open for reading only")
             batch = self._database.new_batch()
@@ -402,12 +410,13 @@ class RocksStore:
             self._database.write(batch)
 
     def remove_states(self, prefix: str) -> None:
-        """Remove the states whose names begin with ``prefix``; return when that is durable.
+        """Remove the states whose names begin with ``prefix``; return when that is durable. Safe
+        from any thread.
 
         Raises:
-            StoreFailed: it could not be written.
+            StoreFailed: the removal could not be written.
         """
-        with self._usage.shared():
+        with self._usage_lock.shared():
             if not self._is_writable:
                 raise StoreFailed("the store is open for reading only")
             batch = self._database.new_batch()
@@ -417,19 +426,19 @@ class RocksStore:
 
     # -- reading -----------------------------------------------------------------------
 
-    def states(self, prefix: str) -> Iterator[tuple[str, bytes]]:
-        """Yield names and contents of the states whose names begin with ``prefix``, in order.
+    def read_states(self, prefix: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the states whose names begin with ``prefix``, ordered by name, as (name, content).
 
         Raises:
-            StoreFailed: not all can be read.
+            StoreFailed: not all states can be read.
         """
         begin = seek = _STATE + prefix.encode()
         while True:
-            with self._usage.shared():  # not while the caller has one, who may never ask again
+            with self._usage_lock.shared():  # not during ``yield``: the caller may never resume
                 entries = self._families["meta"].iter()
                 entries.seek(seek)
                 if not entries.valid():
-                    check(entries)
+                    raise_if_unreadable(entries)
                     return
                 key, value = entries.key(), entries.value()
                 del entries
@@ -439,50 +448,52 @@ class RocksStore:
             seek = key + b"\x00"
 
     def read_state(self, name: str) -> bytes | None:
-        """Return the content that ``write_state`` wrote last for ``name``; None before."""
-        with self._usage.shared():
+        """Return the content that ``write_state`` wrote last for ``name``; None if there is
+        none."""
+        with self._usage_lock.shared():
             content: bytes | None = self._families["meta"].get(_STATE + name.encode())
             return content
 
     def read(self, offsets: Iterable[int]) -> dict[int, Message]:
         """Return messages by offset; see ``Store.read``."""
-        with self._usage.shared():
+        with self._usage_lock.shared():
             return self._read(offsets)
 
     def _read(self, offsets: Iterable[int]) -> dict[int, Message]:
         found: dict[int, Message] = {}
-        wanted = sorted(set(offsets))
+        ordered = sorted(set(offsets))
         chunks = self._families["log"].iter()
         at = 0
-        while at < len(wanted):
-            chunks.seek_for_prev(encode_key(wanted[at]))
+        while at < len(ordered):
+            chunks.seek_for_prev(encode_key(ordered[at]))
             if not chunks.valid():
-                check(chunks)
+                raise_if_unreadable(chunks)
                 at += 1
                 continue
             key, value = chunks.key(), chunks.value()
             base = decode_key(key)
-            summary = summary_of(value)
+            summary = summarize_chunk(value)
             end = base + summary.rows
             rows: list[int] = []
-            while at < len(wanted) and wanted[at] < end:
-                rows.append(wanted[at] - base)
+            while at < len(ordered) and ordered[at] < end:
+                rows.append(ordered[at] - base)
                 at += 1
             if not rows:
                 at += 1
                 continue
             try:
-                batch = self._chunk(key, value, summary)
+                batch = self._read_chunk(key, value, summary)
             except StoreFormatError:
                 if self._families["log"].get(key) is None:
                     continue  # retention has removed it meanwhile
                 raise
-            for message in messages_of(batch, base, rows, self._leads):
+            for message in messages_from_chunk(batch, base, rows, self._leads):
                 found[message.offset] = message
         return found
 
-    def _chunk(self, key: bytes, value: bytes, summary: ChunkSummary) -> pa.RecordBatch:
-        """Return the chunk under ``key``, of which ``value`` was found there."""
+    def _read_chunk(self, key: bytes, value: bytes, summary: ChunkSummary) -> pa.RecordBatch:
+        """Return the rows of the chunk under ``key``; ``value`` is the value stored there, and
+        ``summary`` its summary."""
         if summary.batch is not None:
             return summary.batch
         return decode_chunk(self._database.full_value("log", key, value))
@@ -496,25 +507,25 @@ class RocksStore:
         leased_bytes_max: int = 0,
     ) -> int:
         """Remove old chunks; see ``Store.trim_log``."""
-        with self._usage.shared():
+        with self._usage_lock.shared():
             if not self._is_writable:
                 return self._earliest
-            with self._removing():
-                return self._retain(
+            with self._tracking_failure():
+                return self._trim_chunks(
                     older_than_us, bytes_max, keep_from, leased_from, leased_bytes_max
                 )
 
     @contextlib.contextmanager
-    def _removing(self) -> Iterator[None]:
-        """Read anew what an earlier removal may have left, if it failed; note whether this one
-        fails.
+    def _tracking_failure(self) -> Iterator[None]:
+        """Record whether the removal in the ``with`` block fails; before it, read the bounds of log
+        and archives again if the last removal failed.
 
-        In a cluster a removal that got no answer may be in the log, and later be taken into the
-        view by whichever write comes next.
+        In a cluster a removal without an answer may be in the replicated log, and the next write
+        applies it to this database.
         """
         if self._removal_failed:
             self._database.settle()
-            self._read_removed()
+            self._reload_bounds()
             self._watermark.set_begin(self._earliest)
             self._removal_failed = False
         try:
@@ -523,13 +534,13 @@ class RocksStore:
             self._removal_failed = True
             raise
 
-    def _read_removed(self) -> None:
-        """Read what has left the log, as the database has it."""
-        self._log_bytes_removed = counter(self._database, LOG_BYTES_REMOVED)
+    def _reload_bounds(self) -> None:
+        """Read the begin of the log, the size of all removed chunks and the archives again."""
+        self._log_bytes_removed = read_counter(self._database, LOG_BYTES_REMOVED)
         self._earliest = find_begin(self._database)
         self._archives = Archives(self._database, self._streams, self._earliest, self._end)
 
-    def _retain(
+    def _trim_chunks(
         self,
         older_than_us: int,
         bytes_max: int,
@@ -541,7 +552,7 @@ class RocksStore:
         chunks = log.iter()
         chunks.seek_to_first()
         if not chunks.valid():
-            check(chunks)
+            raise_if_unreadable(chunks)
         removed = self._log_bytes_removed
         size_bytes = self._log_bytes_appended - removed
         earliest = decode_key(chunks.key()) if chunks.valid() else self._end
@@ -550,11 +561,11 @@ class RocksStore:
             if self._is_closing or not chunks.valid():
                 break
             key, value = chunks.key(), chunks.value()
-            base, summary = decode_key(key), summary_of(value)
-            chunks.next()  # the last chunk stays: it tells where the log ends
+            base, summary = decode_key(key), summarize_chunk(value)
+            chunks.next()  # the last chunk stays, because it determines where the log ends
             too_old = summary.newest_us - self._leads.at(base) < older_than_us
             if not chunks.valid():
-                check(chunks)
+                raise_if_unreadable(chunks)
                 break
             end = base + summary.rows
             if end > keep_from or not (too_old or size_bytes > bytes_max):
@@ -562,11 +573,11 @@ class RocksStore:
             if end > leased_from and size_bytes <= leased_bytes_max:
                 break
             if self._archives.is_any_open:
-                removal.add(base, self._chunk(key, value, summary), summary.size_bytes)
+                removal.add(base, self._read_chunk(key, value, summary), summary.size_bytes)
             earliest = decode_key(chunks.key())
             if earliest > end:
                 self._log_hole(end, earliest)
-                removal.skip_hole(end, earliest)
+                removal.add_hole(end, earliest)
             size_bytes -= summary.size_bytes
             removed += summary.size_bytes
             if removal.is_large:
@@ -579,17 +590,20 @@ class RocksStore:
     def _log_hole(self, begin: int, end: int) -> None:
         """Log an error for each range of missing offsets that no repair has given up."""
         kept: bytes | None = self._families["meta"].get(GIVEN_UP)
-        for hole in without(begin, end, [] if kept is None else decode_given_up(kept)):
+        for hole in subtract_ranges(begin, end, [] if kept is None else decode_given_up(kept)):
             logger.error(
                 "the log has lost the %s: see with 'penstock store check --data-dir %s'",
-                in_words(*hole),
+                range_in_words(*hole),
                 self._data_dir,
             )
 
     def _remove_chunks(self, removal: ChunkRemoval, earliest: int, removed: int) -> None:
-        """Write a removal: the log begins at ``earliest`` then.
+        """Write a removal of chunks.
 
-        ``removed`` is the number of bytes that ever left the log, those of this removal included.
+        Args:
+            removal: the rows for the archives.
+            earliest: offset at which the log begins afterwards.
+            removed: total size of all chunks ever removed, this removal included.
         """
         if earliest > self._earliest:
             assert earliest <= self._end, "the log begins where it ends, at the latest"
@@ -600,32 +614,32 @@ class RocksStore:
             batch.put(LOG_BYTES_REMOVED, encode_key(removed), self._handles["meta"])
             removal.write_to(batch, earliest)
             self._database.write(batch, sync=self._archives.is_any_open)
-            removal.written()
+            removal.mark_written()
             self._log_bytes_removed = removed
         self._earliest = earliest
 
     def archive_sizes(self) -> dict[str, tuple[int, int]]:
-        """Return messages and bytes of the archives of each stream. Cheap, and safe from any
-        thread."""
+        """Return by stream name how many messages and bytes its archives have. Reads memory only;
+        safe from any thread."""
         return self._archives.sizes()
 
     def trim_archives(self, now_us: int) -> None:
-        """Remove archived messages that streams need not keep any more; see
-        ``Store.trim_archives``."""
-        with self._usage.shared():
+        """Remove archived messages that are too old or too many; see ``Store.trim_archives``."""
+        with self._usage_lock.shared():
             if self._is_writable:
-                with self._removing():
+                with self._tracking_failure():
                     self._archives.trim(now_us, self._leads)
 
     def backup(self, destination: Path) -> Manifest:
-        """Write a backup to ``destination``; other calls may run beside it (``store.backup``).
+        """Write a backup to ``destination``; other threads may use the store meanwhile
+        (``store.backup``).
 
         Raises:
-            StoreError: there is something at ``destination``, or it could not be written.
+            StoreError: ``destination`` exists, or the backup could not be written.
         """
-        with self._usage.shared():
+        with self._usage_lock.shared():
             database = self._database
-        return back_up(database, destination)  # a store that fails does not wait for it
+        return back_up(database, destination)  # without the lock: ``reopen`` does not wait for it
 
     def log_extent(self) -> LogExtent:
         """Return the extent of the log; see ``Store.log_extent``."""
@@ -633,10 +647,12 @@ class RocksStore:
         return LogExtent(self._earliest, self._end, size_bytes)
 
     def close(self) -> None:
-        """Close the database and the watermark, once reads and retention have let go of them: an
-        iterator that is left keeps the database open, and locked against this process, too."""
+        """Close the database and the watermark, after running reads and removals have ended.
+
+        An iterator that outlived the closing would keep the database open and locked.
+        """
         self._is_closing = True
-        with self._usage.exclusive():
+        with self._usage_lock.exclusive():
             self._is_writable = False
             self._watermark.close()
             self._database.close()

@@ -1,23 +1,24 @@
-"""Reads a database whatever is damaged about it. Its files are not changed.
+"""Reads the undamaged part of a damaged database, without changing its files.
 
-::
+How the database is opened depends on the damage::
 
-    RocksDB would not get past it (``store.recyclable``) ─▶ links, mended copies, and on as follows
-    opens as it is ────────────────────────────────────────────────▶ that
-    CURRENT is missing or wrong ─▶ links to the files, CURRENT anew ─▶ that, or as follows
-    a table is missing or cannot be opened ─▶ without RocksDB's check of it at the start
-    MANIFEST is missing or damaged: the role of files is unknown    ─▶ rebuilt
-    the write-ahead log is damaged in the middle ─▶ with the records behind the damage
+    records that RocksDB reads endlessly     links to the files, with mended copies
+      (``store.recyclable``)                   of some, then as follows
+    none that prevents opening               as it is
+    CURRENT missing or wrong                 links to the files, with a new CURRENT
+    a table missing or unreadable            without RocksDB's check of tables at the start
+    MANIFEST missing or damaged              a rebuilt database
+    write-ahead log damaged in the middle    including the records behind the damage
 
-*Rebuilt* is what RocksDB's repair makes of links to the tables and write-ahead logs: it reads the
-files and writes a new MANIFEST. A table that it cannot read whole it leaves out. It knows only
-column families that have a table, so each gets one with nothing in it; their numbers are in the
-OPTIONS file, which lists them in the order in which they were made.
+RocksDB's repair *rebuilds* a database from links to the tables and write-ahead logs: it reads the
+files, writes a new MANIFEST, and leaves out tables that it cannot read completely. It recognises
+only column families that have a table, so an empty table is added for each; the numbers of the
+families follow from the OPTIONS file, which lists them in the order of their creation.
 
-A gap in a column family is looked at once more in a database rebuilt without the damaged table, for
-an iterator goes through all tables of level 0 at once: a damaged one holds up keys of the others.
-A value found within the bounds of the damaged table may be older than the one in it, and a removed
-one may come back; these are counted. A chunk of the log never changes.
+An iterator merges all tables of level 0, so a damaged table also hides keys of the others.
+Therefore a gap in a column family is read again from a database rebuilt without the damaged table.
+A value found there within the bounds of the damaged table may be outdated, and a removed value may
+come back; such values are counted. Chunks of the log never change, so they are not counted.
 """
 
 from __future__ import annotations
@@ -35,60 +36,64 @@ from penstock.store.diagnosis import damaged_table
 from penstock.store.identity import COMMITS
 from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.rebuild import (
-    Rebuilt,
-    Unreadable,
+    DatabaseUnreadable,
+    RebuiltDatabase,
     number_of,
     open_undamaged,
     rebuild,
     table_and_log_files,
 )
-from penstock.store.recyclable import find_recyclable, mended_copy
+from penstock.store.recyclable import find_recyclable_records, mended_copy
 from penstock.store.walk import Gap, walk
-from penstock.store.watermark import Committed
+from penstock.store.watermark import Watermark
 
 
 @final
 class SalvageReader:
-    """Reads the readable keys and values of a store.
+    """Reads the undamaged keys and values of a store.
 
     Attributes:
-        problems: sentences about files; none where the database opens as it is.
-        notes: sentences about what a start mends, and is no damage by itself.
-        removed_may_be_back: whether what was removed shortly before the damage may be there again.
-        older: number of values, by column family, that may be older than the last ones written.
-        size_bytes: size of the files, about.
+        problems: sentences about damaged files; empty where the database opens normally.
+        notes: sentences about records that the next start of a broker mends, which is no damage.
+        removed_may_be_back: whether records removed shortly before the damage may be there again.
+        stale_counts: by column family, the number of values that may be outdated.
+        size_bytes: total size of tables and write-ahead logs.
+
+    Args:
+        store: directory of the database.
+        scratch: a directory for rebuilt databases.
     """
 
     def __init__(self, store: Path, scratch: Path) -> None:
         self.problems: list[str] = []
         self.notes: list[str] = []
         self.removed_may_be_back = False
-        self.older: dict[str, int] = {}
+        self.stale_counts: dict[str, int] = {}
         self.size_bytes = sum(path.stat().st_size for path in table_and_log_files(store))
         self._store = store
         self._scratch = scratch
         self._database: Rdict | None = None
         self._tables: dict[str, tuple[bytes, bytes, int]] = {}  # smallest, largest key, level
-        self._rebuilt: dict[str, Rebuilt] = {}  # by the table that is left out
+        self._rebuilt: dict[str, RebuiltDatabase] = {}  # by the table that is left out
 
     def add_problem(self, problem: str) -> None:
-        """Add a sentence to ``problems``, once."""
+        """Add a sentence to ``problems``, unless it is there already."""
         if problem not in self.problems:
             self.problems.append(problem)
 
-    def use(self, database: Rdict) -> None:
-        """Read from ``database``."""
+    def use_database(self, database: Rdict) -> None:
+        """Read from ``database`` from now on."""
         self._database = database
         for entry in database.live_files():
             name = str(entry["name"]).lstrip("/")
             self._tables[name] = (entry["start_key"], entry["end_key"], int(entry["level"]))
 
     def walk(self, family: str) -> Iterator[tuple[bytes, bytes] | Gap]:
-        """Yield all of a column family that can be read, in the order of the keys.
+        """Yield the readable entries of a column family in the order of the keys, and its gaps.
 
-        What could be found in a gap comes after it.
+        Entries that a rebuilt database has in a gap follow that gap.
         """
-        self.older.pop(family, None)
+        self.stale_counts.pop(family, None)
         assert self._database is not None
         for found in walk_family(self._database, family):
             yield found
@@ -100,7 +105,7 @@ class SalvageReader:
         table = damaged_table(gap.reason)
         smallest, largest, level = self._tables.get(table, (b"", b"", 0))
         if family == "log" and gap.after is not None and (level > 0 or gap.after >= smallest):
-            return  # nothing but what lies in that table
+            return  # all chunks in the gap are in the damaged table
         if table not in self._rebuilt:
             self._rebuilt[table] = rebuild(self._store, self._scratch, set(self._tables) - {table})
         rebuilt = self._rebuilt[table]
@@ -114,16 +119,20 @@ class SalvageReader:
             if gap.before is not None and key >= gap.before:
                 return
             if family != "log" and any(first <= key <= last for first, last in bounds):
-                self.older[family] = self.older.get(family, 0) + 1
+                self.stale_counts[family] = self.stale_counts.get(family, 0) + 1
             yield found
 
     def full_value(self, family: str, key: bytes, value: bytes) -> bytes:
-        """Return the whole value under ``key``. ``value`` is the bytes stored there: the value, or
-        the head of a large one (``store.parts.full_value``).
+        """Return the whole value under ``key``.
+
+        Args:
+            family: column family of the key.
+            key: the key.
+            value: the bytes stored under it: the whole value, or the head of a large one.
 
         Raises:
-            StoreFormatError: parts of it are missing.
-            StoreFailed: they cannot be read.
+            StoreFormatError: parts of the value are missing.
+            StoreFailed: parts cannot be read.
         """
         if read_head(value) is None:
             return value
@@ -139,7 +148,7 @@ class SalvageReader:
                 parts.close()
 
     def close(self) -> None:
-        """Close the databases; nothing may be read afterwards."""
+        """Close the databases; the reader cannot be used afterwards."""
         for rebuilt in self._rebuilt.values():
             rebuilt.database.close()
         if self._database is not None:
@@ -148,8 +157,8 @@ class SalvageReader:
 
 
 def walk_family(database: Rdict, name: str) -> Iterator[tuple[bytes, bytes] | Gap]:
-    """Yield the records and gaps of a column family (``walk``); nothing where there is no such
-    family."""
+    """Yield the entries and gaps of a column family (``store.walk``); nothing if it does not
+    exist."""
     try:
         family = database.get_column_family(name)
     except Exception:  # rocksdict raises bare Exception where there is none
@@ -162,27 +171,28 @@ def walk_family(database: Rdict, name: str) -> Iterator[tuple[bytes, bytes] | Ga
 
 @contextmanager
 def open_salvage_reader(
-    data_dir: Path, scratch: Path, claimed: Committed | None
+    data_dir: Path, scratch: Path, watermark: Watermark | None
 ) -> Iterator[SalvageReader]:
-    """Open a reader of the database below ``data_dir``.
+    """Open a reader of the database below ``data_dir``; close it after the ``with`` block.
 
     Args:
         data_dir: the data directory, which is not changed.
-        scratch: an empty directory; takes as much as the write-ahead logs hold.
-        claimed: the watermark, if there is one.
+        scratch: an empty directory with room for the content of the write-ahead logs.
+        watermark: the watermark of the store; None if it has none.
 
     Raises:
-        StoreError: nothing can be read, or not for damage.
+        StoreError: nothing can be read, or the database cannot be opened for another reason than
+            damage.
     """
     store = data_dir / STORE_DIRECTORY
-    found = find_recyclable(store)
+    found = find_recyclable_records(store)
     if found:
         mended_copy(store, found, scratch / STORE_DIRECTORY)
         store = scratch / STORE_DIRECTORY
     reader = SalvageReader(store, scratch)
     reader.notes += [f"{each}; a start mends it" for each in found]
     try:
-        _Opening(reader, store, scratch, claimed).find()
+        _Opening(reader, store, scratch, watermark).open()
         yield reader
     finally:
         reader.close()
@@ -190,24 +200,28 @@ def open_salvage_reader(
 
 @final
 class _Opening:
-    """The ways to open a damaged database, tried in turn: the most complete first."""
+    """Tries the ways to open a damaged database in turn, and the most complete ones first."""
 
     def __init__(
-        self, reader: SalvageReader, store: Path, scratch: Path, claimed: Committed | None
+        self, reader: SalvageReader, store: Path, scratch: Path, watermark: Watermark | None
     ) -> None:
         self._reader = reader
         self._store = store
         self._scratch = scratch
-        self._claimed = claimed
+        self._watermark = watermark
 
-    def find(self) -> None:
-        """Find a database that can be read, and let the reader use it."""
+    def open(self) -> None:
+        """Open the database in the first way that works, and let the reader use it.
+
+        Raises:
+            StoreError: no way works.
+        """
         if self._try_to_open(self._store):
             return
         source = self._store
         for manifest in sorted(self._store.glob("MANIFEST-*"), key=number_of, reverse=True):
             if _current(self._store) == manifest.name:
-                continue  # that was tried
+                continue  # tried above
             linked = self._link(manifest)
             if self._try_to_open(linked):
                 return
@@ -215,13 +229,13 @@ class _Opening:
         reader = self._reader
         for directory in dict.fromkeys((source, self._store)):
             try:
-                reader.use(open_undamaged(directory, is_paranoid=False))
+                reader.use_database(open_undamaged(directory, is_paranoid=False))
                 return
-            except Unreadable as error:
+            except DatabaseUnreadable as error:
                 reader.add_problem(error.part)
         self._use_rebuilt(rebuild(self._store, self._scratch, None))
 
-    def _use_rebuilt(self, rebuilt: Rebuilt) -> None:
+    def _use_rebuilt(self, rebuilt: RebuiltDatabase) -> None:
         for name in rebuilt.left_out:
             self._reader.add_problem(f"its table file {name} is damaged")
         self._reader.add_problem(
@@ -229,18 +243,22 @@ class _Opening:
             " of sessions, subscriptions, queues, retained messages and wills"
         )
         self._reader.removed_may_be_back = True
-        self._reader.use(rebuilt.database)
+        self._reader.use_database(rebuilt.database)
 
     def _try_to_open(self, store: Path) -> bool:
-        """Open a database, also behind the damage of its write-ahead log; return whether it opened.
+        """Open a database, including records behind damage of its write-ahead log.
 
-        A MANIFEST may have lost its end, and with it the names of tables.
+        A MANIFEST may have lost its end, and with it the names of tables. If a rebuilt database has
+        more commits, the reader uses the rebuilt one.
+
+        Returns:
+            Whether the reader has a database now.
         """
         reader = self._reader
         try:
             database = open_undamaged(store)
             behind = open_undamaged(store, DBRecoveryMode.skip_any_corrupted_record())
-        except Unreadable as error:
+        except DatabaseUnreadable as error:
             reader.add_problem(error.part)
             return False
         commits = _commits(behind)
@@ -248,10 +266,10 @@ class _Opening:
             reader.add_problem("a part in the middle of its write-ahead log is damaged")
             reader.removed_may_be_back = True
         database.close()
-        claimed = self._claimed
+        watermark = self._watermark
         known = {str(entry["name"]).lstrip("/") for entry in behind.live_files()}
         unknown = {path.name for path in self._store.glob("*.sst")} - known
-        if claimed is not None and claimed.commits > commits and unknown:
+        if watermark is not None and watermark.commits > commits and unknown:
             rebuilt = rebuild(self._store, self._scratch, None)
             if _commits(rebuilt.database) > commits:
                 reader.add_problem("its MANIFEST, the list of its table files, is not whole")
@@ -259,7 +277,7 @@ class _Opening:
                 self._use_rebuilt(rebuilt)
                 return True
             rebuilt.database.close()
-        reader.use(behind)
+        reader.use_database(behind)
         return True
 
     def _link(self, manifest: Path) -> Path:
@@ -284,6 +302,6 @@ def _commits(database: Rdict) -> int:
         meta = database.get_column_family("meta")
         value: bytes | None = meta.get(COMMITS)
         meta.close()
-    except Exception:  # rocksdict raises bare Exception; a walk will tell
+    except Exception:  # rocksdict raises bare Exception; ``walk`` reports the damage
         return 0
     return 0 if value is None else decode_key(value)

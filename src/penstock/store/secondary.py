@@ -1,41 +1,41 @@
-"""Reading the log from another process, without holding up the one that writes it.
+"""Reads the log of a running broker from another process, without delaying the broker.
 
-`LogFollower` opens the broker's RocksDB as a *secondary*: it reads the same files,
-takes no lock, and the broker never waits for it. `catch_up` lets it see later writes.
+`LogFollower` opens the broker's RocksDB as a *secondary instance*: it reads the same files, takes
+no lock, and the broker never waits for it. `LogFollower.extent` makes later writes visible.
 
-A secondary also reads bytes the broker has written but not yet synced; a power cut would take them
-back. So nothing at or above the *committed watermark* is ever shown (`store.watermark`): it is the
-exclusive end of the messages that are known to be on disk, and the broker moves it after each
-synced commit::
+A secondary also reads bytes that the broker has written and not yet synced; a power cut would take
+them back. So offsets at or above the *committed watermark* are never shown (`store.watermark`). The
+watermark is the exclusive end of the messages that are known to be on disk; the broker moves it
+after each synced commit::
 
     0 ... earliest ─────────────── chunks ───────────────▶ end │ written, not yet synced
           (retention deletes whole chunks in front)            └ committed watermark
 
-After retention a secondary may go on showing chunks that are deleted: it keeps what it read from
-the write-ahead log, and does not let a deletion that has meanwhile reached a table file hide it.
-Therefore the broker writes the begin of the log beside the watermark, and nothing below is shown. A
-follower that still meets a gap opens the log anew, which mends its view.
+A secondary may show chunks that retention has deleted: it keeps the records that it read from the
+write-ahead log, and does not notice a deletion that has meanwhile reached a table file. Therefore
+the broker also writes the begin of the log to the watermark file, and offsets below it are not
+shown. A follower that still meets a gap opens the log again, which corrects its view.
 
-A stream that is kept longer than the log (`store.archive`) begins where its archive begins, and is
-read there first. A message that moves from the log to the archive meanwhile is in either, or in
-both; where a secondary with an old view of one and a new view of the other finds it in none, the
-files are opened anew and looked at once more.
+A stream that is kept longer than the log (`store.archive`) begins where its archive begins, and its
+archive is read first. A message that moves from the log to the archive meanwhile is in one of them
+or in both. A secondary with an old view of one and a new view of the other may find it in neither;
+then it opens the files again and looks once more.
 
-The offsets that a repair has given up (`store.repair`) are written down beside the log. A reader is
-told that they are lost, and never passes over them.
+The offsets that a repair has given up (`store.repair`) are recorded beside the log. A request for
+them raises an error; they are never skipped silently.
 
-After a power cut a write-ahead log may have records that a secondary would read for ever
-(`store.recyclable`). The broker mends them when it starts; until then the log is not opened. Later
-there are none: a secondary reads the beginning of a write that is under way.
+After a power cut a write-ahead log may have records that a secondary would read endlessly
+(`store.recyclable`). The broker mends them when it starts; until then the log is not opened. A
+running broker never writes such records.
 
 States::
 
     closed ──open works──▶ open ──catching up fails, or a gap──▶ closed (the next call opens)
 
-The file is read anew each time rather than mapped: a broker that replaces it, or a data directory
-that appears later, needs no special case, and one read costs 10 µs.
+The watermark file is read each time rather than mapped: so a broker that replaces it, or a data
+directory that appears later, needs no special case, and one read costs 10 µs.
 
-Threads may use iterators and `catch_up` in parallel; opening and catching up hold a lock.
+Several threads may use a `LogFollower`; opening the files and catching up are done under a lock.
 """
 
 from __future__ import annotations
@@ -54,23 +54,24 @@ from rocksdict import AccessType, Options, Rdict, RdictIter
 from penstock.config.stream import StreamDefinition
 from penstock.errors import OffsetOutOfRange, StoreError, StoreFailed, StoreFormatError
 from penstock.store.archive import ARCHIVE, Archive, decode_archive, decode_piece, decode_span
-from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, summary_of
-from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, check
+from penstock.store.chunk import LOG_SCHEMA, decode_chunk, decode_key, encode_key, summarize_chunk
+from penstock.store.database import ARCHIVE_FAMILY, FORMAT_KEY, PARTS_KEY, raise_if_unreadable
 from penstock.store.faults import with_remedy
 from penstock.store.identity import GIVEN_UP, decode_given_up, refuse_format
 from penstock.store.parts import PARTS_FAMILY, full_value, read_head
 from penstock.store.ranges import join_ranges
-from penstock.store.recyclable import find_recyclable
-from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Committed
+from penstock.store.recyclable import find_recyclable_records
+from penstock.store.watermark import NUMBER_LENGTH_BYTES, WATERMARK_FILE, Watermark
 
 CATCH_UP_AGE_S_MAX: Final = 1.0
-"""An idle follower looks for chunks removed by retention at least this often."""
+"""`extent` catches up with the broker if the last time is longer ago, even if no message was
+added, to see which chunks retention has removed."""
 
 ROWS_MAX: Final = 16_384
-"""Rows after which a batch that is read takes no further chunk."""
+"""A batch of rows ends after the chunk with which it has this many rows."""
 
 BYTES_MAX: Final = 8 * 1_048_576
-"""Bytes of chunks after which a batch that is read takes no further one."""
+"""A batch of rows ends after the chunk with which its chunks have this size."""
 
 _COLUMN_FAMILIES: Final = ("meta", "log")
 
@@ -78,35 +79,36 @@ _Holes: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class StoreNotReady(StoreError):
-    """The log is not there yet, or is being opened by the broker: try again soon."""
+    """The log does not exist yet, or the broker is just opening it: the caller may retry soon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The committed part of a log or stream: offsets from `earliest` up to and without `end`."""
+    """The committed part of a log or stream: offsets from `earliest` up to `end`, excluded."""
 
     epoch: str
     earliest: int
     end: int
     given_up: tuple[tuple[int, int], ...] = ()
-    """Offsets in between that a repair has given up, each without its end; ascending."""
+    """Ascending ranges of offsets in between that a repair has given up: first and end,
+    excluded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of a span of offsets; in order."""
+    """The rows of the offsets from `begin` up to `end`, excluded, in order."""
 
     begin: int
     end: int
     batch: pa.RecordBatch
-    """With the columns of `LOG_SCHEMA`."""
+    """The rows, with the columns of `LOG_SCHEMA`."""
     offsets: pa.Array
     """The offsets of the rows, int64."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenDatabase:
-    """The open database and its column families; an older store has no archives."""
+    """The open database and its column families; `archive` and `parts` may not exist yet."""
 
     database: Rdict
     meta: Rdict
@@ -132,35 +134,35 @@ class LogFollower:
         self._caught_up_at = 0.0  # monotonic seconds
 
     def extent(self, stream: StreamDefinition | None = None) -> Extent:
-        """Return the committed extent; catch up with the broker if the watermark moved.
+        """Return the committed extent; catch up with the broker first if the watermark moved.
 
         Args:
-            stream: its archive counts, too; None for the log alone.
+            stream: the stream whose archive belongs to the extent; None for the log alone.
 
         Raises:
-            StoreNotReady: no log to read yet.
+            StoreNotReady: there is no log to read yet.
             StoreFailed: the log cannot be read.
         """
-        committed = self._read_watermark()
-        watermark, begin = committed.end, committed.begin
+        watermark = self._read_watermark()
+        committed_end = watermark.end
         with self._lock:
-            if committed.epoch not in ("", self._epoch):
-                self._close()  # another log was put in its place: by a repair, or a restore
+            if watermark.epoch not in ("", self._epoch):
+                self._close()  # a repair or a restore has replaced the log
             opened = self._open_log()
-            stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
-            if watermark > self._seen_end or stale:
+            is_stale = time.monotonic() - self._caught_up_at > CATCH_UP_AGE_S_MAX
+            if committed_end > self._seen_end or is_stale:
                 self._catch_up(opened)
                 if _lacks_parts(opened):
                     self._close()
                     opened = self._open_log()
-            end = min(watermark, self._seen_end) if self._seen_end else 0
+            end = min(committed_end, self._seen_end) if self._seen_end else 0
             earliest = _first_offset(opened.log)
             epoch, holes = self._epoch, self._given_up
             archive = self._archive_of(stream)
-        if earliest is None:  # retention took everything there was
-            return Extent(epoch, watermark, watermark)
-        earliest = min(max(earliest, begin), end)
-        assert earliest <= end <= watermark, "a reader sees a part of what is committed"
+        if earliest is None:  # the log has no chunk
+            return Extent(epoch, committed_end, committed_end)
+        earliest = min(max(earliest, watermark.begin), end)
+        assert earliest <= end <= committed_end, "only committed rows are shown"
         if archive is not None:
             earliest = min(earliest, archive.begin)
             holes = _holes_of(archive, holes)
@@ -168,27 +170,27 @@ class LogFollower:
         return Extent(epoch, earliest, end, tuple(hole for hole in lost if hole[0] < hole[1]))
 
     def rows(self, start: int, end: int, stream: StreamDefinition | None = None) -> Iterator[Rows]:
-        """Yield the rows from `start` up to and without `end`, piece by piece, in order of offset.
+        """Yield the rows from `start` up to `end`, in batches in the order of offsets.
 
-        `end` must not exceed the `end` of an `extent` seen before. One RocksDB iterator lives
-        as long as the generator, and keeps the files it reads from: do not hold it for long.
+        A RocksDB iterator lives as long as the generator, and the files that it reads cannot be
+        removed meanwhile: consume the generator soon.
 
         Args:
             start: first offset.
-            end: offset after the last.
-            stream: the stream whose rows are wanted; rows that have left the log come from its
-                archive, which has no rows of other streams. None: the log alone.
+            end: offset after the last; at most the `end` of an extent that `extent` returned.
+            stream: rows that have left the log are read from this stream's archive, which has no
+                rows of other streams; None reads the log alone.
 
         Raises:
             OffsetOutOfRange: retention has removed rows of the range, or a repair gave them up.
-            StoreFailed: they are there and cannot be read.
+            StoreFailed: rows of the range cannot be read.
         """
-        position, missed = start, -1
+        position, retried_at = start, -1
         while position < end:
             with self._lock:
                 opened = self._open_log()
                 archive = self._archive_of(stream)
-            found = end  # where there is something again
+            gap_end = end
             if archive is not None and archive.begin <= position < archive.end:
                 self._refuse_hole(position, archive)
                 holes = [begin for begin, _ in archive.given_up if begin > position]
@@ -200,21 +202,23 @@ class LogFollower:
                     continue
             for rows in self._logged(opened, position, end):
                 if rows.begin > position:
-                    found = rows.begin
+                    gap_end = rows.begin
                     break
                 position = rows.end
                 yield rows
             if position < end:
                 self._refuse_hole(position, archive)
-                if stream is None or position == missed:
-                    raise self._gap(position, found, archive)
-                missed = position
+                if stream is None or position == retried_at:
+                    raise self._gap(position, gap_end, archive)
+                retried_at = position
                 with self._lock:
                     self._close()
 
     def _logged(self, opened: _OpenDatabase, start: int, end: int) -> Iterator[Rows]:
-        """Yield the rows from `start` to `end`, small chunks joined; after a gap a piece begins
-        above the end of the one before it, and the caller stops there."""
+        """Yield the rows of the log from `start` up to `end`, with small chunks joined.
+
+        After a gap the next batch begins above the end of the batch before; the caller stops there.
+        """
         chunks = opened.log.iter()
         chunks.seek_for_prev(encode_key(start))
         if not chunks.valid():
@@ -225,7 +229,7 @@ class LogFollower:
         size_bytes = 0
         while position < end and chunks.valid():
             key, value = chunks.key(), chunks.value()
-            base, summary = decode_key(key), summary_of(value)
+            base, summary = decode_key(key), summarize_chunk(value)
             chunks.next()
             if base + summary.rows <= position:
                 continue
@@ -258,17 +262,22 @@ class LogFollower:
     def _full_value(
         self, opened: _OpenDatabase, family: str, key: bytes, value: bytes
     ) -> bytes | None:
-        """Return the value under `key`, of which `value` was found there; None if it was just
-        removed.
+        """Return the whole value under `key`; None if retention has just removed it.
+
+        Args:
+            opened: the open database.
+            family: column family of the key.
+            key: the key.
+            value: the bytes stored under it: the whole value, or the head of a large one.
 
         Raises:
-            StoreNotReady: it is the first large one, and the log was opened before it.
-            StoreFailed: it cannot be read.
+            StoreNotReady: the store got its first large value after the database was opened.
+            StoreFailed: the value cannot be read.
         """
         if _lacks_parts(opened) and read_head(value) is not None:
             with self._lock:
                 self._close()
-            raise StoreNotReady("the first large value came after the log was opened")
+            raise StoreNotReady("the first large value was written after the log was opened")
         try:
             return full_value(family, key, value, opened.parts)
         except (StoreFormatError, StoreFailed) as error:
@@ -279,7 +288,7 @@ class LogFollower:
     def _archived(
         self, opened: _OpenDatabase, archive: Archive, start: int, end: int
     ) -> Iterator[Rows]:
-        """Yield the rows of an archive up to the first gap."""
+        """Yield the rows of an archive from `start` up to `end`, or up to the first gap."""
         position = start
         if opened.archive is not None and position < archive.covered:
             pieces = opened.archive.iter()
@@ -289,7 +298,7 @@ class LogFollower:
             while position < end and pieces.valid():
                 key, value = pieces.key(), pieces.value()
                 pieces.next()
-                if not archive.has(key) or decode_key(key[8:]) > position:
+                if not archive.owns_key(key) or decode_key(key[8:]) > position:
                     break
                 if decode_span(value)[0] <= position:
                     continue
@@ -318,17 +327,18 @@ class LogFollower:
         self._seen_end = 0
 
     def _refuse_unreadable(self, chunks: RdictIter) -> None:
-        """Raise if an iterator stopped at something that it could not read, and not at the end."""
+        """Raise StoreFailed if an iterator stopped at a read error, and not at the end."""
         try:
-            check(chunks)
+            raise_if_unreadable(chunks)
         except StoreFailed as error:
             with self._lock:
                 self._close()
             why = with_remedy(error.__cause__ or error, self._store.parent)
             raise StoreFailed(f"the log cannot be read: {why}") from error
 
-    def _gap(self, position: int, found: int, archive: Archive | None) -> StoreError:
-        """Return the error for rows from `position` up to `found` that are missing."""
+    def _gap(self, position: int, gap_end: int, archive: Archive | None) -> StoreError:
+        """Return the error for missing rows from `position` up to `gap_end`, and close the
+        files."""
         with self._lock:
             self._close()
         if archive is not None and archive.begin <= position < archive.end:
@@ -338,12 +348,12 @@ class LogFollower:
                 f" --data-dir {self._store.parent}' what is lost"
             )
         return OffsetOutOfRange(
-            f"the offsets {position} to {found - 1} are no longer in the log:"
+            f"the offsets {position} to {gap_end - 1} are no longer in the log:"
             " retention has removed them"
         )
 
     def _refuse_hole(self, position: int, archive: Archive | None) -> None:
-        """Raise if a repair has given up the messages at `position`."""
+        """Raise OffsetOutOfRange if a repair has given up the offset `position`."""
         holes = self._given_up if archive is None else _holes_of(archive, self._given_up)
         for begin, end in holes:
             if begin <= position < end:
@@ -352,12 +362,17 @@ class LogFollower:
     def _archive_of(self, stream: StreamDefinition | None) -> Archive | None:
         if stream is not None:
             for archive in self._archives:
-                if archive.is_open and archive.is_of(stream.name, stream.topic_filters):
+                if archive.is_open and archive.belongs_to(stream.name, stream.topic_filters):
                     return archive
         return None
 
-    def _read_watermark(self) -> Committed:
-        """Return the bounds of the committed rows, and the epoch of their log."""
+    def _read_watermark(self) -> Watermark:
+        """Read the watermark file.
+
+        Raises:
+            StoreNotReady: there is none yet, or it is being written.
+            StoreFailed: it cannot be read.
+        """
         try:
             data = self._watermark.read_bytes()
         except FileNotFoundError as error:
@@ -366,14 +381,14 @@ class LogFollower:
             raise StoreFailed(f"{self._watermark} cannot be read: {error.strerror}") from error
         if len(data) < NUMBER_LENGTH_BYTES:
             raise StoreNotReady(f"the broker is just setting up {self._store.parent}")
-        return Committed.decode(data)
+        return Watermark.decode(data)
 
     def _open_log(self) -> _OpenDatabase:
         if self._opened is not None:
             return self._opened
         if not (self._store / "CURRENT").exists():
             raise StoreNotReady(f"there is no log in {self._store.parent} yet")
-        found = find_recyclable(self._store)
+        found = find_recyclable_records(self._store)
         if found:
             raise StoreNotReady(f"the log in {self._store} is mended by its broker: {found[0]}")
         options = Options(raw_mode=True)
@@ -414,7 +429,7 @@ class LogFollower:
 
 
 def _lacks_parts(opened: _OpenDatabase) -> bool:
-    """Return whether the first large value was written after the log was opened."""
+    """Return whether the store got its first large value after the database was opened."""
     return opened.parts is None and opened.meta.get(PARTS_KEY) is not None
 
 
@@ -438,27 +453,28 @@ def _read_archives(opened: _OpenDatabase) -> tuple[Archive, ...]:
     while entries.valid() and entries.key().startswith(ARCHIVE):
         found.append(decode_archive(entries.value()))
         entries.next()
-    check(entries)
+    raise_if_unreadable(entries)
     if found and opened.archive is None:
         raise StoreNotReady("the archives were made after the log was opened")
     return tuple(found)
 
 
 def _holes_of(archive: Archive, of_the_log: Iterable[tuple[int, int]]) -> _Holes:
-    """Return the offsets that a stream has lost: in its archive, and behind it in the log."""
+    """Return the ranges of offsets that a stream has lost, in its archive and behind it in the
+    log."""
     behind = ((max(begin, archive.end), end) for begin, end in of_the_log if end > archive.end)
     return tuple(join_ranges([*archive.given_up, *behind]))
 
 
 def _joined(begin: int, end: int, batches: list[pa.RecordBatch]) -> Rows:
-    """Return rows that follow each other as one batch."""
+    """Return the rows of adjacent batches as one batch."""
     rows = pa.concat_batches(batches)
     assert rows.num_rows == end - begin, "rows of the log follow each other without a gap"
     return Rows(begin, end, rows, pa.arange(begin, end))
 
 
 def _between(batch: pa.RecordBatch, begin: int, end: int) -> pa.RecordBatch:
-    """Return the rows of a piece whose offsets are from `begin` up to `end`."""
+    """Return the rows of an archive piece with offsets from `begin` up to `end`, excluded."""
     offsets = batch.column(0)
     if len(offsets) and begin <= offsets[0].as_py() and offsets[-1].as_py() < end:
         return batch
@@ -484,4 +500,4 @@ def _end_offset(log: Rdict) -> int:
     chunks.seek_to_last()
     if not chunks.valid():
         return 0
-    return decode_key(chunks.key()) + summary_of(chunks.value()).rows
+    return decode_key(chunks.key()) + summarize_chunk(chunks.value()).rows

@@ -1,7 +1,7 @@
-"""Selects the messages of a stream: the ones whose topic matches one of its filters.
+"""Selects the messages of a stream: those whose topic matches one of its filters.
 
-A block of rows has far fewer topics than rows, so the filters are tried once per topic, and the
-verdict is remembered for the blocks that follow.
+A batch of rows has far fewer topics than rows, so the filters are tried once per topic, and the
+verdict is cached for the following batches.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ import pyarrow.compute as pc
 from penstock.engine.topics import topic_matches
 
 VERDICTS_MAX: Final = 100_000
-"""Topics whose verdict one selector remembers; when full it starts anew."""
+"""Topics whose verdict a selector caches by default; a full cache is cleared."""
 
 
 class TopicSelector:
-    """Chooses the rows that match every group of filters; a group matches by any of its filters.
+    """Selects the rows that match every group of topic filters.
 
-    The stream's own filters are one group, those of a reader another.
+    A topic matches a group if it matches any filter of the group. The stream's own filters are one
+    group, those of a reader another.
 
     Args:
-        groups: groups of topic filters; an empty one chooses all.
-        verdicts_max: topics whose verdict is remembered; when full it starts anew.
+        groups: groups of topic filters; an empty group matches all topics.
+        verdicts_max: topics whose verdict is cached; a full cache is cleared.
     """
 
     def __init__(self, groups: Sequence[Sequence[str]], verdicts_max: int = VERDICTS_MAX) -> None:
@@ -34,21 +35,22 @@ class TopicSelector:
         self._verdicts: dict[str, bool] = {}
 
     def matches(self, topic: str) -> bool:
-        """Return whether a message with this topic is chosen."""
+        """Return whether messages with this topic are selected."""
         verdict = self._verdicts.get(topic)
         if verdict is None:
             if len(self._verdicts) >= self._verdicts_max:
                 self._verdicts.clear()
-            verdict = all(
-                any(topic_matches(wanted, topic) for wanted in group) for group in self._groups
-            )
+            verdict = all(any(topic_matches(one, topic) for one in group) for group in self._groups)
             self._verdicts[topic] = verdict
         return verdict
 
     def mask(self, log_rows: pa.Table) -> pa.Array | None:
-        """Return true for each row that is chosen; None when all are.
+        """Return a boolean for each row, true if it is selected; None if all rows are.
 
-        A row that is internal, in the log for a session only, is in no stream.
+        Internal rows, which are in the log for sessions only, are never selected.
+
+        Args:
+            log_rows: rows with the columns `topic` and `internal` of the log.
         """
         internal = log_rows.column("internal").combine_chunks()
         public = pc.invert(internal) if pc.any(internal).as_py() else None
@@ -56,5 +58,5 @@ class TopicSelector:
         verdicts = [self.matches(topic) for topic in encoded.dictionary.to_pylist()]
         if all(verdicts):
             return public
-        chosen = pa.array(verdicts, pa.bool_()).take(encoded.indices)
-        return chosen if public is None else pc.and_(chosen, public)
+        selected = pa.array(verdicts, pa.bool_()).take(encoded.indices)
+        return selected if public is None else pc.and_(selected, public)

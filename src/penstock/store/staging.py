@@ -1,22 +1,23 @@
-"""The staging area: rows from outside, on disk before the broker publishes them.
+"""The staging area: rows that Spark or another program wrote to disk for the broker to publish.
 
 ::
 
     DATA_DIR/staged/SINK/BATCH/RUN-PARTITION-UNIQUE.arrow   rows of a task, synced
-                               UNIQUE.proposal              the files that are to be the batch
-                               decided                      the proposal that was chosen
+                               UNIQUE.proposal              a list of files to become the batch
+                               decided                      the proposal that became the batch
 
-    staged ─▶ proposed ── decide: renamed, synced ──▶ decided ─▶ published ─▶ forgotten
-      ╰──────────┴── abandoned, or older than the time limit ─▶ removed
+    staged ─▶ proposed ── decide: renamed, synced ──▶ decided ─▶ published ─▶ removed
+      ╰──────────┴── discarded, or older than the time limit ─▶ removed
 
-1. What has its name is whole and synced, and so are the names of the directories above it.
-2. Of all proposals for a batch at most one is ever decided; from then on exactly its files, in its
-   order, are the batch, whatever else is staged, and they stay until the batch is published.
-3. What is not decided means nothing: it may be removed at any time, and a proposal of what is not
-   there any more is refused.
+1. A file gets its final name only once it is complete and synced; so are the names of the
+   directories above it.
+2. Of all proposals for a batch at most one is ever decided. From then on the batch consists of
+   exactly its files, in its order, and they stay until the batch is published.
+3. Undecided files and proposals may be removed at any time. A proposal that names a removed file is
+   refused.
 
-The stream service stages and proposes, the broker decides, publishes and removes; decisions and
-removals are the broker's alone while the batch is not done, and one at a time.
+The stream service stages and proposes; the broker decides, publishes and removes. While a batch is
+not published, only the broker decides and removes, one step at a time.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ STAGED_SCHEMA: Final = pa.schema(
         pa.field("properties", pa.binary(), nullable=True),  # raw MQTT 5 property bytes
     ]
 )
-"""The columns of a staged file: rows that were checked, as the log will have them."""
+"""The columns of a staged file; its rows were validated before they were staged."""
 
 STAGED_DIRECTORY: Final = "staged"
 DECIDED: Final = "decided"
@@ -59,14 +60,14 @@ _PROPOSAL: Final = ".proposal"
 _ROWS: Final = ".arrow"
 _UNFINISHED: Final = ".new"
 _ATTEMPTS_MAX: Final = 100
-"""Attempts to make a directory that is removed meanwhile."""
+"""Attempts to create a directory that another process removes meanwhile."""
 NAME_RULE: Final = "1 to 128 letters, digits and . _ - that start with a letter or digit"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _OWNED: Final = re.compile(rf"(?:[A-Za-z0-9][A-Za-z0-9_.-]{{0,63}}~)?{_NAME.pattern}")
 
 
 class StagedFile(msgspec.Struct, frozen=True, array_like=True):
-    """A file of rows: its name, and how many rows and bytes it has."""
+    """A staged file: its name, and how many rows and bytes it has."""
 
     name: str
     rows: int
@@ -74,7 +75,8 @@ class StagedFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RowSet(msgspec.Struct, frozen=True):
-    """The rows of one batch: its sink, and its files in their order."""
+    """The rows of a batch: the sink, the batch's number, the client that publishes them, and the
+    files in the order of publishing."""
 
     sink: str
     batch: int
@@ -83,7 +85,7 @@ class RowSet(msgspec.Struct, frozen=True):
 
     @property
     def rows(self) -> int:
-        """Return how many there are."""
+        """Return the number of rows in all files."""
         return sum(file.rows for file in self.files)
 
 
@@ -92,7 +94,7 @@ _decode_set = msgspec.json.Decoder(RowSet).decode
 
 @final
 class Staging:
-    """The staging area below ``data_dir``."""
+    """The staging area in ``data_dir``."""
 
     def __init__(self, data_dir: Path) -> None:
         self._data_dir = data_dir
@@ -101,31 +103,33 @@ class Staging:
     # -- staging -----------------------------------------------------------------------
 
     def stage(self, sink: str, batch: int, run: str, partition: int, rows: pa.Table) -> StagedFile:
-        """Write rows of ``STAGED_SCHEMA``; they are on disk when this returns.
+        """Write rows to a new staged file, with a sync; return the file.
 
         Args:
-            sink: the sink that publishes them.
-            batch: its number.
-            run: the attempt at this batch, see ``abandon``.
-            partition: number of the part of the batch that the rows belong to.
-            rows: at least one.
+            sink: name of the sink that publishes the rows.
+            batch: number of the batch, 0 to ``BATCH_MAX``.
+            run: name of the attempt at this batch, see ``discard_attempt``.
+            partition: number of the batch's partition that the rows belong to.
+            rows: one row or more, with the columns of ``STAGED_SCHEMA``.
 
         Raises:
-            StoreFailed: they could not be written.
+            StoreError: a name or number is not allowed.
+            StoreFailed: the rows could not be written.
         """
         sink_of_file = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink_of_file, STAGED_SCHEMA) as writer:
             writer.write_table(rows)
         data = sink_of_file.getvalue()
-        name = f"{_checked(run)}-{partition:05d}-{uuid.uuid4().hex}{_ROWS}"
+        name = f"{_validated_name(run)}-{partition:05d}-{uuid.uuid4().hex}{_ROWS}"
         self._write(self._batch_directory(sink, batch), name, data)
         return StagedFile(name, rows.num_rows, data.size)
 
     def propose(self, row_set: RowSet) -> str:
-        """Write a proposal with the files of a batch; return its name.
+        """Write a proposal that ``row_set`` becomes the batch; return the proposal's name.
 
         Raises:
-            StoreFailed: it could not be written.
+            StoreError: a name or number in ``row_set`` is not allowed.
+            StoreFailed: the proposal could not be written.
         """
         name = uuid.uuid4().hex + _PROPOSAL
         self._write(
@@ -134,16 +138,24 @@ class Staging:
         return name
 
     def size_bytes(self) -> int:
-        """Return how many bytes all staged files occupy."""
+        """Return the size of all staged files in bytes."""
         return sum(size for _, size, _ in self._files())
 
     # -- deciding ----------------------------------------------------------------------
 
     def decide(self, sink: str, batch: int, proposal: str) -> RowSet:
-        """Let a proposal be the batch, for good; if one was decided before, return that one.
+        """Make a proposal the batch for good, with a sync; return the decided batch.
+
+        If the batch was decided before, that decision stays and is returned.
+
+        Args:
+            sink: name of the sink.
+            batch: number of the batch.
+            proposal: name of the proposal.
 
         Raises:
-            StoreError: the proposal, or a file it names, is not there.
+            StoreError: the proposal does not exist, has too many rows, or names a file that does
+                not exist or has another size.
             StoreFailed: the decision could not be written.
         """
         directory = self._batch_directory(sink, batch)
@@ -151,18 +163,18 @@ class Staging:
         try:
             if not decided.exists():
                 self._check(directory, proposal)
-                (directory / _checked(proposal)).rename(decided)
-            sync_directory(directory)  # also one that was renamed and perhaps not synced
+                (directory / _validated_name(proposal)).rename(decided)
+            sync_directory(directory)  # an earlier decision may be renamed and not synced
             return _decode_set(decided.read_bytes())
         except (OSError, msgspec.MsgspecError) as error:
             raise self._failed(error) from error
 
     def is_decided(self, sink: str, batch: int) -> bool:
-        """Return whether a batch is decided, and not forgotten yet."""
+        """Return whether a batch is decided and not removed yet."""
         return (self._batch_directory(sink, batch) / DECIDED).exists()
 
-    def decided(self) -> list[RowSet]:
-        """Return all batches that are decided and not forgotten; log one that cannot be read."""
+    def decided_batches(self) -> list[RowSet]:
+        """Return all decided batches; log an error for each decision that cannot be read."""
         found: list[RowSet] = []
         for path in sorted(directory / DECIDED for directory in self._batch_directories()):
             if not path.exists():
@@ -176,14 +188,14 @@ class Staging:
 
     def _check(self, directory: Path, proposal: str) -> None:
         try:
-            proposed = _decode_set((directory / _checked(proposal)).read_bytes())
+            proposed = _decode_set((directory / _validated_name(proposal)).read_bytes())
         except FileNotFoundError:
             raise StoreError(f"there is no proposal {proposal} in {directory}") from None
         if proposed.rows > ROWS_MAX:
             raise StoreError(f"a batch may have {ROWS_MAX} rows, and this one has {proposed.rows}")
         for file in proposed.files:
             try:
-                size_bytes = (directory / _checked(file.name)).stat().st_size
+                size_bytes = (directory / _validated_name(file.name)).stat().st_size
             except FileNotFoundError:
                 raise StoreError(
                     f"staged rows of batch {proposed.batch} of {proposed.sink} are not here any"
@@ -198,12 +210,17 @@ class Staging:
     # -- publishing --------------------------------------------------------------------
 
     def read(self, row_set: RowSet, file: StagedFile, first: int, count: int) -> list[Row]:
-        """Return up to ``count`` rows of one file of a batch, from number ``first`` of the file on.
+        """Return rows of one file of a batch.
 
-        Making objects of a column holds up all threads: ``count`` bounds that.
+        Args:
+            row_set: the batch.
+            file: the file.
+            first: number of the first row to return, from 0.
+            count: greatest number of rows to return. It bounds the time for which other threads
+                wait, because converting a column to Python objects holds the interpreter's lock.
 
         Raises:
-            StoreFailed: it cannot be read.
+            StoreFailed: the file cannot be read.
         """
         path = self._batch_directory(row_set.sink, row_set.batch) / file.name
         try:
@@ -217,11 +234,11 @@ class Staging:
         topics, payloads, qos, retain, properties = columns
         return list(zip(topics, payloads, qos, retain, [p or b"" for p in properties], strict=True))
 
-    def pieces(self, row_set: RowSet, file: StagedFile, size_bytes: int) -> Iterator[bytes]:
+    def read_in_pieces(self, row_set: RowSet, file: StagedFile, size_bytes: int) -> Iterator[bytes]:
         """Yield the bytes of a file of a batch, in pieces of ``size_bytes``.
 
         Raises:
-            StoreFailed: it cannot be read.
+            StoreFailed: the file cannot be read.
         """
         path = self._batch_directory(row_set.sink, row_set.batch) / file.name
         try:
@@ -232,45 +249,50 @@ class Staging:
             raise StoreFailed(f"{path} cannot be read: {error}") from error
 
     def restore(self, row_set: RowSet, files: Iterable[tuple[str, Iterable[bytes]]]) -> None:
-        """Write the files of a batch that was decided elsewhere, and the decision.
+        """Write the files of a batch that another cluster member decided, and the decision.
+
+        Args:
+            row_set: the decided batch.
+            files: name and bytes of each file, the bytes in pieces.
 
         Raises:
-            StoreFailed: they could not be written.
+            StoreError: a name is not allowed.
+            StoreFailed: a file could not be written.
         """
         place = self._batch_directory(row_set.sink, row_set.batch)
         for name, pieces in files:
-            self._write(place, _checked(name), b"".join(pieces))
+            self._write(place, _validated_name(name), b"".join(pieces))
         self._write(place, DECIDED, msgspec.json.encode(row_set))
 
-    def forget(self, sink: str, batch: int) -> None:
-        """Remove all staged files of a published batch, as far as the disk lets them be removed."""
+    def remove_batch(self, sink: str, batch: int) -> None:
+        """Remove all staged files of a published batch; ignore errors of the disk."""
         directory = self._batch_directory(sink, batch)
         shutil.rmtree(directory, ignore_errors=True)
         with contextlib.suppress(OSError):
-            directory.parent.rmdir()  # of the last batch
+            directory.parent.rmdir()  # succeeds after the sink's last batch
 
-    def abandon(self, sink: str, batch: int, run: str) -> None:
+    def discard_attempt(self, sink: str, batch: int, run: str) -> None:
         """Remove the files that one attempt staged for a batch, unless the batch is decided.
 
         Args:
-            sink: the sink with the batch.
-            batch: its number.
-            run: the attempt; attempts named ``RUN-…`` are parts of it, and removed too.
+            sink: name of the sink.
+            batch: number of the batch.
+            run: name of the attempt; files of attempts named ``RUN-…`` are removed too.
         """
         if self.is_decided(sink, batch):
             return
         directory = self._batch_directory(sink, batch)
         for path in _entries(directory):
-            if path.name.startswith(f"{_checked(run)}-"):
+            if path.name.startswith(f"{_validated_name(run)}-"):
                 with contextlib.suppress(OSError):
                     path.unlink()
         _remove_empty(directory)
 
-    def sweep(self, before_s: float) -> int:
-        """Remove undecided files that were staged before a time; return their number.
+    def remove_expired(self, before_s: float) -> int:
+        """Remove undecided files that were staged before a time; return the number removed.
 
         Args:
-            before_s: seconds since the Unix epoch.
+            before_s: the time, seconds since the Unix epoch.
         """
         removed = 0
         for path, _, modified_s in list(self._files()):
@@ -287,28 +309,30 @@ class Staging:
     def _batch_directory(self, sink: str, batch: int) -> Path:
         if not 0 <= batch <= BATCH_MAX:
             raise StoreError(f"a batch has a number from 0 to {BATCH_MAX}, not {batch}")
-        return self._top / _checked(sink) / str(batch)
+        return self._top / _validated_name(sink) / str(batch)
 
     def _files(self) -> Iterator[tuple[Path, int, float]]:
-        """Yield path, size in bytes and time of change of each file."""
+        """Yield path, size in bytes and time of modification (Unix, seconds) of each file."""
         for directory in self._batch_directories():
             for path in _entries(directory):
-                with contextlib.suppress(OSError):  # it has just gone
+                with contextlib.suppress(OSError):  # removed meanwhile
                     found = path.stat()
                     yield path, found.st_size, found.st_mtime
 
     def _batch_directories(self) -> Iterator[Path]:
-        """Yield the directory of each batch. Others remove them meanwhile, on which `Path.glob`
-        fails."""
+        """Yield the directory of each batch.
+
+        Directories may be removed meanwhile, on which `Path.glob` would fail.
+        """
         for sink in _entries(self._top):
             yield from _entries(sink)
 
     def _write(self, directory: Path, name: str, data: bytes | pa.Buffer) -> None:
-        """Write a file whole, synced, and its name too.
+        """Write a file under a temporary name, sync it, rename it, and sync the directories.
 
-        The broker may remove the directory meanwhile, because the batch is done or nothing was in
-        it: then it is made once more. If that is while it is made, `Path.mkdir` says that it is in
-        the way.
+        The broker may remove the directory meanwhile, because the batch is published or the
+        directory is empty; then it is created again. If the removal coincides with the creation,
+        `Path.mkdir` raises `FileExistsError`.
         """
         unfinished = directory / (name + _UNFINISHED)
         for attempt in range(_ATTEMPTS_MAX):
@@ -320,7 +344,7 @@ class Staging:
                     os.fsync(file.fileno())
                 unfinished.rename(directory / name)
                 for path in (directory, directory.parent, self._top, self._data_dir):
-                    sync_directory(path)  # also what another writer has just made
+                    sync_directory(path)  # another writer may have just created them
                 return
             except (FileNotFoundError, FileExistsError) as error:
                 if attempt == _ATTEMPTS_MAX - 1:
@@ -333,23 +357,23 @@ class Staging:
         return StoreFailed(f"the staging area {self._top} cannot be used: {why}")
 
 
-def is_name(name: str) -> bool:
-    """Return whether a sink may have this name, which is the name of a directory, too."""
+def is_sink_name(name: str) -> bool:
+    """Return whether a sink may have this name (``NAME_RULE``); it names a directory, too."""
     return _NAME.fullmatch(name) is not None
 
 
-def owned(owner: str, sink: str) -> str:
-    """Return the name under which a sink of `owner` is stored; sinks of different owners never
-    share it."""
+def owned_sink_name(owner: str, sink: str) -> str:
+    """Return the name under which a sink of `owner` is stored: `OWNER~SINK`, so that sinks of
+    different owners never share a name; `sink` itself where `owner` is empty."""
     return f"{owner}~{sink}" if owner else sink
 
 
-def without_owner(sink: str) -> str:
-    """Return the name that an `owned` sink had before it had an owner; empty where it has none."""
+def sink_name_without_owner(sink: str) -> str:
+    """Return `SINK` for a stored name `OWNER~SINK`; empty for a name without an owner."""
     return sink.partition("~")[2]
 
 
-def _checked(name: str) -> str:
+def _validated_name(name: str) -> str:
     if _OWNED.fullmatch(name) is None:
         raise StoreError(f"a name must be {NAME_RULE}, not {name!r}")
     return name

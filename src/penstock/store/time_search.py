@@ -1,12 +1,11 @@
-"""Search by time: find the first offset in the log that was received at or after a time.
+"""Search by time: finds the first offset in the log that was received at or after a time.
 
-Messages stand in the order in which they came, so the time of receipt grows with the offset, and a
-binary search over chunks finds the place; each step reads one of them. The answer is the first
-offset that was received at or after the time.
+The log is ordered by offset, and the time of receipt normally grows with the offset. So a binary
+search over chunks finds the first message received at or after the time; each step reads one chunk.
 
-Except where the broker's clock was set back. Then the log passes such a time more than once, and
-the answer is one of the places where it does: a message received at or after the time, behind one
-received before it. The log is not searched for the first of them, which would mean to read it all.
+Where the broker's clock was set back, the log may pass the time more than once. The search then
+returns one of these offsets: a message received at or after the time, behind one received before
+it. Finding the first of them would require reading the whole log.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ from typing import cast
 import pyarrow.compute as pc
 
 from penstock.config.stream import StreamDefinition
-from penstock.store.ranges import without
+from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower
 
 
 def first_received_at(
     log: LogFollower, extent: Extent, received_at_us: int, stream: StreamDefinition
 ) -> int | None:
-    """Return the first offset of `extent` received at or after a time; None where there is none.
+    """Return the first offset of `extent` received at or after a time; None if there is none.
 
     Args:
-        log: the log that is searched.
+        log: the log to search.
         extent: extent of the stream.
         received_at_us: the time, µs since the Unix epoch.
-        stream: the stream whose archive is searched, too.
+        stream: the stream, whose archive is searched, too.
 
     Raises:
         OffsetOutOfRange: retention has removed rows of the extent meanwhile.
-        StoreFailed: they cannot be read.
+        StoreFailed: rows cannot be read.
     """
-    for begin, end in without(extent.earliest, extent.end, extent.given_up):
+    for begin, end in subtract_ranges(extent.earliest, extent.end, extent.given_up):
         found = _search(log, begin, end, received_at_us, stream)
         if found is not None:
             return found
@@ -45,11 +44,11 @@ def first_received_at(
 def _search(
     log: LogFollower, begin: int, end: int, received_at_us: int, stream: StreamDefinition
 ) -> int | None:
-    found: int | None = None  # the answer, unless one is between `begin` and `end`
+    found: int | None = None  # the result, unless a lower offset is between `begin` and `end`
     while begin < end:
         middle = (begin + end) // 2
         rows = next((rows for rows in log.rows(middle, end, stream) if rows.batch.num_rows), None)
-        if rows is None:  # an archive has no messages there
+        if rows is None:  # the archive has no messages from `middle` on
             end = middle
             continue
         is_later = pc.greater_equal(rows.batch.column("received_at"), received_at_us)

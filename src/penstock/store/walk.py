@@ -1,8 +1,8 @@
 """Reads a column family past damaged blocks.
 
-RocksDB keeps a checksum with every block. An iterator stops at a block with a wrong one, although
-keys behind it may be readable. The walk finds the next readable key, and yields a gap between the
-keys on both sides of the damage::
+RocksDB stores a checksum with every block. An iterator stops at a block with a wrong checksum,
+although keys behind it may be readable. `walk` finds the next readable key, and yields a gap
+between the keys on both sides of the damage::
 
     a1 a2 a3   ▒▒▒▒▒▒▒▒▒▒   a9 b1 b2
              └ Gap(a3, a9): the keys between them are not known
@@ -17,11 +17,11 @@ from typing import Final
 from rocksdict import Rdict
 
 from penstock.errors import StoreFailed
-from penstock.store.database import check
+from penstock.store.database import raise_if_unreadable
 
-_FINER_BYTES: Final = 8  # a search tells keys apart that are so much longer than the last one
+_FINER_BYTES: Final = 8  # the search distinguishes keys up to this much longer than the last key
 _SHORTEST_BYTES: Final = 8
-_GROWTH: Final = 20  # each step of the search is a twentieth longer: it misses no island but small
+_GROWTH: Final = 20  # each step is 1/20 longer than the last: only small readable spans are missed
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Gap:
     Attributes:
         after: the last key before the gap; None if there is none.
         before: the next key that can be read; None if there is none.
-        reason: the error of reading, in words.
+        reason: the text of the read error.
     """
 
     after: bytes | None
@@ -40,7 +40,7 @@ class Gap:
 
 
 def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
-    """Yield all keys with their values in their order, and the gaps between them."""
+    """Yield the readable keys of a column family in their order with their values, and the gaps."""
     entries = family.iter()
     entries.seek_to_first()
     last: bytes | None = None
@@ -51,7 +51,7 @@ def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
             entries.next()
             continue
         try:
-            check(entries)
+            raise_if_unreadable(entries)
         except StoreFailed as error:
             following = _next_readable(family, last)
             yield Gap(last, following, str(error))
@@ -59,15 +59,14 @@ def walk(family: Rdict) -> Iterator[tuple[bytes, bytes] | Gap]:
                 return
             entries = family.iter()
             entries.seek(following)
-            if not entries.valid():  # it could be read a moment ago
+            if not entries.valid():  # unreadable now, though the search has just read it
                 return
             continue
         return
 
 
 def _next_readable(family: Rdict, last: bytes | None) -> bytes | None:
-    """Return the first key above ``last`` from which on the family can be read; None: there is
-    none."""
+    """Return the first readable key above ``last`` behind the damage; None if there is none."""
     width = max(len(last or b""), _SHORTEST_BYTES) + _FINER_BYTES
     begin = int.from_bytes((last or b"").ljust(width, b"\0"), "big")
     room = (1 << 8 * width) - 1 - begin
@@ -93,7 +92,7 @@ def _is_readable(family: Rdict, position: int, width: int) -> bool:
     if entries.valid():
         return True
     try:
-        check(entries)
+        raise_if_unreadable(entries)
     except StoreFailed:
         return False
     return True

@@ -1,4 +1,4 @@
-"""The watermark: how far the log is synced, in a small file beside the database.
+"""The watermark: records in a small file beside the database how far the log is synced.
 
 The file is `<data_dir>/committed`, 48 bytes, little-endian; the broker maps it::
 
@@ -8,20 +8,22 @@ The file is `<data_dir>/committed`, 48 bytes, little-endian; the broker maps it:
     └────────┴────────┴─────────┴─────────────────────────┘
     └ older versions: 8 or 16 ┘
 
-`end` is the offset after the last synced message, `begin` the first that retention left,
-`commits` the number of commits there ever were, those without messages too.
+`end` is the offset after the last synced message, `begin` the first offset that retention has not
+removed, `commits` the number of all commits ever made, including those without messages.
 
-The stream service and the next start of the broker read it. The stream service shows nothing at or
-above `end`: a secondary of the database also sees writes that are not synced yet, and those a power
-cut may take back. At a start, RocksDB recovers its write-ahead log up to the first record it cannot
-read, and drops all records behind a damaged one without a word. Where less is there than the
-watermark says, the start is refused, instead of giving the same offsets to other messages.
+The stream service and the next start of the broker read the file. The stream service shows no
+offset at or above `end`: a secondary instance of the database also sees writes that are not synced
+yet, and a power cut may take them back. At a start, RocksDB recovers its write-ahead log up to the
+first record it cannot read, and silently drops all records behind a damaged one. If the log then
+ends before the watermark, the start is refused, instead of assigning the same offsets to other
+messages.
 
-It raises no false alarm. The file is made whole (written, synced, renamed) when the store is
-opened, and from then on a number moves in it after the sync of what it counts, in one store of 8
-aligned bytes. It is never ahead of the disk, at whatever moment the system stops and in whatever
-order it wrote its pages: after a power cut the file may only be older. It is synced with each run
-of retention, and when the store is closed. A log of another epoch is not compared.
+The watermark causes no false alarm. The file is written, synced and renamed when the store is
+opened. From then on `end` and `commits` are increased after the sync of the commit that they count,
+each in one store of 8 aligned bytes. So they are never ahead of the disk, whenever the system stops
+and in whatever order it writes its pages: after a power cut they may only be older. The file is
+synced after each run of retention, and when the store is closed. The watermark of another epoch is
+not compared.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ _EPOCH: Final = slice(24, 48)
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """The content of a watermark. In an older version's, commits are 0 and the epoch is empty."""
+class Watermark:
+    """The content of the watermark file; files of older versions have no commits and no epoch."""
 
     end: int
     begin: int = 0
@@ -62,9 +64,9 @@ class Committed:
         return b"".join(number.to_bytes(8, "little") for number in numbers) + epoch
 
     @staticmethod
-    def decode(data: bytes) -> Committed:
-        """Inverse of `encode`; missing bytes at the end of `data` count as zero."""
-        return Committed(
+    def decode(data: bytes) -> Watermark:
+        """Return the watermark that `encode` encoded; missing bytes at the end count as zero."""
+        return Watermark(
             int.from_bytes(data[_END], "little"),
             int.from_bytes(data[_BEGIN], "little"),
             int.from_bytes(data[_COMMITS], "little"),
@@ -72,22 +74,22 @@ class Committed:
         )
 
 
-def read_watermark(data_dir: Path) -> Committed | None:
-    """Return the watermark below `data_dir`; None where there is none.
+def read_watermark(data_dir: Path) -> Watermark | None:
+    """Return the watermark in `data_dir`; None if there is none.
 
     Raises:
         StoreError: the file cannot be read.
     """
     try:
-        return Committed.decode((data_dir / WATERMARK_FILE).read_bytes())
+        return Watermark.decode((data_dir / WATERMARK_FILE).read_bytes())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise _unusable(data_dir, error) from error
 
 
-def write_watermark(data_dir: Path, committed: Committed) -> None:
-    """Replace the watermark below `data_dir` atomically, synced.
+def write_watermark(data_dir: Path, watermark: Watermark) -> None:
+    """Replace the watermark in `data_dir` atomically, with a sync.
 
     Raises:
         StoreError: the file cannot be written.
@@ -96,7 +98,7 @@ def write_watermark(data_dir: Path, committed: Committed) -> None:
     unfinished = path.with_name(f"{WATERMARK_FILE}.new")
     try:
         with unfinished.open("wb") as file:
-            file.write(committed.encode())
+            file.write(watermark.encode())
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
@@ -106,39 +108,39 @@ def write_watermark(data_dir: Path, committed: Committed) -> None:
 
 
 @final
-class Watermark:
-    """The file, mapped by the broker that moves it.
+class WatermarkFile:
+    """The watermark file, which the broker maps into memory to change it.
 
     Args:
-        data_dir: the directory of the file.
-        committed: its content from now on.
+        data_dir: the directory of the file, which is replaced.
+        watermark: its new content.
 
     Raises:
         StoreError: the file cannot be written.
     """
 
-    def __init__(self, data_dir: Path, committed: Committed) -> None:
-        write_watermark(data_dir, committed)
+    def __init__(self, data_dir: Path, watermark: Watermark) -> None:
+        write_watermark(data_dir, watermark)
         try:
             self._descriptor = os.open(data_dir / WATERMARK_FILE, os.O_RDWR)
             self._map = mmap.mmap(self._descriptor, LENGTH_BYTES)
         except OSError as error:
             raise _unusable(data_dir, error) from error
 
-    def move(self, end: int, commits: int) -> None:
-        """Record a commit that is synced."""
+    def record_commit(self, end: int, commits: int) -> None:
+        """Record that a commit is synced: the new end of the log, and the number of commits."""
         self._map[_END] = end.to_bytes(NUMBER_LENGTH_BYTES, "little")
         self._map[_COMMITS] = commits.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
     def set_begin(self, begin: int) -> None:
-        """Record that retention removes the rows before `begin`."""
+        """Record that retention removes the messages before offset `begin`."""
         self._map[_BEGIN] = begin.to_bytes(NUMBER_LENGTH_BYTES, "little")
 
     def sync(self) -> None:
-        """Let the file outlast a power cut as it is now; may run beside `move`.
+        """Sync the file; another thread may call `record_commit` meanwhile.
 
         Raises:
-            StoreFailed: it could not be synced.
+            StoreFailed: the file could not be synced.
         """
         try:
             os.fsync(self._descriptor)
@@ -147,14 +149,14 @@ class Watermark:
 
     def close(self) -> None:
         """Sync the file and unmap it."""
-        with contextlib.suppress(OSError):  # an older one does no harm
+        with contextlib.suppress(OSError):  # an older watermark on disk does no harm
             os.fsync(self._descriptor)
         self._map.close()
         os.close(self._descriptor)
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in `path` outlast a power cut."""
+    """Sync the directory `path`, so that the names in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -163,7 +165,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """Make the content of a file outlast a power cut."""
+    """Sync the file `path`, so that its content survives a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -27,7 +27,7 @@ from penstock.engine.name_patterns import NamePattern
 from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import EVENTS_PREFIX
 from penstock.errors import ConfigError
-from penstock.store.ranges import Ranges, without
+from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 
 _COLUMNS: Final = ("topic", "payload", "offset")
@@ -174,7 +174,7 @@ def _ranges(
     within = (span.earliest, last)
     written_us = until_us + _WRITTEN_WITHIN_US
     found = client.received_between(STREAM_NAME, span.epoch, within, since_us, written_us)
-    return [part for one in found for part in without(*one, span.given_up)]
+    return [part for one in found for part in subtract_ranges(*one, span.given_up)]
 
 
 def _refuse_without_events(client: StreamClient) -> None:

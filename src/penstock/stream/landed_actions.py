@@ -34,7 +34,7 @@ from penstock.control.landed_requests import (
 )
 from penstock.engine.topics import filter_covers
 from penstock.protocol.properties import parse_properties
-from penstock.store.ranges import without
+from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower
 from penstock.store.selection import TopicSelector
 from penstock.stream.reader_actions import Action, ask_broker, check_epoch, read_request
@@ -106,7 +106,9 @@ class LandedActions:
         looked."""
         asking: list[int] = []
         end = min(request.end, extent.end)
-        for first, last in without(max(begin, min(extent.earliest, end)), end, extent.given_up):
+        for first, last in subtract_ranges(
+            max(begin, min(extent.earliest, end)), end, extent.given_up
+        ):
             for rows in self._log.rows(first, last, stream):
                 asking += receipt_requests(rows.batch, rows.offsets, selector, request.table)
                 if len(asking) > OFFSETS_MAX:

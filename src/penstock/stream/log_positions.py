@@ -7,7 +7,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from penstock.store.ranges import Ranges, without
+from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.pushed_filters import PushedFilters
 
@@ -28,7 +28,7 @@ def time_of(client: StreamClient, log: StreamOffsets, offset: int) -> int | None
         PenstockError: the stream service cannot be read.
     """
     columns = ("offset", "received_at")
-    for start, end in without(max(offset, log.earliest), log.latest, log.given_up):
+    for start, end in subtract_ranges(max(offset, log.earliest), log.latest, log.given_up):
         for batch in client.read(log.stream, log.epoch, start, end, columns=columns):
             found: int = batch.column(1).cast(pa.int64())[0].as_py()
             return found

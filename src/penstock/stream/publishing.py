@@ -30,7 +30,7 @@ from penstock.errors import ProtocolError, StoreFailed
 from penstock.protocol.properties import Properties, encode_properties
 from penstock.protocol.wire import bytes_of
 from penstock.store.secondary import StoreNotReady
-from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging, owned
+from penstock.store.staging import STAGED_SCHEMA, RowSet, StagedFile, Staging, owned_sink_name
 from penstock.stream.broker_role import refuse_standby
 from penstock.stream.requests import PutRequest, Refusal, RequestError, SetRequest
 from penstock.stream.rows import PROPERTIES_TYPE, PUBLISH_SCHEMA
@@ -98,7 +98,7 @@ class Publishing:
                 "the staging area has no room for these rows: stream.staged_bytes_max is"
                 f" {limits.staged_bytes_max}"
             )
-        sink = owned(grant.owner, request.sink)
+        sink = owned_sink_name(grant.owner, request.sink)
         return self._staging.stage(sink, request.batch, request.run, request.partition, checked)
 
     def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
@@ -110,14 +110,14 @@ class Publishing:
             StoreError: the broker cannot publish it; the message says why.
         """
         self._allowed(grant)
-        sink, batch = owned(grant.owner, request.sink), request.batch
+        sink, batch = owned_sink_name(grant.owner, request.sink), request.batch
         proposal = ""
         if not self._staging.is_decided(sink, batch):
             files = tuple(StagedFile(*file) for file in request.files)
             proposal = self._staging.propose(RowSet(sink, batch, request.client_id, files))
         published = self._ask(control.Publish(sink, batch, proposal))
         if published.is_done:
-            self._staging.forget(sink, batch)  # rows that were staged a second time
+            self._staging.remove_batch(sink, batch)  # rows that were staged a second time
         return published
 
     def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
@@ -126,7 +126,7 @@ class Publishing:
         Raises as `publish` does.
         """
         self._allowed(grant)
-        sink = owned(grant.owner, request.sink)
+        sink = owned_sink_name(grant.owner, request.sink)
         return self._ask(control.Abandon(sink, request.batch, request.run))
 
     def _ask(self, request: control.Publish | control.Abandon) -> Published:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from penstock.engine.topics import is_topic_name, topic_matches
-from penstock.store.ranges import Ranges, without
+from penstock.store.ranges import Ranges, subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 from penstock.stream.requests import COUNT_MAX, TIME_US_MAX, TOPIC_LEVELS_MAX
 
@@ -113,7 +113,7 @@ def spans_to_read(
     spans = [(span.low, span.high)]
     if pushed.has_times:
         spans = client.received_between(log.stream, log.epoch, spans[0], times.low, times.high)
-    return [part for one in spans for part in without(*one, given_up)]
+    return [part for one in spans for part in subtract_ranges(*one, given_up)]
 
 
 def _is_topic(value: object) -> bool:

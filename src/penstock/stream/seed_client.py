@@ -33,7 +33,7 @@ from penstock.store.database import open_for_reading
 from penstock.store.examination import examine
 from penstock.store.faults import with_remedy
 from penstock.store.identity import read_epoch
-from penstock.store.replacing import clear_unfinished
+from penstock.store.replacing import new_unfinished_copy
 from penstock.stream.connections import Connection, Connections
 from penstock.stream.credentials import Credentials
 from penstock.stream.flight_errors import first_sentence
@@ -83,7 +83,7 @@ def fetch(
         StoreFailed: the other member does not give it, it does not arrive, or the disk is full.
         StoreDamaged: it is not whole.
     """
-    unfinished = clear_unfinished(data_dir)
+    unfinished = new_unfinished_copy(data_dir)
     connections = Connections([address], credentials)
     try:
         connection = connections.to(address)

@@ -50,7 +50,7 @@ from penstock.auth.tokens import (
 from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange, PenstockError
-from penstock.store.ranges import without
+from penstock.store.ranges import subtract_ranges
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady, given_up_error
 from penstock.store.selection import TopicSelector
 from penstock.stream import landed_actions, reader_actions, seeds, time_actions
@@ -208,7 +208,7 @@ class StreamServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
         spans = [(start, end)]
         if request.has_times:
             spans = self._times.spans(extent, whole, ENDPOINTS_MAX)
-        ranges = [part for one in spans for part in without(*one, extent.given_up)]
+        ranges = [part for one in spans for part in subtract_ranges(*one, extent.given_up)]
         ranges = ranges or [(end, end)]
         tickets = [replace(whole, start=begin, end=until) for begin, until in ranges]
         filtered = request.topic_filters or request.has_times

@@ -77,7 +77,7 @@ class TimeActions:
             raise behind_error(span[1], extent)
         ends_s = time.monotonic() + CALL_S_MAX
         index = self._indexes[stream.name]
-        return {"ranges": index.ranges(extent, span, since_us, until_us, ends_s)}
+        return {"ranges": index.possible_ranges(extent, span, since_us, until_us, ends_s)}
 
     def spans(self, extent: Extent, request: RangeRequest, count_max: int) -> Ranges:
         """Return the parts of a range that may have rows of its time, ascending.
@@ -96,7 +96,7 @@ class TimeActions:
             return []
         ends_s = time.monotonic() + CALL_S_MAX
         index = self._indexes[request.stream]
-        found = index.ranges(extent, whole, since_us, until_us, ends_s)
+        found = index.possible_ranges(extent, whole, since_us, until_us, ends_s)
         if found is None:
             return [whole]
         return found if len(found) <= count_max else [(found[0][0], found[-1][1])]

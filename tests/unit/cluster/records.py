@@ -26,7 +26,7 @@ from penstock.engine.batch.log_columns import columns_of
 from penstock.engine.message import Message
 from penstock.store.chunk import encode_key
 from penstock.store.identity import COMMITS, EPOCH
-from penstock.store.log import chunk_of
+from penstock.store.log import chunk_from_columns
 from tests.model.memory_rocks import Content, apply, copied, nothing
 
 META: Final = 0
@@ -90,7 +90,7 @@ class Records:
     def rows(self, count: int) -> list[Operation]:
         """Return the operations of a commit that appends rows to the broker's log."""
         messages = [Message("t", b"%d" % number) for number in range(count)]
-        chunk = b"".join(chunk_of(columns_of(messages)))
+        chunk = b"".join(chunk_from_columns(columns_of(messages)))
         key = encode_key(self._rows)
         self._rows += count
         self._commits += 1

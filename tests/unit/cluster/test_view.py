@@ -23,7 +23,7 @@ from penstock.errors import CommitUnknown
 from penstock.store.chunk import encode_key
 from penstock.store.database import STORE_DIRECTORY, Database, open_database
 from penstock.store.parts import PARTS_FAMILY
-from penstock.store.watermark import Committed, Watermark, read_watermark
+from penstock.store.watermark import Watermark, WatermarkFile, read_watermark
 from tests.model.memory_rocks import Content, MemoryDatabase, ViewDisk
 from tests.unit.cluster.records import EPOCH_OF_TESTS, LOG, META, SESSIONS, Records
 
@@ -328,8 +328,8 @@ def test_the_watermark_is_never_ahead(tmp_path: Path, records: Records) -> None:
             shown.append((during.end, during.commits))
 
     view = View(Observed(ViewDisk(), tmp_path))
-    committed = Committed(0, 0, 0, EPOCH_OF_TESTS)
-    view.attach_watermark(Watermark(tmp_path, committed), committed)
+    committed = Watermark(0, 0, 0, EPOCH_OF_TESTS)
+    view.attach_watermark(WatermarkFile(tmp_path, committed), committed)
     for portion in portions(records.entries, random):
         view.apply(portion)
         now = read_watermark(tmp_path)
@@ -355,8 +355,8 @@ def test_what_retention_removes_is_hidden_first(tmp_path: Path, records: Records
             super().write_here(batch, sync)
 
     view = View(Observed(ViewDisk(), tmp_path))
-    committed = Committed(0, 0, 0, EPOCH_OF_TESTS)
-    view.attach_watermark(Watermark(tmp_path, committed), committed)
+    committed = Watermark(0, 0, 0, EPOCH_OF_TESTS)
+    view.attach_watermark(WatermarkFile(tmp_path, committed), committed)
     for entry in records.entries:
         view.apply([entry])
     view.close_watermark()

@@ -45,7 +45,7 @@ def test_another_machine_has_the_files_of_a_set(
     StagedCopies(store, first).keep(row_set)
     StagedCopies(store, first).keep(row_set)  # asked again
     StagedCopies(store, second).restore()
-    assert second.decided() == [row_set]
+    assert second.decided_batches() == [row_set]
     assert payloads_in(second, row_set) == [b"one", b"two"]
 
 
@@ -57,7 +57,7 @@ def test_what_only_one_machine_decided_is_undecided_again(
     other = decided(second, 1, [b"in the log"])
     StagedCopies(store, second).keep(other)
     StagedCopies(store, first).restore()
-    assert first.decided() == [other]
+    assert first.decided_batches() == [other]
     assert payloads_in(first, other) == [b"in the log"]
 
 
@@ -67,7 +67,7 @@ def test_a_published_set_leaves_nothing(store: RocksStore, tmp_path: Path) -> No
     for batch in (1, 11):
         copies.keep(decided(staging, batch, [b"row"]))
     copies.drop("s", 1)
-    names = [name for name, _ in store.states("staged-")]
+    names = [name for name, _ in store.read_states("staged-")]
     assert names
     assert all(name.split("/")[2] == "11" for name in names)
 
@@ -80,4 +80,4 @@ def test_files_without_their_set_are_removed(store: RocksStore, tmp_path: Path) 
         copies.keep(decided(staging, batch, [b"row"]))
     store.remove_states("staged-set/s/1/")
     StagedCopies(store, Staging(tmp_path / "b")).restore()
-    assert {name.split("/")[2] for name, _ in store.states("staged-file/")} == {"2"}
+    assert {name.split("/")[2] for name, _ in store.read_states("staged-file/")} == {"2"}

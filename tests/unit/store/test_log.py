@@ -9,7 +9,7 @@ from penstock.engine.batch.log_columns import Columns, columns_of
 from penstock.engine.batch.steady_clock import Leads
 from penstock.engine.message import Message
 from penstock.store.chunk import LOG_SCHEMA, decode_chunk
-from penstock.store.log import chunk_of, messages_of
+from penstock.store.log import chunk_from_columns, messages_from_chunk
 
 
 def test_rows_are_picked_from_a_chunk() -> None:
@@ -17,8 +17,8 @@ def test_rows_are_picked_from_a_chunk() -> None:
         Message(f"t/{n}", bytes([n]), n % 3, n == 2, "ü", 10**15 + n, b"\x01\x01" * (n % 2), 40 + n)
         for n in range(5)
     ]
-    batch = decode_chunk(b"".join(chunk_of(columns_of(messages))))
-    picked = messages_of(batch, 40, [4, 1], Leads([]))
+    batch = decode_chunk(b"".join(chunk_from_columns(columns_of(messages))))
+    picked = messages_from_chunk(batch, 40, [4, 1], Leads([]))
     assert [message.offset for message in picked] == [44, 41]
     for message in picked:
         expected = messages[message.offset - 40]
@@ -61,7 +61,7 @@ def test_a_chunk_is_what_arrow_makes_of_the_same_values(messages: list[Message])
         }
         for message in messages
     ]
-    chunk = b"".join(chunk_of(columns_of(messages)))
+    chunk = b"".join(chunk_from_columns(columns_of(messages)))
     expected = pa.RecordBatch.from_pylist(rows, schema=LOG_SCHEMA)
     assert chunk == expected.serialize().to_pybytes()
     batch = decode_chunk(chunk)
@@ -80,6 +80,6 @@ def test_columns_have_a_limit_and_stay_whole_at_it() -> None:
         with pytest.raises(OverflowError, match="more than 2 GiB"):
             columns.add(large)
     columns.add(Message("t", b"12", client_id="c"))
-    batch = decode_chunk(b"".join(chunk_of(columns)))
+    batch = decode_chunk(b"".join(chunk_from_columns(columns)))
     assert batch.column("payload").to_pylist() == [b"1234", b"12"]
     assert batch.column("client_id").to_pylist() == ["c", "c"]

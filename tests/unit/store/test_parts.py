@@ -12,12 +12,12 @@ from penstock.engine.message import Message
 from penstock.errors import StoreFormatError
 from penstock.store import records
 from penstock.store.archive import ARCHIVE_SCHEMA, encode_piece, make_pieces
-from penstock.store.chunk import chunk_note, decode_chunk, encode_key, summary_of
-from penstock.store.log import chunk_of
+from penstock.store.chunk import chunk_note, decode_chunk, encode_key, summarize_chunk
+from penstock.store.log import chunk_from_columns
 from penstock.store.parts import (
     PART_BYTES,
     LargeValue,
-    new_run,
+    new_write_id,
     part_range,
     part_range_of,
     read_head,
@@ -31,7 +31,7 @@ sizes = st.one_of(
 @given(st.lists(sizes, min_size=1, max_size=4).filter(any))
 def test_parts_are_the_pieces_cut_anew(lengths: list[int]) -> None:
     pieces = [bytes([65 + n]) * length for n, length in enumerate(lengths)]
-    run = new_run()
+    run = new_write_id()
     large = LargeValue("log", encode_key(7), pieces, run, b"note")
     parts = list(large.parts())
     assert b"".join(part for _, part in parts) == b"".join(pieces)
@@ -48,7 +48,7 @@ def test_parts_are_the_pieces_cut_anew(lengths: list[int]) -> None:
 
 
 def test_no_value_that_may_be_large_looks_like_a_head() -> None:
-    chunk = b"".join(chunk_of(columns_of([Message("t", b"x")])))
+    chunk = b"".join(chunk_from_columns(columns_of([Message("t", b"x")])))
     nothing = pa.Table.from_batches([], schema=ARCHIVE_SCHEMA)
     piece = make_pieces(2**56 - 1, 2**56, nothing)[0]
     for value in (
@@ -69,11 +69,11 @@ def test_what_begins_as_a_head_and_is_none_is_refused(value: bytes) -> None:
 def test_facts_of_a_chunk_are_the_same_from_its_head() -> None:
     messages = [Message("t", bytes(n), received_at_us=100 + n) for n in (70_000, 3, 65_536, 0)]
     columns = columns_of(messages)
-    pieces = chunk_of(columns)
+    pieces = chunk_from_columns(columns)
     chunk = b"".join(pieces)
     note = chunk_note(columns.count, columns.newest_us())
-    for value in (chunk, LargeValue("log", b"", pieces, new_run(), note).head):
-        facts = summary_of(value)
+    for value in (chunk, LargeValue("log", b"", pieces, new_write_id(), note).head):
+        facts = summarize_chunk(value)
         assert (facts.rows, facts.newest_us, facts.size_bytes) == (4, 100, len(chunk))
         assert (facts.batch is None) == (value is not chunk)
     payloads = [message.payload for message in messages]
@@ -86,6 +86,6 @@ def test_facts_of_a_chunk_are_the_same_from_its_head() -> None:
 def test_pieces_of_a_retained_message_are_its_record(topic: str, properties: bytes) -> None:
     message = Message(topic, b"\xc4\x00" * 40_000, 1, True, "c", 10**15, b"", lead_us=-5)
     message.properties = properties
-    pieces = records.message_pieces(message)
+    pieces = records.message_fragments(message)
     assert b"".join(pieces) == records.encode_message(message)
     assert any(piece is message.payload for piece in pieces)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.store.permissions import make_private, private_umask, warn_of_readable
+from penstock.store.permissions import make_private, private_umask, warn_of_world_readable
 
 
 def mode_of(path: Path) -> int:
@@ -87,7 +87,7 @@ def test_a_file_that_every_user_can_read_is_said_once(
     path.write_text("x")
     path.chmod(mode)
     with caplog.at_level(logging.WARNING):
-        warn_of_readable(
+        warn_of_world_readable(
             ("key", str(path)), ("key", str(path)), ("key", ""), ("key", str(tmp_path / "none"))
         )
     assert len(caplog.records) == warnings

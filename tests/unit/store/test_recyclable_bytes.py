@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.store.recyclable import find_recyclable, mend
+from penstock.store.recyclable import find_recyclable_records, mend
 
 BLOCK_BYTES = 32 * 1024
 HEADER = struct.Struct("<IHB")
@@ -36,8 +36,8 @@ def mended(log: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "000007.log")
         path.write_bytes(log)
-        mend(find_recyclable(Path(directory)))
-        assert not find_recyclable(Path(directory)), "nothing is left to mend"
+        mend(find_recyclable_records(Path(directory)))
+        assert not find_recyclable_records(Path(directory)), "nothing is left to mend"
         return path.read_bytes()
 
 

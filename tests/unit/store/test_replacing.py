@@ -19,12 +19,12 @@ from penstock.store.backup import back_up
 from penstock.store.database import STORE_DIRECTORY, open_database, open_for_reading
 from penstock.store.identity import begin_epoch, read_epoch
 from penstock.store.replacing import (
-    READY,
-    REPLACED,
-    UNFINISHED,
-    clear_unfinished,
-    finish,
-    make_ready,
+    READY_COPY,
+    REPLACED_STORE,
+    UNFINISHED_COPY,
+    finish_replacement,
+    mark_copy_ready,
+    new_unfinished_copy,
 )
 from penstock.store.watermark import read_watermark
 
@@ -64,7 +64,7 @@ def make_store(data_dir: Path) -> str:
 def make_case(directory: Path) -> Case:
     data_dir, peer = directory / "data", directory / "peer"
     own, other = make_store(data_dir), make_store(peer)
-    unfinished = clear_unfinished(data_dir)
+    unfinished = new_unfinished_copy(data_dir)
     (unfinished / STORE_DIRECTORY).rmdir()
     unfinished.rmdir()
     database = open_database(peer)
@@ -89,8 +89,8 @@ def copied(template: Case, directory: Path) -> Case:
 
 def replace(data_dir: Path, keep_old_store: bool) -> None:
     """Replace the store by the copy that has arrived."""
-    make_ready(data_dir, keep_old_store)
-    finish(data_dir)
+    mark_copy_ready(data_dir, keep_old_store)
+    finish_replacement(data_dir)
 
 
 def act_until(step: int, act: Callable[[], object]) -> None:
@@ -128,13 +128,13 @@ def test_a_kill_at_any_step_leaves_one_of_both_whole(
     for step in range(STEPS_MAX):
         case = copied(template, tmp_path / str(step))
         killed = killed_at(step, partial(replace, case.data_dir, keep_old_store))
-        is_ready = (case.data_dir / READY).exists()
-        finish(case.data_dir)
+        is_ready = (case.data_dir / READY_COPY).exists()
+        finish_replacement(case.data_dir)
         epoch = case.epoch()
         assert epoch in (case.own, case.other)
         assert epoch == case.other or not is_ready
         names = {path.name for path in case.data_dir.iterdir()}
-        assert not names & {READY, REPLACED}
+        assert not names & {READY_COPY, REPLACED_STORE}
         if epoch == case.other:
             watermark = read_watermark(case.data_dir)
             assert watermark is not None
@@ -150,46 +150,46 @@ def test_a_kill_at_any_step_leaves_one_of_both_whole(
 def test_a_second_kill_while_it_goes_on_does_no_harm(template: Case, tmp_path: Path) -> None:
     for step in range(STEPS_MAX):
         case = copied(template, tmp_path / str(step))
-        make_ready(case.data_dir, keep_old_store=False)
-        if not killed_at(step, partial(finish, case.data_dir)):
+        mark_copy_ready(case.data_dir, keep_old_store=False)
+        if not killed_at(step, partial(finish_replacement, case.data_dir)):
             assert case.epoch() == case.other
             return
         for again in range(STEPS_MAX):
-            if not killed_at(again, partial(finish, case.data_dir)):
+            if not killed_at(again, partial(finish_replacement, case.data_dir)):
                 break
         assert case.epoch() == case.other
-        assert not (case.data_dir / REPLACED).exists()
+        assert not (case.data_dir / REPLACED_STORE).exists()
     pytest.fail("it never ended")
 
 
 def test_where_there_is_nothing_to_finish_the_store_stays(tmp_path: Path) -> None:
     own = make_store(tmp_path / "data")
-    assert finish(tmp_path / "data") is None
+    assert finish_replacement(tmp_path / "data") is None
     assert Case(tmp_path / "data", own, "").epoch() == own
 
 
 def test_a_copy_without_a_manifest_does_not_count(tmp_path: Path) -> None:
     make_store(tmp_path / "data")
-    clear_unfinished(tmp_path / "data")
+    new_unfinished_copy(tmp_path / "data")
     with pytest.raises(StoreError, match="has no backup"):
-        make_ready(tmp_path / "data", keep_old_store=False)
+        mark_copy_ready(tmp_path / "data", keep_old_store=False)
 
 
 def test_an_attempt_removes_what_the_one_before_left(tmp_path: Path) -> None:
-    (tmp_path / UNFINISHED).mkdir()
-    (tmp_path / UNFINISHED / "half").touch()
-    assert [path.name for path in clear_unfinished(tmp_path).iterdir()] == [STORE_DIRECTORY]
+    (tmp_path / UNFINISHED_COPY).mkdir()
+    (tmp_path / UNFINISHED_COPY / "half").touch()
+    assert [path.name for path in new_unfinished_copy(tmp_path).iterdir()] == [STORE_DIRECTORY]
 
 
 def test_an_open_store_is_not_replaced(template: Case, tmp_path: Path) -> None:
     case = copied(template, tmp_path)
-    make_ready(case.data_dir, keep_old_store=False)
+    mark_copy_ready(case.data_dir, keep_old_store=False)
     database = open_database(case.data_dir)
     try:  # the lock is of a process
         assert subprocess.run(finishing(case), check=False).returncode == KILLED
     finally:
         database.close()
-    assert finish(case.data_dir) is None
+    assert finish_replacement(case.data_dir) is None
     assert case.epoch() == case.other
 
 
@@ -197,8 +197,9 @@ def finishing(case: Case) -> list[str]:
     """The command that finishes, and ends with ``KILLED`` if the store is locked."""
     program = (
         "import sys; from pathlib import Path;"
-        "from penstock.store.replacing import finish; from penstock.errors import StoreLocked\n"
-        f"try: finish(Path({str(case.data_dir)!r}))\n"
+        "from penstock.errors import StoreLocked;"
+        "from penstock.store.replacing import finish_replacement\n"
+        f"try: finish_replacement(Path({str(case.data_dir)!r}))\n"
         f"except StoreLocked: sys.exit({KILLED})\n"
     )
     return [sys.executable, "-c", program]

@@ -14,7 +14,7 @@ from penstock.errors import StoreFailed
 from penstock.store.staging import STAGED_SCHEMA, Staging
 
 
-@pytest.mark.parametrize("look", [Staging.size_bytes, lambda staging: staging.sweep(0.0)])
+@pytest.mark.parametrize("look", [Staging.size_bytes, lambda staging: staging.remove_expired(0.0)])
 def test_a_batch_that_is_published_and_forgotten_while_one_looks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Staging], object]
 ) -> None:
@@ -29,7 +29,7 @@ def test_a_batch_that_is_published_and_forgotten_while_one_looks(
         def listed(path: Any) -> Any:
             if str(path) == str(forgotten) and forgotten.exists():
                 monkeypatch.undo()
-                staging.forget("a", 0)
+                staging.remove_batch("a", 0)
             return listing(path)
 
         return listed
@@ -56,7 +56,7 @@ def test_a_directory_that_is_removed_while_it_is_made(
             make(path, mode)
         except FileExistsError:
             monkeypatch.undo()
-            staging.forget("a", 0)
+            staging.remove_batch("a", 0)
             raise
 
     monkeypatch.setattr(os, "mkdir", making)

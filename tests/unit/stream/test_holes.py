@@ -33,8 +33,8 @@ def data_dir(tmp_path: Path) -> Path:
     store.close()
     lose_the_second_chunk(tmp_path)
     repaired = repair(tmp_path)
-    assert repaired.found is not None
-    assert repaired.found.lost == [HOLE]
+    assert repaired.examination is not None
+    assert repaired.examination.lost_ranges == [HOLE]
     return tmp_path
 
 

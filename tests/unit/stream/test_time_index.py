@@ -29,7 +29,7 @@ def looked_up(index: TimeIndex, log: LogFollower, since: int, until: int) -> Ran
     """For seconds since the first message."""
     extent = log.extent(ALL)
     times = (START_US + since * SECOND_US, START_US + until * SECOND_US)
-    return index.ranges(extent, (extent.earliest, extent.end), *times, FOREVER_S)
+    return index.possible_ranges(extent, (extent.earliest, extent.end), *times, FOREVER_S)
 
 
 @pytest.mark.usefixtures("small_parts")
@@ -88,7 +88,7 @@ def test_who_has_no_time_left_is_told_to_ask_again_and_comes_to_an_end(tmp_path:
             writer.publish("a")
         extent = follower.extent(ALL)
         index = TimeIndex(follower, ALL)
-        answers = [index.ranges(extent, (0, 3), 0, 2**60, 0.0) for _ in range(2)]
+        answers = [index.possible_ranges(extent, (0, 3), 0, 2**60, 0.0) for _ in range(2)]
         assert answers[-1] == [(0, 3)]
         follower.close()
 

@@ -40,7 +40,7 @@ from penstock.spark.tables.erased import ErasedMessages, summarize
 from penstock.spark.tables.evolving import with_present_types
 from penstock.spark.tables.landing_target import of_table
 from penstock.spark.topics import topics_text
-from penstock.store.ranges import without
+from penstock.store.ranges import subtract_ranges
 from penstock.stream.client import StreamClient, StreamOffsets
 
 Point = int | datetime
@@ -108,7 +108,7 @@ def backfill(
         last = min(landed_end, _offset(client, log, end))
     parts = [(first, last)] if first < last else []
     if not settings.fail_on_data_loss:
-        parts = without(first, last, log.given_up)
+        parts = subtract_ranges(first, last, log.given_up)
     if not parts:
         raise ConfigError(
             f"there is nothing to fill in: the log begins at offset {log.earliest}, and table"
