@@ -35,8 +35,8 @@ NOT_COMPILED = (  # a compiled class has neither annotations nor the text behind
 )
 COMPILED_FILES = (  # what of the rest runs for each turn or message
     "bench/histogram.py",
-    "bench/incoming.py",
-    "bench/outgoing.py",
+    "bench/subscriber_state.py",
+    "bench/publisher_state.py",
     "bench/stamp.py",
     "bench/tracker.py",
     "client/client_engine.py",

@@ -2,8 +2,8 @@
 
 ::
 
-      opened, 50 at a time ─▶ all connected ── one is lost ─▶ it dials again ─▶ reconnections + 1
-                                                     ╰── for longer than ``patience_s``: broker lost
+      opened, 50 at a time ─▶ all connected ── one is lost ─▶ it reconnects ─▶ reconnections + 1
+                                                    ╰── not within ``patience_s`` ─▶ BrokerLost
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from penstock.client import Client, Status
 from penstock.client.options import Settings
 from penstock.errors import PenstockError
 
-_AT_ONCE_MAX: Final = 50
-_SESSION_KEPT_S: Final = 3600
+_BATCH_CLIENTS: Final = 50  # clients that connect or disconnect at the same time
+_SESSION_EXPIRY_S: Final = 3600
 _RECONNECT_S_MIN: Final = 0.1
 _RECONNECT_S_MAX: Final = 1.0
 
 
 class BrokerLost(PenstockError):
-    """Raised when a connection could not be made again, or no message came, for too long."""
+    """Raised when a client could not reconnect, or no message came, for too long."""
 
 
 @final
@@ -34,12 +34,12 @@ class Connections:
     Args:
         url: the broker's address.
         settings: options for all clients: login, TLS, version.
-        keeps_sessions: the broker keeps their sessions while they are away, until the run ends.
-        patience_s: how long a connection may be missing.
+        keeps_sessions: whether the broker keeps the sessions of clients that lose their
+            connection, until the run ends.
+        patience_s: how long a client may be without a connection, in seconds.
 
     Attributes:
-        reconnections: how often a client connected again.
-        patience_s: how long a connection may be missing, in seconds.
+        reconnections: how often clients have connected again.
     """
 
     def __init__(
@@ -51,24 +51,24 @@ class Connections:
         self.keeps_sessions = keeps_sessions
         self.patience_s = patience_s
         self._clients: list[Client] = []
-        self._away_since_s: dict[str, float] = {}  # by client identifier, oldest first
-        self._error = ""
+        self._disconnected_since_s: dict[str, float] = {}  # by client identifier, oldest first
+        self._last_error = ""
 
-    def add(self, client_id: str, further: Settings) -> Client:
-        """Add one more client, still to be opened, and return it.
+    def add(self, client_id: str, client_settings: Settings) -> Client:
+        """Add a client with further settings of its own, and return it; ``open`` connects it.
 
         Raises:
             ConfigError: a setting is not valid.
         """
         settings: Settings = {
             **self._settings,
-            **further,
+            **client_settings,
             "client_id": client_id,
             "clean_start": not self.keeps_sessions,
-            "session_expiry_s": _SESSION_KEPT_S if self.keeps_sessions else 0,
+            "session_expiry_s": _SESSION_EXPIRY_S if self.keeps_sessions else 0,
             "reconnect_s_min": _RECONNECT_S_MIN,
             "reconnect_s_max": _RECONNECT_S_MAX,
-            "status_changed": partial(self._changed, client_id),
+            "status_changed": partial(self._on_status_change, client_id),
         }
         client = Client(self.url, **settings)
         self._clients.append(client)
@@ -78,19 +78,19 @@ class Connections:
         """Connect all clients.
 
         Raises:
-            ConnectFailed: one of them could not connect.
+            ConnectFailed: a client could not connect.
         """
-        for first in range(0, len(self._clients), _AT_ONCE_MAX):
-            some = self._clients[first : first + _AT_ONCE_MAX]
-            await asyncio.gather(*(client.open() for client in some))
+        for first in range(0, len(self._clients), _BATCH_CLIENTS):
+            batch = self._clients[first : first + _BATCH_CLIENTS]
+            await asyncio.gather(*(client.open() for client in batch))
 
     async def close(self) -> None:
         """Disconnect all clients; the broker forgets their sessions."""
-        for first in range(0, len(self._clients), _AT_ONCE_MAX):
-            some = self._clients[first : first + _AT_ONCE_MAX]
-            await asyncio.gather(*(self._end(client) for client in some))
+        for first in range(0, len(self._clients), _BATCH_CLIENTS):
+            batch = self._clients[first : first + _BATCH_CLIENTS]
+            await asyncio.gather(*(self._close_client(client) for client in batch))
 
-    async def _end(self, client: Client) -> None:
+    async def _close_client(self, client: Client) -> None:
         has_session = self.keeps_sessions and client.is_connected
         await client.close(drain=False)
         if has_session:  # a clean start ends the stored session
@@ -99,35 +99,36 @@ class Connections:
                 "client_id": client.client_id,
                 "session_expiry_s": 0,
             }
-            forgetful = Client(self.url, **settings)
+            clean_start = Client(self.url, **settings)
             try:
-                await forgetful.open()
+                await clean_start.open()
             except PenstockError:
                 return  # the broker is gone: the session expires by itself
-            await forgetful.close()
+            await clean_start.close()
 
     @property
-    def away(self) -> int:
-        """The number of clients without a connection."""
-        return len(self._away_since_s)
+    def disconnected_count(self) -> int:
+        """The number of clients that have lost their connection and not reconnected yet."""
+        return len(self._disconnected_since_s)
 
     def check(self) -> None:
-        """Check that lost connections come back.
+        """Check that clients which lost their connection reconnect in time.
 
         Raises:
-            BrokerLost: one has been missing for more than ``patience_s``.
+            BrokerLost: a client has had no connection for more than ``patience_s``.
         """
-        since_s = next(iter(self._away_since_s.values()), None)
+        since_s = next(iter(self._disconnected_since_s.values()), None)
         if since_s is not None and time.monotonic() - since_s > self.patience_s:
             raise BrokerLost(
-                f"{self.url}: {self._error or 'no answer'}; {self.away} of {len(self._clients)}"
-                f" clients had no connection, the first for {self.patience_s:g} s"
+                f"{self.url}: {self._last_error or 'no answer'}; {self.disconnected_count} of"
+                f" {len(self._clients)} clients had no connection, the first for"
+                f" {self.patience_s:g} s"
             )
 
-    def _changed(self, client_id: str, status: Status) -> None:
+    def _on_status_change(self, client_id: str, status: Status) -> None:
         if status.state == "connected":
-            if self._away_since_s.pop(client_id, None) is not None:
+            if self._disconnected_since_s.pop(client_id, None) is not None:
                 self.reconnections += 1
         elif status.state == "waiting":
-            self._away_since_s.setdefault(client_id, time.monotonic())
-            self._error = status.error
+            self._disconnected_since_s.setdefault(client_id, time.monotonic())
+            self._last_error = status.error

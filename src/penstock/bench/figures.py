@@ -12,7 +12,7 @@ from penstock.protocol import reasons
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 
-_MS: Final = 1_000_000  # nanoseconds
+_NS_PER_MS: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,18 +23,19 @@ class Figures:
         plan: the parameters of the run.
         url: the broker's address.
         counts: totals of the whole run, the warm-up included.
-        refused: messages by reason code.
-        unsent: messages that were due and not sent, because windows were full or we were too slow.
-        reconnections: how often a client connected again, over all clients.
-        keeps_sessions: the broker kept their sessions meanwhile.
-        seconds: the length of the measured part.
+        refused: the number of refused messages by reason code.
+        unsent: messages that were due and not sent, because windows were full or the load
+            generator was too slow.
+        reconnections: how often clients connected again, over all clients.
+        keeps_sessions: whether the broker kept the sessions of disconnected clients.
+        seconds: the length of the measured part, which is the run without its warm-up.
         sent_per_s: messages sent a second in the measured part.
-        acknowledged_per_s: messages acknowledged a second in it.
-        received_per_s: copies received a second in it.
-        cores: processor time of this process in it, as a fraction of one core.
-        acknowledgement: latencies from due to acknowledged.
-        end_to_end: latencies from due to received.
-        is_interrupted: a signal ended the run.
+        acknowledged_per_s: messages acknowledged a second in the measured part.
+        received_per_s: copies received a second in the measured part.
+        cores: processor time of this process in the measured part, in cores.
+        acknowledgement_latencies: from when a message was due until it was acknowledged.
+        end_to_end_latencies: from when a message was due until a subscriber received it.
+        is_interrupted: whether a signal ended the run.
         failure: why the run ended early, in words; empty if it did not.
     """
 
@@ -50,30 +51,32 @@ class Figures:
     acknowledged_per_s: float
     received_per_s: float
     cores: float
-    acknowledgement: Histogram
-    end_to_end: Histogram
+    acknowledgement_latencies: Histogram
+    end_to_end_latencies: Histogram
     is_interrupted: bool
     failure: str
 
     @property
     def unacknowledged(self) -> int:
-        """Messages sent with QoS 1 or 2 and never answered, for which the broker promised
-        nothing."""
+        """Number of messages sent with QoS 1 or 2 and never answered, which the broker need not
+        deliver."""
         counts = self.counts
         return counts.sent - counts.acknowledged - counts.refused if self.plan.qos else 0
 
     @property
-    def broken_promise(self) -> str:
-        """The promise of QoS 1 or 2 that the broker broke, in words; empty if it broke none.
+    def qos_violation(self) -> str:
+        """The guarantee of QoS 1 or 2 that the broker violated, in words; empty without a
+        violation.
 
-        A session that ended with its connection has no promises left [MQTT 5 §4.1].
+        Where sessions end with their connections, no guarantee survives a reconnection [MQTT 5
+        §4.1].
         """
         if self.reconnections > 0 and not self.keeps_sessions:
             return ""
         qos, counts = self.plan.qos, self.counts
         problems = [
-            f"{count:,} {what}"
-            for count, what, is_forbidden in (
+            f"{count:,} {effect}"
+            for count, effect, is_forbidden in (
                 (counts.lost, "lost", qos >= 1),
                 (counts.duplicated, "duplicated", qos == 2),
             )
@@ -84,7 +87,7 @@ class Figures:
     @property
     def problems(self) -> list[str]:
         """A sentence for each problem of the run; with any, the command fails."""
-        sentences = [self.failure, self.broken_promise]
+        sentences = [self.failure, self.qos_violation]
         if self.unacknowledged:
             sentences.append(f"{self.unacknowledged:,} messages were not acknowledged")
         return [sentence for sentence in sentences if sentence]
@@ -121,14 +124,14 @@ class Figures:
                 "received": counts.received_bytes,
             },
             "latency_ms": {
-                "acknowledgement": latencies_ms(self.acknowledgement),
-                "end_to_end": latencies_ms(self.end_to_end),
+                "acknowledgement": latencies_ms(self.acknowledgement_latencies),
+                "end_to_end": latencies_ms(self.end_to_end_latencies),
             },
             "reconnections": self.reconnections,
             "cores": round(self.cores, 3),
             "interrupted": self.is_interrupted,
             "failure": self.failure,
-            "broken": self.broken_promise,
+            "broken": self.qos_violation,
         }
 
 
@@ -136,9 +139,11 @@ def latencies_ms(histogram: Histogram) -> dict[str, float] | None:
     """Return mean, quantiles and maximum in milliseconds; None where nothing was measured."""
     if histogram.count == 0:
         return None
-    quantiles = {name: histogram.quantile_ns(part) / _MS for name, part in QUANTILES.items()}
+    quantiles = {
+        name: histogram.quantile_ns(fraction) / _NS_PER_MS for name, fraction in QUANTILES.items()
+    }
     return {
-        "mean": round(histogram.mean_ns / _MS, 6),
+        "mean": round(histogram.mean_ns / _NS_PER_MS, 6),
         **quantiles,
-        "max": histogram.max_ns / _MS,
+        "max": histogram.max_ns / _NS_PER_MS,
     }

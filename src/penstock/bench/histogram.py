@@ -1,4 +1,4 @@
-"""Latencies, counted in buckets that grow with what they hold: constant memory, known error.
+"""Latencies, counted in buckets whose width grows with the value: constant memory, known error.
 
 ::
 
@@ -18,17 +18,17 @@ from typing import Final, final
 ERROR_MAX: Final = 1 / 128
 """The most by which a reported value may exceed the true one, as a fraction of it."""
 
-_BITS: Final = 7  # of a value, beside its highest
-_BUCKETS: Final = (64 - _BITS) << _BITS  # up to 2**63 - 1
+_BITS: Final = 7  # bits of a value below its highest one that choose its bucket
+_BUCKETS: Final = (64 - _BITS) << _BITS  # for values up to 2**63 - 1
 
 
 @final
 class Histogram:
-    """Counts how many values there were of each size.
+    """A histogram of durations in nanoseconds.
 
     Attributes:
         count: the number of all values.
-        max_ns: the greatest value, exactly; 0 if there is none.
+        max_ns: the greatest value, exactly; 0 without values.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Histogram:
         self._sum_ns = 0
 
     def record(self, value_ns: int) -> None:
-        """Count a value, nanoseconds; below 0 it is 0."""
+        """Count a value, in nanoseconds; a negative one counts as 0."""
         if value_ns < 0:
             value_ns = 0
         shift = value_ns.bit_length() - _BITS - 1
@@ -51,22 +51,22 @@ class Histogram:
 
     @property
     def mean_ns(self) -> float:
-        """The mean, exactly; 0.0 if there is none."""
+        """The mean of all values, exactly; 0.0 without values."""
         return self._sum_ns / self.count if self.count else 0.0
 
-    def quantile_ns(self, part: float) -> int:
-        """Return the value that this fraction of all values, 0 to 1, does not exceed; 0 if there is
-        none."""
-        wanted = max(1, ceil(part * self.count))
+    def quantile_ns(self, fraction: float) -> int:
+        """Return the value that a fraction of all values, 0 to 1, does not exceed; 0 without
+        values."""
+        rank = max(1, ceil(fraction * self.count))
         seen = 0
         for bucket, count in enumerate(self._buckets):
             seen += count
-            if seen >= wanted:
+            if seen >= rank:
                 return min(_greatest_in(bucket), self.max_ns)
         return self.max_ns
 
 
 def _greatest_in(bucket: int) -> int:
-    """Return the greatest value that is counted in this bucket."""
+    """Return the greatest value that a bucket counts."""
     shift = max(0, (bucket >> _BITS) - 1)
     return ((bucket - (shift << _BITS) + 1) << shift) - 1

@@ -2,9 +2,9 @@
 
 ::
 
-      Plan ─▶ Load ── allow(now) ──────────▶ Outgoing.has_room, payload ─▶ client ─▶ broker
-               │         settle(now) ◀────── acknowledgements ◀─────────────────────╯  │
-               │         Incoming.take(payload, now) ◀── messages ◀────────────────────╯
+      Plan ─▶ Load ─ release_due(now) ─▶ PublisherState.has_room, payload ─▶ client ─▶ broker
+               │        settle(now) ◀─── acknowledgements ◀───────────────────────╯  │
+               │        SubscriberState.receive(payload, now) ◀── messages ◀─────────╯
                ╰─ counts() at any time ─▶ Figures
 """
 
@@ -13,28 +13,29 @@ from __future__ import annotations
 from typing import Final, NamedTuple, final
 
 from penstock.bench.histogram import Histogram
-from penstock.bench.incoming import Incoming
-from penstock.bench.outgoing import UNBOUNDED, Outgoing
 from penstock.bench.plan import Plan
+from penstock.bench.publisher_state import UNBOUNDED, PublisherState
 from penstock.bench.stamp import Stamper
+from penstock.bench.subscriber_state import SubscriberState
 
-_NS: Final = 1_000_000_000
+_NS_PER_S: Final = 1_000_000_000
 
 
 class Counts(NamedTuple):
-    """Totals from the start until now.
+    """The totals of a run, from its start until now.
 
     Attributes:
         sent: messages handed to the broker's connection.
-        acknowledged: sent messages with PUBACK or PUBCOMP.
+        acknowledged: sent messages whose PUBACK or PUBCOMP was received.
         refused: sent messages that the broker refused, or the client gave up.
-        received: copies that came to subscribers, without duplicates.
-        expected: copies that should have come: of acknowledged messages, with QoS 0 of all sent.
-        lost: copies of ``expected`` that did not come.
-        duplicated: copies that came again.
-        out_of_order: copies that came after a later message of their publisher.
-        foreign: messages of others, on our topics.
-        received_bytes: bytes of all payloads, duplicates too.
+        received: copies that subscribers received, without duplicates.
+        expected: copies that subscribers should have received: of acknowledged messages, with
+            QoS 0 of all sent ones.
+        lost: copies of ``expected`` that were not received.
+        duplicated: copies that were received again.
+        out_of_order: copies that were received after a later message of their publisher.
+        foreign: received messages that no publisher of the run sent.
+        received_bytes: bytes of all received payloads, duplicates too.
     """
 
     sent: int
@@ -56,24 +57,29 @@ class Load:
     Args:
         plan: the plan of the run.
         run: the number of the run, which no other run has.
-        start_ns: when it begins, on the caller's clock.
+        start_ns: when the run begins, on the caller's clock.
+
+    Attributes:
+        measured_from_ns: end of the warm-up, on the same clock.
+        acknowledgement_latencies: from when a message was due until it was acknowledged.
+        end_to_end_latencies: from when a message was due until a subscriber received it.
     """
 
     def __init__(self, plan: Plan, run: int, start_ns: int) -> None:
         self.plan = plan
         self.start_ns = start_ns
-        self.measured_from_ns = start_ns + int(plan.warm_up_s * _NS)
-        self.acknowledgement = Histogram()
-        self.end_to_end = Histogram()
-        self.publishers = [self._outgoing(run, number) for number in range(plan.publishers)]
-        self.subscribers = [self._incoming(run, number) for number in range(plan.subscribers)]
-        self._allowed = 0
+        self.measured_from_ns = start_ns + int(plan.warm_up_s * _NS_PER_S)
+        self.acknowledgement_latencies = Histogram()
+        self.end_to_end_latencies = Histogram()
+        self.publishers = [self._new_publisher(run, n) for n in range(plan.publishers)]
+        self.subscribers = [self._new_subscriber(run, n) for n in range(plan.subscribers)]
+        self._released = 0  # messages of all publishers that were due by now
         self._is_stopped = False
 
-    def _outgoing(self, run: int, number: int) -> Outgoing:
+    def _new_publisher(self, run: int, number: int) -> PublisherState:
         plan = self.plan
         fan_out = plan.fan_out(number)
-        return Outgoing(
+        return PublisherState(
             Stamper(run, number, plan.payload_bytes),
             plan.window if plan.qos else 0,
             plan.end_to_end,
@@ -81,79 +87,87 @@ class Load:
             self.start_ns + number * plan.interval_ns,
             plan.publishers * plan.interval_ns,
             self.measured_from_ns,
-            self.acknowledgement,
+            self.acknowledgement_latencies,
         )
 
-    def _incoming(self, run: int, number: int) -> Incoming:
-        known = {one: self.publishers[one] for one in self.plan.publishers_of(number)}
-        return Incoming(run, known, self.measured_from_ns, self.end_to_end)
+    def _new_subscriber(self, run: int, number: int) -> SubscriberState:
+        publishers = {n: self.publishers[n] for n in self.plan.publishers_of(number)}
+        return SubscriberState(run, publishers, self.measured_from_ns, self.end_to_end_latencies)
 
-    def allow(self, now_ns: int) -> list[int]:
-        """Allow the messages that are due; return the waiting publishers that now have room."""
+    def release_due(self, now_ns: int) -> list[int]:
+        """Let publishers send the messages that are due by ``now_ns``; return the numbers of the
+        waiting publishers that now have room."""
         if self._is_stopped:
             return []
         plan = self.plan
         due = plan.due(now_ns - self.start_ns)
         if due is None:
             due = UNBOUNDED
-        first, self._allowed = self._allowed, due
+        first, self._released = self._released, due
         changed = min(due - first, plan.publishers)
         woken = []
         for message in range(first, first + changed):
             number = message % plan.publishers
             publisher = self.publishers[number]
-            publisher.allowed = plan.share(number, due)
-            if publisher.waits and publisher.has_room:
+            publisher.send_limit = plan.share(number, due)
+            if publisher.is_waiting and publisher.has_room:
                 woken.append(number)
         return woken
 
     def stop(self) -> None:
-        """Send nothing more, even if messages become due."""
+        """Let publishers send nothing more, even if messages become due."""
         self._is_stopped = True
         for publisher in self.publishers:
-            publisher.allowed = publisher.sent
+            publisher.send_limit = publisher.sent
 
-    def give_up_stuck(self) -> list[int]:
-        """Give up missing copies that block a publisher; return the waiting ones that now have
-        room.
+    def give_up_lost_copies(self) -> list[int]:
+        """Stop waiting for missing copies that block a publisher; return the numbers of the waiting
+        publishers that now have room.
 
-        Call it from time to time: a publisher without progress since the last call is stuck.
+        Called from time to time: a publisher without a delivery since the last call counts as
+        blocked.
         """
         for publisher in self.publishers:
-            publisher.give_up_stuck()
+            publisher.give_up_lost_copies()
         return [
             number
             for number, publisher in enumerate(self.publishers)
-            if publisher.waits and publisher.has_room
+            if publisher.is_waiting and publisher.has_room
         ]
 
     def is_over(self, now_ns: int) -> bool:
         """Return whether everything is sent, or the time to send is over."""
         seconds = self.plan.sending_s
         if seconds is not None:
-            return now_ns - self.start_ns >= seconds * _NS
-        return sum(one.sent for one in self.publishers) >= (self.plan.messages or 0)
+            return now_ns - self.start_ns >= seconds * _NS_PER_S
+        return self._sent_count() >= (self.plan.messages or 0)
+
+    def _sent_count(self) -> int:
+        return sum(publisher.sent for publisher in self.publishers)
 
     def unsent(self, now_ns: int) -> int:
-        """Return how many messages of a rate are due and not sent."""
+        """Return how many messages are due and not sent; 0 where no rate is given."""
         due = self.plan.due(now_ns - self.start_ns) if self.plan.rate_per_s else None
-        return 0 if due is None else max(0, due - sum(one.sent for one in self.publishers))
+        return 0 if due is None else max(0, due - self._sent_count())
 
     @property
-    def is_done(self) -> bool:
-        """True if nothing that was sent is still on its way."""
+    def is_drained(self) -> bool:
+        """True if every sent message is answered and every copy received or given up."""
         return all(
-            publisher.promised == publisher.sent and publisher.on_their_way <= 0
+            publisher.deliverable_count == publisher.sent and publisher.copies_in_flight <= 0
             for publisher in self.publishers
         )
 
     @property
     def last_ns(self) -> int:
-        """The time of the last acknowledgement or receipt; the start if there was none."""
-        ends = [one.last_ns for one in self.publishers] + [one.last_ns for one in self.subscribers]
-        return max(self.start_ns, *ends)
+        """The time of the last acknowledgement or receipt; the start of the run without any."""
+        return max(
+            self.start_ns,
+            *(publisher.last_ns for publisher in self.publishers),
+            *(subscriber.last_ns for subscriber in self.subscribers),
+        )
 
-    def refused(self) -> dict[int, int]:
+    def refused_by_code(self) -> dict[int, int]:
         """Return the number of refused messages by reason code."""
         total: dict[int, int] = {}
         for publisher in self.publishers:
@@ -164,19 +178,18 @@ class Load:
     def counts(self) -> Counts:
         """Return the totals until now."""
         refused = [publisher.refused_count for publisher in self.publishers]
-        sent = sum(publisher.sent for publisher in self.publishers)
         received = expected = lost = duplicated = out_of_order = 0
         for subscriber in self.subscribers:
             for number, tracker in subscriber.trackers.items():
-                promised = self.publishers[number].promised
+                deliverable = self.publishers[number].deliverable_count
                 received += tracker.received
-                expected += promised - refused[number]
-                lost += max(0, tracker.missing(promised) - refused[number])
+                expected += deliverable - refused[number]
+                lost += max(0, tracker.missing(deliverable) - refused[number])
                 duplicated += tracker.duplicated
                 out_of_order += tracker.out_of_order
         return Counts(
-            sent=sent,
-            acknowledged=sum(one.settled for one in self.publishers) - sum(refused),
+            sent=self._sent_count(),
+            acknowledged=sum(p.settled for p in self.publishers) - sum(refused),
             refused=sum(refused),
             received=received,
             expected=expected,
@@ -184,5 +197,5 @@ class Load:
             duplicated=duplicated,
             out_of_order=out_of_order,
             foreign=sum(subscriber.foreign for subscriber in self.subscribers),
-            received_bytes=sum(subscriber.bytes for subscriber in self.subscribers),
+            received_bytes=sum(subscriber.payload_bytes for subscriber in self.subscribers),
         )

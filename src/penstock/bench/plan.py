@@ -4,17 +4,16 @@
 
       publisher i ── topic i ──▶ subscribers j with j ≡ i, modulo the smaller of both numbers
 
-      1 → 1      0 ─▶ 0            10 → 10    each its own
+      1 → 1      0 ─▶ 0            10 → 10    i ─▶ i
       1 → 50     0 ─▶ all 50       10 → 1     all ten ─▶ 0
       4 → 10     0 ─▶ 0, 4, 8      1 ─▶ 1, 5, 9      2 ─▶ 2, 6      3 ─▶ 3, 7
 
-Without a place for the number in the topic, all publish to one topic, and every subscriber gets
-every message.
+Without ``%i`` in the topic, all publishers have one topic, and every subscriber gets every message.
 
-With a rate, message n of all is due n / rate seconds after the start, and publisher n modulo their
-number sends it. Its latency counts from then, however late it is sent: a broker that stalls holds
-up what should have been sent meanwhile, and to count from the sending would leave that out
-("coordinated omission": Gil Tene, How NOT to Measure Latency, Strange Loop 2015,
+With a rate, message n of all is due n / rate seconds after the start, and the publisher with the
+number n modulo ``publishers`` sends it. Its latency counts from when it was due, however late it is
+sent: a broker that stalls delays the messages due meanwhile, and a latency counted from the sending
+would hide that ("coordinated omission": Gil Tene, How NOT to Measure Latency, Strange Loop 2015,
 https://www.youtube.com/watch?v=lJ8ydIuPFeU).
 """
 
@@ -27,10 +26,10 @@ from typing import Final
 from penstock.bench.stamp import SIZE_BYTES
 from penstock.errors import ConfigError
 
-NUMBER: Final = "%i"
+NUMBER_PLACEHOLDER: Final = "%i"
 """Placeholder for the publisher's number in a topic."""
 
-_NS: Final = 1_000_000_000
+_NS_PER_S: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +40,15 @@ class Plan:
         publishers: the number of publishers, 1 or more.
         subscribers: the number of subscribers.
         payload_bytes: size of each payload, ``SIZE_BYTES`` or more.
-        qos: 0 to 2.
-        window: messages of a publisher that the broker has not acknowledged, at most; 1 or more.
+        qos: QoS of messages and subscriptions, 0 to 2.
+        window: most messages of a publisher that the broker has not acknowledged; 1 or more.
         rate_per_s: messages of all publishers a second; 0: as fast as windows allow.
-        duration_s: how long messages are sent, the warm-up not counted; None: until there were
-            ``messages``.
-        messages: how many, of all publishers; None: as many as there is time for.
-        topic: ``%i`` in it is the publisher's number.
+        duration_s: how long messages are sent, the warm-up not counted; None: until ``messages``
+            were sent.
+        messages: number of messages of all publishers; None: as many as there is time for.
+        topic: the topic; ``%i`` in it stands for the publisher's number.
         warm_up_s: messages due in these first seconds count in no latency and no rate.
-        end_to_end: the most messages of a publisher that are not with all subscribers; 0: any.
+        end_to_end: most messages of a publisher that some subscriber has not received; 0: any.
     """
 
     publishers: int = 1
@@ -65,7 +64,7 @@ class Plan:
     end_to_end: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse a combination of values that makes no sense.
+        """Refuse values out of range, and combinations that contradict each other.
 
         Raises:
             ConfigError: the message names the option and what it must be.
@@ -85,50 +84,53 @@ class Plan:
         if (self.duration_s is None) == (self.messages is None):
             raise ConfigError("give either -d SECONDS or -n MESSAGES")
         if "+" in self.topic or "#" in self.topic or not self.topic:
-            raise ConfigError(f"-t is {self.topic!r}, but must be a topic, such as bench/{NUMBER}")
+            raise ConfigError(
+                f"-t is {self.topic!r}, but must be a topic, such as bench/{NUMBER_PLACEHOLDER}"
+            )
 
     def topic_of(self, publisher: int) -> str:
-        """Return the topic of a publisher."""
-        return self.topic.replace(NUMBER, str(publisher))
+        """Return the topic to which a publisher publishes."""
+        return self.topic.replace(NUMBER_PLACEHOLDER, str(publisher))
 
     def publishers_of(self, subscriber: int) -> range:
-        """Return the publishers whose messages a subscriber gets."""
-        if NUMBER not in self.topic:
+        """Return the numbers of the publishers whose messages a subscriber gets."""
+        if NUMBER_PLACEHOLDER not in self.topic:
             return range(self.publishers)
         lanes = min(self.publishers, self.subscribers)
         return range(subscriber % lanes, self.publishers, lanes)
 
     def filters_of(self, subscriber: int) -> list[str]:
         """Return the topic filters of a subscriber."""
-        return list(dict.fromkeys(self.topic_of(one) for one in self.publishers_of(subscriber)))
+        return list(dict.fromkeys(map(self.topic_of, self.publishers_of(subscriber))))
 
     def fan_out(self, publisher: int) -> int:
         """Return the number of subscribers that get the messages of a publisher."""
-        if NUMBER not in self.topic:
+        if NUMBER_PLACEHOLDER not in self.topic:
             return self.subscribers
         lanes = min(self.publishers, self.subscribers)
         return len(range(publisher % lanes, self.subscribers, lanes)) if lanes else 0
 
     @property
     def sending_s(self) -> float | None:
-        """The time during which messages are sent, the warm-up included; None: until all are
-        sent."""
+        """The time during which messages are sent, in seconds, the warm-up included; None: until
+        all are sent."""
         return None if self.duration_s is None else self.warm_up_s + self.duration_s
 
     @property
     def interval_ns(self) -> float:
-        """The time between two messages; 0.0 where there is no rate."""
-        return _NS / self.rate_per_s if self.rate_per_s else 0.0
+        """The time between two messages of all publishers, in nanoseconds; 0.0 without a rate."""
+        return _NS_PER_S / self.rate_per_s if self.rate_per_s else 0.0
 
     def due(self, elapsed_ns: int) -> int | None:
-        """Return how many messages of all publishers are due; None: any number."""
+        """Return how many messages of all publishers are due ``elapsed_ns`` after the start; None:
+        any number."""
         if not self.rate_per_s:
             return self.messages
         if self.sending_s is not None:
-            elapsed_ns = min(elapsed_ns, int(self.sending_s * _NS) - 1)
+            elapsed_ns = min(elapsed_ns, int(self.sending_s * _NS_PER_S) - 1)
         count = int(elapsed_ns / self.interval_ns) + 1
         return count if self.messages is None else min(count, self.messages)
 
     def share(self, publisher: int, count: int) -> int:
-        """Return how many of the first ``count`` messages are this publisher's."""
+        """Return how many of the first ``count`` messages of the run this publisher sends."""
         return len(range(publisher, count, self.publishers))

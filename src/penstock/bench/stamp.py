@@ -4,9 +4,9 @@
 bytes    type  meaning
 ======== ===== =============================================================================
 0 - 7    i64   the run, a random number: messages of other runs do not count
-8 - 11   i32   the publisher, from 0
-12 - 19  i64   the publisher's sequence, from 0
-20 - 27  i64   when it was due, nanoseconds of this process's monotonic clock
+8 - 11   i32   the publisher's number, from 0
+12 - 19  i64   the number of the message among the publisher's, from 0
+20 - 27  i64   when the message was due, nanoseconds of this process's monotonic clock
 ======== ===== =============================================================================
 """
 
@@ -30,7 +30,7 @@ class Stamper:
 
     Args:
         run: the number of this run.
-        publisher: its number.
+        publisher: the number of the publisher.
         size_bytes: size of each payload, ``SIZE_BYTES`` or more.
     """
 
@@ -38,21 +38,21 @@ class Stamper:
         writer = BytesWriter()
         write_i64_be(writer, i64(run))
         write_i32_be(writer, i32(publisher))
-        self._head = writer.getvalue()
-        self._rest = b"x" * (size_bytes - SIZE_BYTES)
+        self._prefix = writer.getvalue()
+        self._padding = b"x" * (size_bytes - SIZE_BYTES)
 
     def payload(self, sequence: int, due_ns: int) -> bytes:
-        """Return the payload of one message."""
+        """Return the payload of the message with number ``sequence``, due at ``due_ns``."""
         writer = BytesWriter()
-        writer.write(self._head)
+        writer.write(self._prefix)
         write_i64_be(writer, i64(sequence))
         write_i64_be(writer, i64(due_ns))
-        writer.write(self._rest)
+        writer.write(self._padding)
         return writer.getvalue()
 
 
-def is_of(run: int, payload: bytes) -> bool:
-    """Return whether a payload was stamped by this run."""
+def is_stamped_by(run: int, payload: bytes) -> bool:
+    """Return whether a payload has a stamp of this run."""
     return len(payload) >= SIZE_BYTES and read_i64_be(payload, 0) == run
 
 
@@ -62,10 +62,11 @@ def publisher_of(payload: bytes) -> int:
 
 
 def sequence_of(payload: bytes) -> int:
-    """Return the sequence of a stamped payload."""
+    """Return the number of the message with a stamped payload among its publisher's."""
     return int(read_i64_be(payload, _SEQUENCE_AT))
 
 
 def due_ns_of(payload: bytes) -> int:
-    """Return when a stamped payload was due, in nanoseconds."""
+    """Return when the message with a stamped payload was due, in nanoseconds of the monotonic
+    clock."""
     return int(read_i64_be(payload, _DUE_AT))

@@ -188,7 +188,7 @@ def bench(
 
 async def _run(run: Run, display: Display, as_json: bool) -> int:
     with display:
-        figures = await run.figures()
+        figures = await run.execute()
     if as_json:
         print(json.dumps(figures.as_json()))
     else:

@@ -96,13 +96,15 @@ class Display:
         ):
             if name != "acknowledged" or plan.qos:
                 grid.add_row(name, f"{now:,}", f"{(now - then) / seconds:,.0f}/s")
-        for name, latencies in _histograms(load.acknowledgement, load.end_to_end):
+        for name, latencies in _histograms(
+            load.acknowledgement_latencies, load.end_to_end_latencies
+        ):
             p50, p99 = (latencies.quantile_ns(part) / 1e6 for part in (0.5, 0.99))
             grid.add_row(name, f"p50 {p50:.2f} ms", f"p99 {p99:.2f} ms")
         if counts.duplicated:
             grid.add_row("duplicated", f"{counts.duplicated:,}", "")
-        if self._connections.away:
-            away = f"{self._connections.away} away"
+        if self._connections.disconnected_count:
+            away = f"{self._connections.disconnected_count} away"
             grid.add_row("connections", away, f"{self._connections.reconnections} made again")
         return Group(
             Text(f"{_title(plan)}: {phase}", style="bold"),
@@ -115,7 +117,7 @@ class Display:
         heading = f"{_title(figures.plan)}; {figures.url}, {figures.seconds:.2f} s measured"
         self._console.print(Text(heading, style="bold"), soft_wrap=True)
         self._console.print(counts_table(figures))
-        if figures.acknowledgement.count or figures.end_to_end.count:
+        if figures.acknowledgement_latencies.count or figures.end_to_end_latencies.count:
             self._console.print(latency_table(figures))
         if figures.cores > _BUSY_CORES:
             self._console.print(
@@ -169,7 +171,7 @@ def latency_table(figures: Figures) -> Table:
     """Return a table of latencies, in milliseconds."""
     table = Table(box=None, pad_edge=False)
     table.add_column("latency, ms")
-    rows = _histograms(figures.acknowledgement, figures.end_to_end)
+    rows = _histograms(figures.acknowledgement_latencies, figures.end_to_end_latencies)
     for name, histogram in rows:
         latencies = latencies_ms(histogram) or {}
         if not table.rows:

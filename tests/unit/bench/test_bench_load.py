@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.bench.figures import Figures
-from penstock.bench.incoming import NOBODY
 from penstock.bench.load import Load
-from penstock.bench.outgoing import UNBOUNDED
 from penstock.bench.plan import Plan
-from penstock.bench.stamp import SIZE_BYTES, due_ns_of, is_of, publisher_of, sequence_of
+from penstock.bench.publisher_state import UNBOUNDED
+from penstock.bench.stamp import SIZE_BYTES, due_ns_of, is_stamped_by, publisher_of, sequence_of
+from penstock.bench.subscriber_state import NO_PUBLISHER
 from penstock.client import Publication
 from penstock.errors import ConfigError, PublishFailed
 
@@ -28,7 +28,7 @@ def begun(**plan: object) -> Load:
     """A load whose messages are allowed."""
     wanted: dict[str, object] = {"messages": 1000, "qos": 1} | plan
     load = Load(Plan(**wanted), RUN, START_NS)  # type: ignore[arg-type]  # a test names them
-    load.allow(START_NS)
+    load.release_due(START_NS)
     return load
 
 
@@ -36,10 +36,10 @@ def send(load: Load, number: int = 0, now_ns: int = START_NS) -> tuple[bytes, Pu
     """One message leaves a publisher."""
     outgoing = load.publishers[number]
     assert outgoing.has_room
-    payload = outgoing.payload(now_ns)
+    payload = outgoing.next_payload(now_ns)
     publication = Publication("bench/0")
     if load.plan.qos:
-        outgoing.follow(publication)
+        outgoing.track(publication)
     return payload, publication
 
 
@@ -116,20 +116,20 @@ def test_a_stamp_says_what_was_stamped(publisher: int, due_ns: int, size_bytes: 
     load = begun(publishers=4, payload_bytes=size_bytes)
     payload, _ = send(load, publisher, due_ns)
     assert len(payload) == size_bytes
-    assert is_of(RUN, payload)
-    assert not is_of(RUN + 1, payload)
-    assert not is_of(RUN, payload[: SIZE_BYTES - 1])
+    assert is_stamped_by(RUN, payload)
+    assert not is_stamped_by(RUN + 1, payload)
+    assert not is_stamped_by(RUN, payload[: SIZE_BYTES - 1])
     assert (publisher_of(payload), sequence_of(payload)) == (publisher, 0)
     assert due_ns_of(payload) == due_ns
 
 
 def test_with_a_rate_a_message_counts_from_when_it_was_due() -> None:
     load = begun(rate_per_s=2.0, publishers=2, subscribers=2, messages=None, duration_s=60.0)
-    assert [one.allowed for one in load.publishers] == [1, 0]
-    load.publishers[1].waits = True
-    assert load.allow(START_NS + SECOND_NS // 2) == [1]
+    assert [one.send_limit for one in load.publishers] == [1, 0]
+    load.publishers[1].is_waiting = True
+    assert load.release_due(START_NS + SECOND_NS // 2) == [1]
     late_ns = START_NS + 10 * SECOND_NS
-    load.allow(late_ns)
+    load.release_due(late_ns)
     dues = [due_ns_of(send(load, 1, late_ns)[0]) for _ in range(2)]
     assert dues == [START_NS + SECOND_NS // 2, START_NS + 3 * SECOND_NS // 2]
     assert load.unsent(late_ns) == 21 - 2
@@ -137,14 +137,14 @@ def test_with_a_rate_a_message_counts_from_when_it_was_due() -> None:
 
 def test_latencies_of_the_warm_up_do_not_count() -> None:
     load = begun(messages=None, duration_s=1.0, warm_up_s=1.0)
-    assert load.publishers[0].allowed == UNBOUNDED
+    assert load.publishers[0].send_limit == UNBOUNDED
     for now_ns in (START_NS, START_NS + SECOND_NS):
         payload, publication = send(load, now_ns=now_ns)
         publication.settle(0, None)
         load.publishers[0].settle(now_ns + 100)
-        load.subscribers[0].take(payload, now_ns + 200)
-    assert (load.acknowledgement.count, load.acknowledgement.max_ns) == (1, 100)
-    assert (load.end_to_end.count, load.end_to_end.max_ns) == (1, 200)
+        load.subscribers[0].receive(payload, now_ns + 200)
+    assert (load.acknowledgement_latencies.count, load.acknowledgement_latencies.max_ns) == (1, 100)
+    assert (load.end_to_end_latencies.count, load.end_to_end_latencies.max_ns) == (1, 200)
     assert not load.is_over(START_NS + 2 * SECOND_NS - 1)
     assert load.is_over(START_NS + 2 * SECOND_NS)
 
@@ -159,7 +159,7 @@ def test_the_window_is_what_is_not_settled_in_order() -> None:
     assert outgoing.settled == 0, "the first is not answered"
     first.settle(0x10, None)
     outgoing.settle(START_NS)
-    assert (outgoing.settled, outgoing.oldest) == (2, None)
+    assert (outgoing.settled, outgoing.oldest_unsettled) == (2, None)
     assert outgoing.has_room
 
 
@@ -167,32 +167,34 @@ def test_subscribers_that_are_behind_hold_up_their_publisher() -> None:
     load = begun(end_to_end=1, subscribers=2, qos=0)
     outgoing = load.publishers[0]
     payload, _ = send(load)
-    outgoing.waits = True
+    outgoing.is_waiting = True
     assert not outgoing.has_room
-    assert load.subscribers[0].take(payload, START_NS) == 0, "one of two copies came"
+    assert load.subscribers[0].receive(payload, START_NS) == 0, "one of two copies came"
     send(load)
-    assert load.subscribers[0].take(payload, START_NS) == NOBODY, "a duplicate makes no room"
-    assert load.give_up_stuck() == []
-    assert load.give_up_stuck() == [0], "nothing came since: nobody waits for what is missing"
-    assert not load.is_done, "it may come yet"
+    assert load.subscribers[0].receive(payload, START_NS) == NO_PUBLISHER, (
+        "a duplicate makes no room"
+    )
+    assert load.give_up_lost_copies() == []
+    assert load.give_up_lost_copies() == [0], "nothing came since: nobody waits for what is missing"
+    assert not load.is_drained, "it may come yet"
 
 
 def test_what_comes_late_is_not_lost_and_holds_up_again() -> None:
     load = begun(end_to_end=2, qos=0)
     outgoing = load.publishers[0]
     first = [send(load)[0] for _ in range(2)]
-    load.give_up_stuck()
-    load.give_up_stuck()
+    load.give_up_lost_copies()
+    load.give_up_lost_copies()
     second = [send(load)[0] for _ in range(2)]
     assert not outgoing.has_room
     for payload in first:
-        load.subscribers[0].take(payload, START_NS)
-    assert outgoing.on_their_way == 2, "the second two"
+        load.subscribers[0].receive(payload, START_NS)
+    assert outgoing.copies_in_flight == 2, "the second two"
     assert not outgoing.has_room, "they hold it up"
     for payload in second:
-        load.subscribers[0].take(payload, START_NS)
-    assert load.is_done
-    assert (load.counts().lost, outgoing.on_their_way) == (0, 0)
+        load.subscribers[0].receive(payload, START_NS)
+    assert load.is_drained
+    assert (load.counts().lost, outgoing.copies_in_flight) == (0, 0)
 
 
 def test_what_never_comes_holds_up_once() -> None:
@@ -200,20 +202,20 @@ def test_what_never_comes_holds_up_once() -> None:
     outgoing = load.publishers[0]
     for _ in range(2):
         send(load)
-    load.give_up_stuck()
-    load.give_up_stuck()
+    load.give_up_lost_copies()
+    load.give_up_lost_copies()
     for _ in range(5):
         payload, _ = send(load)
-        load.subscribers[0].take(payload, START_NS)
+        load.subscribers[0].receive(payload, START_NS)
     assert outgoing.has_room
     assert load.counts().lost == 2
 
 
 def test_what_is_due_after_the_end_is_not_sent() -> None:
     load = begun(rate_per_s=1000.0, duration_s=10.0, messages=None)
-    load.allow(START_NS + SECOND_NS)
+    load.release_due(START_NS + SECOND_NS)
     load.stop()
-    assert load.allow(START_NS + 2 * SECOND_NS) == []
+    assert load.release_due(START_NS + 2 * SECOND_NS) == []
     assert not load.publishers[0].has_room
 
 
@@ -228,27 +230,27 @@ def test_everything_is_counted() -> None:
     load.publishers[0].settle(START_NS + 1)
     first, second = load.subscribers
     for index in (0, 2, 1, 1):
-        first.take(sent[index][0], START_NS + 2)
-    second.take(sent[0][0], START_NS + 3)
-    second.take(b"not ours", START_NS + 4)
+        first.receive(sent[index][0], START_NS + 2)
+    second.receive(sent[0][0], START_NS + 3)
+    second.receive(b"not ours", START_NS + 4)
     counts = load.counts()
     assert (counts.sent, counts.acknowledged, counts.refused) == (5, 3, 1)
     assert (counts.received, counts.expected, counts.lost) == (4, 6, 2)
     assert (counts.duplicated, counts.out_of_order, counts.foreign) == (1, 1, 1)
     assert counts.received_bytes == 5 * 64
-    assert load.refused() == {0x97: 1}
+    assert load.refused_by_code() == {0x97: 1}
     assert load.last_ns == START_NS + 3
-    assert not load.is_done
+    assert not load.is_drained
 
 
 def test_it_is_done_when_everything_came() -> None:
     load = begun(messages=2)
     for payload, publication in [send(load) for _ in range(2)]:
-        assert not load.is_done
+        assert not load.is_drained
         publication.settle(0, None)
         load.publishers[0].settle(START_NS)
-        load.subscribers[0].take(payload, START_NS)
-    assert load.is_done
+        load.subscribers[0].receive(payload, START_NS)
+    assert load.is_drained
     load.stop()
     assert load.counts().lost == 0
 
@@ -276,8 +278,8 @@ def figures(
         acknowledged_per_s=1.0,
         received_per_s=1.0,
         cores=0.1,
-        acknowledgement=load.acknowledgement,
-        end_to_end=load.end_to_end,
+        acknowledgement_latencies=load.acknowledgement_latencies,
+        end_to_end_latencies=load.end_to_end_latencies,
         is_interrupted=False,
         failure="",
     )
@@ -305,8 +307,8 @@ def test_what_nobody_acknowledged_is_told_and_not_called_lost() -> None:
 
 
 def test_a_session_that_ended_with_its_connection_owes_nothing() -> None:
-    assert figures(2, lost=1, duplicated=1).broken_promise
-    assert not figures(2, lost=1, duplicated=1, reconnections=1).broken_promise
+    assert figures(2, lost=1, duplicated=1).qos_violation
+    assert not figures(2, lost=1, duplicated=1, reconnections=1).qos_violation
 
 
 @pytest.mark.parametrize(

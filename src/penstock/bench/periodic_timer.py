@@ -1,7 +1,8 @@
-"""A timer exact to some microseconds: a timerfd of the Linux kernel, read like a socket.
+"""A periodic timer exact to some microseconds: a timerfd of the Linux kernel, read like a socket.
 
-An event loop's own timers are of whole milliseconds, which a latency of 200 µs would be lost in.
-``os.timerfd_create`` is there from Python 3.13 on, timerfd_create(2) of the C library before.
+An event loop's own timers have a resolution of whole milliseconds, too coarse to measure a latency
+of 200 µs. ``os.timerfd_create`` exists from Python 3.13 on; before, the C library's
+timerfd_create(2) is called.
 """
 
 from __future__ import annotations
@@ -14,36 +15,39 @@ from collections.abc import Callable
 from typing import Final, final
 
 PERIOD_NS_MIN: Final = 200_000
-"""The shortest period; messages due within it are sent at the same tick."""
+"""The shortest period; messages due within one period are sent at the same tick."""
 
 _NONBLOCKING: Final = os.O_NONBLOCK | os.O_CLOEXEC  # TFD_NONBLOCK | TFD_CLOEXEC
-_NS: Final = 1_000_000_000
+_NS_PER_S: Final = 1_000_000_000
 
 
 @final
-class Ticks:
+class PeriodicTimer:
     """Calls a function at once, and then periodically, until it is closed.
 
     Args:
-        period_ns: time from one tick to the next.
-        tick: called in the running loop; once for several missed ticks.
+        period_ns: time from one call to the next, at least ``PERIOD_NS_MIN``.
+        callback: called in the running loop; once for several missed periods.
+
+    Raises:
+        OSError: the system gives no timer.
     """
 
-    def __init__(self, period_ns: int, tick: Callable[[], None]) -> None:
-        self._tick = tick
+    def __init__(self, period_ns: int, callback: Callable[[], None]) -> None:
+        self._callback = callback
         library = ctypes.CDLL(None, use_errno=True)
         self._fd: int = library.timerfd_create(time.CLOCK_MONOTONIC, _NONBLOCKING)
         if self._fd < 0:
             raise OSError(ctypes.get_errno(), "timerfd_create")
-        period = divmod(max(period_ns, PERIOD_NS_MIN), _NS)
+        period = divmod(max(period_ns, PERIOD_NS_MIN), _NS_PER_S)
         settings = (ctypes.c_long * 4)(*period, 0, 1)  # struct itimerspec: interval, first
         library.timerfd_settime(self._fd, 0, ctypes.byref(settings), None)
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._fd, self._read)
 
     def _read(self) -> None:
-        os.read(self._fd, 8)  # how many ticks there were
-        self._tick()
+        os.read(self._fd, 8)  # the number of periods that have passed
+        self._callback()
 
     def close(self) -> None:
         """Stop the timer."""

@@ -2,12 +2,12 @@
 
 ::
 
-      allowed ≥ sent ≥ settled        settled: acknowledged or refused, in the order of the sending
-                 │                    delivered: copies that subscribers have
-                 ▼
-      room  =  the least of   allowed - sent                    messages due, or asked for
+      send_limit ≥ sent ≥ settled     settled: acknowledged or refused, in the order of the sending
+                    │                 delivered: copies that subscribers have
+                    ▼
+      room  =  the least of   send_limit - sent                 messages due and not sent
                               window - (sent - settled)         QoS 1 and 2
-                              end_to_end - copies on their way / fan_out
+                              end_to_end - copies_in_flight / fan_out
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ UNBOUNDED: Final = 2**62
 
 
 @final
-class Outgoing:
-    """Counts the messages of one publisher.
+class PublisherState:
+    """Counts the messages of one publisher, and says whether it may send one more.
 
     Args:
         stamper: makes its payloads.
-        window: messages sent and not settled, at most; 0 for QoS 0, where nothing is settled.
-        end_to_end: the most messages that some subscriber has not received yet; 0: any number.
+        window: most messages sent and not settled; 0 for QoS 0, where nothing is settled.
+        end_to_end: most messages that some subscriber has not received yet; 0: any number.
         fan_out: the number of subscribers that get each message.
         first_due_ns: when its first message is due, on the caller's clock.
         interval_ns: time from one message to the next; 0.0: a message is due when it is sent.
-        measured_from_ns: latencies of messages due before are not recorded.
-        latencies: histogram of the time from due to acknowledged.
+        measured_from_ns: end of the warm-up: latencies of messages due before are not recorded.
+        latencies: histogram of the time from when a message was due until it was acknowledged.
 
     Attributes:
-        allowed: the number of messages that it may have sent by now.
+        send_limit: the number of messages that it may have sent by now.
         sent: the number of messages that it has sent.
-        settled: the number of those that the broker has answered.
+        settled: the number of sent messages that the broker has answered.
         refused: the number of refused messages, by reason code.
-        delivered: copies that came to subscribers, without duplicates, and copies that never will.
-        last_ns: when the latest message was settled.
-        waits: the publishing task waits until there is room.
+        delivered: copies that subscribers received, without duplicates, and copies of refused
+            messages, which no subscriber will receive.
+        last_ns: when the latest message was settled, on the caller's clock.
+        is_waiting: whether the publishing task waits until there is room.
     """
 
     def __init__(
@@ -58,13 +59,13 @@ class Outgoing:
         measured_from_ns: int,
         latencies: Histogram,
     ) -> None:
-        self.allowed = 0
+        self.send_limit = 0
         self.sent = 0
         self.settled = 0
         self.refused: dict[int, int] = {}
         self.delivered = 0
         self.last_ns = 0
-        self.waits = False
+        self.is_waiting = False
         self.fan_out = fan_out
         self._stamper = stamper
         self._window = window
@@ -73,46 +74,47 @@ class Outgoing:
         self._interval_ns = interval_ns
         self._measured_from_ns = measured_from_ns
         self._latencies = latencies
-        self._stuck_at = -1  # ``delivered`` at the last call of ``give_up_stuck``
-        self._given_up = 0  # copies on their way that no longer count against ``end_to_end``
-        self._given_up_end = 0  # those copies are of messages before this one
+        self._last_delivered = -1  # ``delivered`` at the last call of ``give_up_lost_copies``
+        self._given_up = 0  # copies in flight that no longer count against ``end_to_end``
+        self._given_up_end = 0  # given up copies are of messages before this sequence
         self._publications: Fifo[Publication] = Fifo()  # sent and not settled
-        self._due_ns: Fifo[int] = Fifo()  # when each of those was due
+        self._due_ns: Fifo[int] = Fifo()  # when each of these publications was due
 
     @property
     def has_room(self) -> bool:
         """True if one more message may be sent now."""
-        if self.sent >= self.allowed:
+        if self.sent >= self.send_limit:
             return False
         if self._window > 0 and self.sent - self.settled >= self._window:
             return False
-        return self._copies_max == 0 or self._congested < self._copies_max
+        return self._copies_max == 0 or self._awaited_copies < self._copies_max
 
     @property
-    def on_their_way(self) -> int:
+    def copies_in_flight(self) -> int:
         """The number of copies of sent messages that subscribers do not have yet."""
         return self.sent * self.fan_out - self.delivered
 
     @property
-    def _congested(self) -> int:
-        return self.on_their_way - self._given_up
+    def _awaited_copies(self) -> int:
+        return self.copies_in_flight - self._given_up
 
-    def arrived(self, sequence: int) -> None:
-        """Count a copy that came to a subscriber for the first time; it may have been given up
-        before."""
+    def record_delivery(self, sequence: int) -> None:
+        """Count a copy that a subscriber received for the first time, even if it was given up."""
         self.delivered += 1
         if sequence < self._given_up_end and self._given_up > 0:
             self._given_up -= 1
 
-    def give_up_stuck(self) -> None:
-        """Stop waiting for copies that block this publisher if none came since the last call."""
-        if 0 < self._copies_max <= self._congested and self.delivered == self._stuck_at:
-            self._given_up = self.on_their_way
+    def give_up_lost_copies(self) -> None:
+        """Stop waiting for the copies in flight if they block this publisher and none was received
+        since the last call."""
+        is_blocked = 0 < self._copies_max <= self._awaited_copies
+        if is_blocked and self.delivered == self._last_delivered:
+            self._given_up = self.copies_in_flight
             self._given_up_end = self.sent
-        self._stuck_at = self.delivered
+        self._last_delivered = self.delivered
 
-    def payload(self, now_ns: int) -> bytes:
-        """Return the payload of the next message, which is sent now."""
+    def next_payload(self, now_ns: int) -> bytes:
+        """Return the payload of the next message, and count the message as sent."""
         if self._interval_ns > 0.0:
             now_ns = int(self._first_due_ns + self.sent * self._interval_ns)
         payload = self._stamper.payload(self.sent, now_ns)
@@ -121,17 +123,17 @@ class Outgoing:
             self._due_ns.append(now_ns)
         return payload
 
-    def follow(self, publication: Publication) -> None:
-        """Track the message sent last until it is settled."""
+    def track(self, publication: Publication) -> None:
+        """Track the publication of the message sent last until it is settled."""
         self._publications.append(publication)
 
     @property
-    def oldest(self) -> Publication | None:
-        """The next message to settle; None if nothing is on its way."""
+    def oldest_unsettled(self) -> Publication | None:
+        """The next publication to settle; None if all are settled."""
         return self._publications.first() if len(self._publications) > 0 else None
 
     def settle(self, now_ns: int) -> None:
-        """Settle answered messages in order, up to the first without an answer."""
+        """Settle answered publications in order, up to the first without an answer."""
         publications = self._publications
         while len(publications) > 0 and publications.first().is_done:
             code = publications.pop().reason_code
@@ -145,9 +147,9 @@ class Outgoing:
                 self._latencies.record(now_ns - due_ns)
 
     @property
-    def promised(self) -> int:
-        """The number of sent messages that should arrive: all with QoS 0, the settled ones
-        otherwise."""
+    def deliverable_count(self) -> int:
+        """The number of sent messages of which subscribers should get copies, unless the broker
+        refused them: all with QoS 0, the settled ones otherwise."""
         return self.settled if self._window > 0 else self.sent
 
     @property
