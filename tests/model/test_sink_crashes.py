@@ -25,7 +25,7 @@ import pyarrow as pa
 import pytest
 
 from penstock.control import client as control
-from penstock.control.client import Published
+from penstock.control.client import PublishProgress
 from penstock.engine.batch.commit import Commit
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -194,7 +194,7 @@ async def live(memory: MemoryStore, disk: Disk, data_dir: Path, spark: Spark) ->
     driver = Driver(server, store, 1_000_000, lambda _failure: None)  # type: ignore[arg-type]
     publisher = StagedRowsPublisher(server, driver, Staging(data_dir), 0.0)
 
-    def ask(_data_dir: Path, request: control.Publish, *_how: object) -> Published:
+    def ask(_data_dir: Path, request: control.Publish, *_how: object) -> PublishProgress:
         return asyncio.run_coroutine_threadsafe(publisher.publish(request), loop).result()
 
     with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ import pytest
 from penstock.cluster.connecting import connect_to
 from penstock.config.cluster import Cluster
 from penstock.control.client import ask
-from penstock.control.cluster_requests import HandedOver, HandOver
+from penstock.control.cluster_requests import HandOver, HandOverStarted
 from penstock.protocol.kinds import V5
 from tests.support import etcd_cluster, nats_cluster
 from tests.support.deadline import DEADLINE_S, wait_for
@@ -92,8 +92,8 @@ def test_a_primary_hands_over_without_waiting_for_the_lease(
         publisher.connect("writer")
         publisher.publish("t/1", b"before")
         wait_for("a level standby", lambda: not first.state().problems)
-        told = ask(first.data_dir, HandOver(), HandedOver)
-        assert told == HandedOver(second.name, 1)
+        told = ask(first.data_dir, HandOver(), HandOverStarted)
+        assert told == HandOverStarted(second.name, 1)
         assert members.wait_for_primary(other_than=first) is second
         after = RawClient(second.address, V5)
         after.connect("writer")

@@ -16,7 +16,7 @@ import pytest
 
 import penstock
 from penstock.control.client import ask
-from penstock.control.cluster_requests import HandedOver, HandOver
+from penstock.control.cluster_requests import HandOver, HandOverStarted
 from penstock.errors import PenstockError
 from penstock.protocol import reasons
 from penstock.protocol.kinds import V5
@@ -127,7 +127,7 @@ def hand_over(members: Members, to: MemberBroker) -> None:
 
     def is_done() -> bool:
         try:
-            return ask(primary.data_dir, HandOver(to.name), HandedOver).to == to.name
+            return ask(primary.data_dir, HandOver(to.name), HandOverStarted).to == to.name
         except PenstockError:
             return False  # it was not heard yet
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 from penstock.cli.main import app
 from penstock.cli.operator_commands import operator_name
 from penstock.control.admin_requests import ListSessions, Page
-from penstock.control.client import NoBroker, ask
+from penstock.control.client import BrokerUnreachable, ask
 from penstock.errors import ConfigError
 from penstock.protocol import reasons
 from tests.support.broker import Broker, environment
@@ -110,7 +110,7 @@ def test_one_session_is_removed_by_its_name(own_broker: Broker, clients: Clients
 
 def test_where_no_broker_answers_it_says_why(own_broker: Broker, tmp_path: Path) -> None:
     def said(directory: Path) -> str:
-        with pytest.raises(NoBroker) as caught:
+        with pytest.raises(BrokerUnreachable) as caught:
             ask(directory, ListSessions(), Page)
         return str(caught.value)
 

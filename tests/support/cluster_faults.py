@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.control.client import ask
-from penstock.control.cluster_requests import HandedOver, HandOver
+from penstock.control.cluster_requests import HandOver, HandOverStarted
 from penstock.errors import PenstockError
 from tests.support.deadline import let_pass, wait_for
 from tests.support.machines import Machine, Machines
@@ -211,7 +211,7 @@ def _jump_clock(machines: Machines, draw: random.Random) -> Repair:
 def _hand_over(machines: Machines, draw: random.Random) -> Repair:
     del draw
     with contextlib.suppress(PenstockError):  # no standby was heard: it stays the primary
-        ask(_primary(machines).member.data_dir, HandOver(), HandedOver)
+        ask(_primary(machines).member.data_dir, HandOver(), HandOverStarted)
     return _nothing
 
 

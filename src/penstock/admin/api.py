@@ -26,7 +26,7 @@ from penstock.admin.operations import OPERATIONS, PREFIX, Operation
 from penstock.admin.parameters import Mistake, from_json, from_query
 from penstock.admin.rate_limiter import RateLimiter
 from penstock.auth.admin_tokens import VIEWER
-from penstock.control.client import Refused
+from penstock.control.client import RequestRefused
 from penstock.control.metric_requests import ReadHealth, ReadMetrics
 from penstock.errors import ConfigError, PenstockError
 
@@ -78,7 +78,7 @@ def _handler(
                 answer = await _queried(broker, events, asked, operation)
         except Mistake as mistake:
             return refusal(mistake.status, str(mistake))
-        except Refused as refused:
+        except RequestRefused as refused:
             return refusal(400 if refused.is_mistake else 409, str(refused))
         except ConfigError as error:  # bytes that are no UTF-8
             return refusal(400, str(error))

@@ -25,7 +25,7 @@ from typing import Final, Generic, NamedTuple, TypeVar, final
 
 from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.admin.disk import with_disk
-from penstock.control.client import PROMPT_S, Request, ask
+from penstock.control.client import ANSWER_TIMEOUT_S, Request, ask
 from penstock.control.login_requests import ConfirmLogin, LogIn, Login
 from penstock.control.metric_requests import Health, Metrics, ReadHealth, ReadMetrics
 from penstock.control.ranking_requests import RankSessions
@@ -98,15 +98,15 @@ class Broker:
         """Have the broker answer a request of the API with a value of type ``answer``.
 
         Raises:
-            Refused: it says why not.
+            RequestRefused: it says why not.
             PenstockError: it does not answer in time, is not there, or too many ask.
         """
         executor = self._rankings if isinstance(request, RankSessions) else self._queries
-        return await executor.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
+        return await executor.run(lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S))
 
     async def act(self, request: Request, answer: type[T]) -> T:
         """Have the broker carry out a request that changes something; see ``query``."""
-        return await self._acts.run(lambda: ask(self.data_dir, request, answer, PROMPT_S))
+        return await self._acts.run(lambda: ask(self.data_dir, request, answer, ANSWER_TIMEOUT_S))
 
     async def log_in(self, request: LogIn) -> Login:
         """Have the broker check a password; errors as of ``query``."""

@@ -18,7 +18,7 @@ from penstock.admin.bounded_executor import BoundedExecutor
 from penstock.admin.parameters import Mistake
 from penstock.auth.tokens import OWN_FILE
 from penstock.control.admin_requests import LIMIT_MAX, Cursor, Limit, Page, Seconds
-from penstock.control.client import Refused
+from penstock.control.client import RequestRefused
 from penstock.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class EventReader:
 
         Raises:
             Mistake: the request cannot be understood.
-            Refused: there are no events.
+            RequestRefused: there are no events.
             PenstockError: the stream service does not answer, or too many ask.
         """
         kinds = _kinds(asked.kind)
@@ -85,7 +85,7 @@ class EventReader:
         if not 1 <= asked.limit <= LIMIT_MAX:
             raise Mistake(f"a page has 1 to {LIMIT_MAX} entries, not {asked.limit}")
         if not self._address:
-            raise Refused(OFF, False)
+            raise RequestRefused(OFF, False)
         return await self._searches.run(lambda: self._search(asked, kinds, before))
 
     def _search(self, asked: ListEvents, kinds: list[str], before: Position | None) -> Page:
@@ -111,7 +111,7 @@ class EventReader:
             except ValueError as error:
                 raise Mistake(str(error)) from None
             except ConfigError as error:
-                raise Refused(str(error), False) from None
+                raise RequestRefused(str(error), False) from None
         entries = [event.entry for event in found]
         return Page(entries, "" if rest is None else f"{rest[0]}.{rest[1]}")
 

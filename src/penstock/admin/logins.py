@@ -27,7 +27,7 @@ from penstock.control.login_requests import (
     BANNED,
     NO_ROLE,
     TOO_OFTEN,
-    WRONG,
+    WRONG_LOGIN,
     ConfirmLogin,
     LogIn,
     Login,
@@ -53,7 +53,7 @@ class HttpRefusal(NamedTuple):
 
 
 _REFUSALS: Final = {
-    WRONG: HttpRefusal(401, "the user name or the password is wrong"),
+    WRONG_LOGIN: HttpRefusal(401, "the user name or the password is wrong"),
     BANNED: HttpRefusal(403, "this user or address is banned"),
     TOO_OFTEN: HttpRefusal(429, "too many passwords were wrong, or wait", {"Retry-After": "10"}),
     NO_ROLE: HttpRefusal(403, "this user has no role in admin.users"),
@@ -172,7 +172,7 @@ class Logins:
 
     async def _ask(self, user: str, password: str, address: str, via: str) -> Login | HttpRefusal:
         if not self._has_users:
-            return _REFUSALS[WRONG]
+            return _REFUSALS[WRONG_LOGIN]
         found = await self._broker.log_in(LogIn(user, password, address, via))
         return _REFUSALS.get(found.refused, _UNAVAILABLE) if found.refused else found
 

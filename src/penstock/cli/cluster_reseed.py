@@ -83,16 +83,16 @@ def _refuse_running(data_dir: Path) -> None:
     Raises:
         StoreLocked: it does.
     """
-    from penstock.control.client import NoBroker, Refused, ask
+    from penstock.control.client import BrokerUnreachable, RequestRefused, ask
     from penstock.control.role_requests import ReadRole, Role
     from penstock.store.database import lock_out_brokers
 
     try:
         ask(data_dir, ReadRole(), Role, 5.0)
-    except (NoBroker, StoreFailed):
+    except (BrokerUnreachable, StoreFailed):
         with lock_out_brokers(data_dir):
             return
-    except Refused:
+    except RequestRefused:
         pass
     raise StoreLocked(f"the broker that uses {data_dir} runs: stop it first")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from penstock.config.settings import Settings
-    from penstock.control.cluster_requests import ClusterState, HandedOver, MemberState
+    from penstock.control.cluster_requests import ClusterState, HandOverStarted, MemberState
 
 EXIT_PROBLEMS: Final = 1
 WATCH_S: Final = 2.0
@@ -66,14 +66,14 @@ def switch(
     connections of others are closed, and they connect again. Sessions go on there.
     """
     from penstock.config.load import load_settings
-    from penstock.control.client import Refused, ask
-    from penstock.control.cluster_requests import HandedOver, HandOver
+    from penstock.control.client import RequestRefused, ask
+    from penstock.control.cluster_requests import HandOver, HandOverStarted
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
     began_s = time.monotonic()
     try:
-        told = ask(settings.durability.data_dir, HandOver(node), HandedOver, ANSWER_S_MAX)
-    except Refused as refused:
+        told = ask(settings.durability.data_dir, HandOver(node), HandOverStarted, ANSWER_S_MAX)
+    except RequestRefused as refused:
         raise StoreError(_where_to_run(settings, str(refused))) from refused
     print(
         f"this member hands over to {told.to}: MQTT 5 clients are told its address, the connections"
@@ -106,7 +106,7 @@ def _primary_of(state: ClusterState) -> MemberState | None:
     return max(found, key=lambda one: one.term, default=None)
 
 
-def _wait_for_primary(settings: Settings, told: HandedOver, until_s: float) -> ClusterState:
+def _wait_for_primary(settings: Settings, told: HandOverStarted, until_s: float) -> ClusterState:
     """Wait until another member is the primary, in a later term; return the state then.
 
     Raises:

@@ -136,12 +136,12 @@ def backup(
     Everything acknowledged before is in it. A path in the same file system takes almost no space
     or time (hard links); copy it elsewhere then.
     """
-    from penstock.control.client import NoBroker, ask_for_backup
+    from penstock.control.client import BrokerUnreachable, ask_for_backup
 
     directory = _directory(config, data_dir)
     try:
         made = ask_for_backup(directory, destination)
-    except NoBroker:
+    except BrokerUnreachable:
         from penstock.store.backup import back_up_offline
 
         made = back_up_offline(directory, destination)

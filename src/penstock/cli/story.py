@@ -17,7 +17,7 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.control.story import Row, Step
+    from penstock.control.story import LogRow, Step
     from penstock.stream.client import StreamClient
 
 SEARCH_S: Final = 2.0
@@ -115,7 +115,7 @@ def _tell_of_client(
     from msgspec import to_builtins
 
     from penstock.cli.sequence_diagram import as_svg, as_text
-    from penstock.control.client_story import steps_of_client
+    from penstock.control.client_story import client_steps
     from penstock.control.recorded import Recorded, ShowRecorded
 
     found = ask_broker(config, data_dir, ShowRecorded(client_id), Recorded | None)
@@ -124,7 +124,7 @@ def _tell_of_client(
             f"nothing is recorded of {client_id!r}: it was not connected since the broker started,"
             " or others took its place (events.recorded_clients)"
         )
-    steps = steps_of_client(found, last)
+    steps = client_steps(found, last)
     if as_json:
         print_objects([{"recorded": to_builtins(found), "steps": to_builtins(steps)}])
     else:
@@ -139,10 +139,10 @@ def _steps(
     limit: int,
     config: Path | None,
     data_dir: Path | None,
-) -> tuple[Row, list[Step], int]:
+) -> tuple[LogRow, list[Step], int]:
     """Return the message, its steps, and how many receivers are not among them."""
     from penstock.control.explanation import FindReceivers, Receivers
-    from penstock.control.story import steps_of
+    from penstock.control.story import message_steps
     from penstock.stream.one_message import events_of, landings_of, log_end, row_at
 
     row = row_at(client, offset)
@@ -161,11 +161,11 @@ def _steps(
     events: Sequence[tuple[str, dict[str, Any]]] = events_of(client, offset, SEARCH_S) or ()
     shown = found.receivers[:limit]
     landings = landings_of(client, row.topic)
-    steps = steps_of(row, shown, landings, events, found.committed)
+    steps = message_steps(row, shown, landings, events, found.committed)
     return row, steps, found.count - len(shown)
 
 
-def _print(row: Row, steps: list[Step], rest: int, svg: Path | None, as_json: bool) -> None:
+def _print(row: LogRow, steps: list[Step], rest: int, svg: Path | None, as_json: bool) -> None:
     from msgspec import to_builtins
 
     from penstock.cli.sequence_diagram import as_svg, as_text

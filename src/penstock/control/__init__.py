@@ -1,4 +1,5 @@
-"""The control socket's requests and answers, and how another process asks: ``client.ask``.
+"""The requests and answers of the control socket, and ``client.ask``, with which another process
+asks.
 
-The broker's side, which carries them out, is ``services.control``.
+The broker's side, which carries requests out, is ``services.control``.
 """

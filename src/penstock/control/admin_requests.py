@@ -1,9 +1,9 @@
 """The requests of an operator to a running broker, over the control socket.
 
-Lists come in pages: an answer's ``cursor`` goes into the next request, and is empty at the end. An
-act with ``only_count`` changes nothing, and returns how many it would concern. A session or a
-retained message is described by a JSON object (docs/control.md). An act names who does it (``by``),
-for the log and its event; empty for whoever may open the socket.
+Lists come in pages: an answer's ``cursor`` goes into the next request, and is empty on the last
+page. A command with ``only_count`` changes nothing, and returns how many entries it would change. A
+session or a retained message is described by a JSON object (docs/control.md). A command names its
+operator (``by``), for the log and the event; empty for a user of the control socket.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import msgspec
 from penstock.control.recorded import ShowRecorded
 
 LIMIT_MAX: Final = 1000
-"""Entries of one page."""
+"""Most entries of one page."""
 
 SECONDS_MAX: Final = 10_000_000_000
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=SECONDS_MAX)]
-Limit = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # the broker says what a page may have
+Limit = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]  # the broker bounds it by LIMIT_MAX
 Cursor = Annotated[str, msgspec.Meta(max_length=32)]
-By = Annotated[str, msgspec.Meta(max_length=200)]
+OperatorName = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class SessionFilter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The conditions on the sessions that a request is about; each unset one selects all sessions.
+    """The conditions by which a request selects sessions; a condition that is not set selects all.
 
-    ``engine.operating.selection.SessionSelection`` says what each means.
+    ``engine.operating.selection.SessionSelection`` explains each of them.
     """
 
     client: str | None = None
@@ -52,7 +52,7 @@ class ListSessions(
 class ShowSession(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="session", tag_field="do"
 ):
-    """Show one session in full; ``done`` is an object, or null where there is none."""
+    """Show one session in full; ``done`` is an object, or null if there is no such session."""
 
     client_id: str
 
@@ -65,33 +65,34 @@ class Kick(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="kick", 
         why: a sentence for the clients, the reason string of their DISCONNECT.
         ban_s: refuse these client identifiers for so many seconds; 0: until the broker ends; None:
             they may connect again at once.
-        only_count: change nothing.
+        only_count: count the clients and change nothing.
+        by: the operator; empty for a user of the control socket.
     """
 
     filter: SessionFilter
     why: str = ""
     ban_s: Seconds | None = None
     only_count: bool = False
-    by: By = ""
+    by: OperatorName = ""
 
 
 class RemoveSessions(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="remove", tag_field="do"
 ):
-    """End sessions; ``done`` is ``Count``, once it is on disk.
+    """End sessions; ``done`` is ``Count``, once their end is on disk.
 
     Sessions with a connection are ended only where ``filter.connected`` is true.
     """
 
     filter: SessionFilter
     only_count: bool = False
-    by: By = ""
+    by: OperatorName = ""
 
 
 class ListRetained(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="retained", tag_field="do"
 ):
-    """List retained messages; ``done`` is a ``Page``. A cursor holds for a minute."""
+    """List retained messages; ``done`` is a ``Page``. A cursor is valid for a minute."""
 
     topic_filter: str = "#"
     older_than_s: Seconds = 0.0
@@ -102,7 +103,7 @@ class ListRetained(
 class ShowRetained(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="retained_one", tag_field="do"
 ):
-    """Show one retained message in full; ``done`` is an object, or null where there is none."""
+    """Show one retained message in full; ``done`` is an object, or null if there is none."""
 
     topic: str
 
@@ -110,27 +111,29 @@ class ShowRetained(
 class ClearRetained(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="clear", tag_field="do"
 ):
-    """Remove retained messages; ``done`` is ``Count``, once it is on disk."""
+    """Remove retained messages; ``done`` is ``Count``, once the removal is on disk."""
 
     topic_filter: str
     older_than_s: Seconds = 0.0
     only_count: bool = False
-    by: By = ""
+    by: OperatorName = ""
 
 
 class Drain(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain", tag_field="do"):
-    """Refuse new clients, and send connected ones elsewhere; ``done`` is ``DrainState``.
+    """Empty the broker: refuse new clients, and send connected ones elsewhere; ``done`` is
+    ``DrainState``.
 
     Attributes:
-        server_reference: the other server's name, for clients of MQTT 5; empty for none.
-        moved: for good (0x9D) instead of for now (0x9C).
-        per_s: clients sent away a second.
+        server_reference: the address of another server, for clients of MQTT 5; empty for none.
+        moved: tell clients "server moved" (0x9D) instead of "use another server" (0x9C).
+        per_s: clients to disconnect a second.
+        by: the operator; empty for a user of the control socket.
     """
 
     server_reference: str = ""
     moved: bool = False
     per_s: float = 100.0
-    by: By = ""
+    by: OperatorName = ""
 
 
 class EndDrain(
@@ -138,13 +141,13 @@ class EndDrain(
 ):
     """Accept clients again; ``done`` says whether they were refused before."""
 
-    by: By = ""
+    by: OperatorName = ""
 
 
 class ShowDrain(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="drain_state", tag_field="do"
 ):
-    """Show how far the emptying is; ``done`` is ``DrainState``."""
+    """Show the progress of emptying the broker; ``done`` is ``DrainState``."""
 
 
 class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="bans", tag_field="do"):
@@ -155,16 +158,16 @@ class ListBans(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban
 
 
 class MakeBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="ban", tag_field="do"):
-    """Ban a client, user or address (``kind``); ``done`` is what is banned.
+    """Ban a client, user or address (``kind``); ``done`` is the banned value.
 
-    For so many seconds, or with 0 until the broker ends.
+    The ban lasts ``for_s`` seconds; 0: until the broker ends.
     """
 
     kind: str
     value: str
     for_s: Seconds = 0.0
     why: str = ""
-    by: By = ""
+    by: OperatorName = ""
 
 
 class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift", tag_field="do"):
@@ -172,23 +175,24 @@ class LiftBan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lift
 
     kind: str
     value: str
-    by: By = ""
+    by: OperatorName = ""
 
 
 class Reload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="reload", tag_field="do"):
-    """Read the settings again and use what may change; ``done`` is ``Reloaded``."""
+    """Read the settings again and use those that may change; ``done`` is ``Reloaded``."""
 
-    by: By = ""
+    by: OperatorName = ""
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A setting with another value.
+    """A setting that a reload found changed.
 
     Attributes:
         setting: its name, such as "log.level".
         old: the value that was in use, in TOML's notation, without secrets.
         new: the value that was read.
-        counts: "reload", "new" (for new connections) or "restart".
+        counts: when the new value takes effect: "reload" (now), "new" (for new connections) or
+            "restart".
     """
 
     setting: str
@@ -201,8 +205,8 @@ class Reloaded(msgspec.Struct, frozen=True):
     """The outcome of a reload.
 
     Attributes:
-        changed: the settings that count from now on.
-        waiting: the settings that count after a restart.
+        changed: the settings whose new values are in effect, for new connections at least.
+        waiting: the settings whose new values take effect after a restart.
         read: the files that were read again, in words.
     """
 
@@ -212,14 +216,15 @@ class Reloaded(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A part of a list; ``cursor`` is empty where it is the last."""
+    """One page of a list; ``cursor`` is empty on the last page."""
 
     entries: list[dict[str, Any]]
     cursor: str
 
 
 class Count(msgspec.Struct, frozen=True):
-    """The number of clients, sessions or retained messages that a request concerned."""
+    """The number of clients, sessions or retained messages that a request changed, or would
+    change."""
 
     count: int
 
@@ -228,9 +233,9 @@ class DrainState(msgspec.Struct, frozen=True):
     """The progress of a broker that is being emptied.
 
     Attributes:
-        draining: whether it is being emptied, or is empty.
+        draining: whether the broker is being emptied, or is empty.
         sent_away: number of clients that were sent elsewhere.
-        refused: number of new clients that were refused meanwhile.
+        refused: number of new clients that were refused since the emptying began.
         left: number of connections that are still open, bridges among them.
     """
 

@@ -1,13 +1,13 @@
-"""The control socket: how another command asks the broker that has the store open.
+"""The client of the control socket, with which commands ask the broker that has the store open.
 
-A store in use is locked, so what must be done to it while the broker runs, the broker does. It
-listens on a Unix socket in its data directory, which only its own user may open. One line of JSON
-goes each way::
+A store in use is locked, so only the running broker can read or change it. The broker listens on a
+Unix socket in its data directory, which only its own user may open. One line of JSON is sent each
+way::
 
     {"do": "backup", "destination": "/absolute/path"}  ─▶
                                      ◀─  {"done": …}   or   {"error": "a sentence"}
 
-Each request is a type, told apart by ``do``; ``done`` is the answer.
+Each request is a type with its own value of ``do``; ``done`` is the answer.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from penstock.store.manifest import Manifest
 
 SOCKET_NAME: Final = "control"
 REQUEST_BYTES_MAX: Final = 524_288
-"""A name of 65,535 bytes, each of them escaped, and more."""
+"""Room for a name of 65,535 bytes, each of them escaped, and more."""
 
-PROMPT_S: Final = 30.0
-"""A broker that works answers everything but a request for a backup sooner than this."""
+ANSWER_TIMEOUT_S: Final = 30.0
+"""Time in seconds within which a healthy broker answers every request except one for a backup."""
 
 
 class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backup", tag_field="do"):
@@ -50,9 +50,9 @@ class Backup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="backu
 class Publish(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="publish", tag_field="do"
 ):
-    """Publish a set of staged rows (``store.staging``); ``done`` is ``Published``.
+    """Publish a set of staged rows (``store.staging``); ``done`` is ``PublishProgress``.
 
-    ``proposal`` names the file that lists them; the set may have been decided before.
+    ``proposal`` names the file that lists the rows; the set may have been decided before.
     """
 
     sink: str
@@ -64,21 +64,21 @@ class Abandon(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="abandon", tag_field="do"
 ):
     """Remove the files that one attempt staged, unless the batch is decided; ``done`` is
-    ``Published``."""
+    ``PublishProgress``."""
 
     sink: str
     batch: int
     run: str
 
 
-class Published(msgspec.Struct, frozen=True):
-    """The progress of a set of rows.
+class PublishProgress(msgspec.Struct, frozen=True):
+    """The progress of publishing a set of rows.
 
     Attributes:
-        is_done: all of it is published, and on disk.
+        is_done: whether all of the set is published, and on disk.
         rows: the number of published rows; 0 if the set was published before this request.
-        later: the latest batch of the sink if that comes after this one, which then counts as
-            published although its rows are not known any more; else 0.
+        later: the latest batch of the sink if it comes after the requested one, which then counts
+            as published although its rows are not known any more; else 0.
     """
 
     is_done: bool
@@ -100,7 +100,7 @@ Request = (
     | ClusterRequest
     | ReadRole
 )
-"""Everything that may be asked."""
+"""All requests that the broker answers."""
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
@@ -108,7 +108,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         done: the answer.
-        error: why it could not be done.
+        error: why the request could not be carried out, one sentence.
         mistake: whether the request is wrong, and would be wrong the next time.
     """
 
@@ -117,8 +117,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     mistake: bool = False
 
 
-class Refused(StoreError):
-    """The broker did not carry out a request.
+class RequestRefused(StoreError):
+    """The broker refused a request, or failed to carry it out.
 
     Attributes:
         is_mistake: whether the request is wrong, and would be wrong the next time.
@@ -129,27 +129,34 @@ class Refused(StoreError):
         self.is_mistake = is_mistake
 
 
-class NoBroker(StoreError):
-    """No broker listens on the control socket."""
+class BrokerUnreachable(StoreError):
+    """No broker answers on the control socket."""
 
 
-Done = TypeVar("Done")
+AnswerType = TypeVar("AnswerType")
 
 
-def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | None = None) -> Done:
-    """Have the broker that uses ``data_dir`` do something, and wait until it is done.
+def ask(
+    data_dir: Path,
+    request: Request,
+    answer_type: type[AnswerType],
+    timeout_s: float | None = None,
+) -> AnswerType:
+    """Send a request to the broker that uses ``data_dir``, and return its answer.
 
     Args:
         data_dir: the broker's data directory.
         request: the request.
-        done: the type of what it answers.
-        timeout_s: how long it may be silent; None for as long as it takes.
+        answer_type: the type of the answer's ``done``.
+        timeout_s: how long to wait for the answer, in seconds; None for as long as it takes.
 
     Raises:
         ConfigError: the request has text in it that is no UTF-8.
-        NoBroker: none runs, or one that is too old to listen.
-        Refused: the broker says why it could not.
-        StoreFailed: it went away or is silent, and may have done it or not.
+        StoreError: the request has more than ``REQUEST_BYTES_MAX`` bytes.
+        BrokerUnreachable: no broker runs, or one that is too old to listen.
+        RequestRefused: the broker did not carry out the request, and says why.
+        StoreFailed: the broker ended or did not answer in time; whether it has carried out the
+            request is unknown.
     """
     try:
         line = msgspec.json.encode(request) + b"\n"
@@ -160,11 +167,11 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(timeout_s)
         try:
-            with short_path(data_dir) as path:
+            with short_socket_path(data_dir) as path:
                 connection.connect(path)
         except OSError as error:
-            why = _why(data_dir, error)
-            raise NoBroker(f"no broker that uses {data_dir} answers: {why}") from error
+            reason = _why_unreachable(data_dir, error)
+            raise BrokerUnreachable(f"no broker that uses {data_dir} answers: {reason}") from error
         try:
             connection.sendall(line)
             line = connection.makefile("rb").readline()
@@ -176,11 +183,13 @@ def ask(data_dir: Path, request: Request, done: type[Done], timeout_s: float | N
         raise StoreFailed("the broker went away before it answered")
     answer = msgspec.json.decode(line, type=Answer)
     if not bytes(answer.done):
-        raise Refused(answer.error or "the broker did not say what went wrong", answer.mistake)
-    return msgspec.json.decode(answer.done, type=done)
+        raise RequestRefused(
+            answer.error or "the broker did not say what went wrong", answer.mistake
+        )
+    return msgspec.json.decode(answer.done, type=answer_type)
 
 
-def _why(data_dir: Path, error: OSError) -> str:
+def _why_unreachable(data_dir: Path, error: OSError) -> str:
     """Return the reason why the broker does not answer, and a remedy."""
     if not data_dir.is_dir():
         return "there is no such directory; name the broker's with --data-dir or --config"
@@ -195,13 +204,15 @@ def _why(data_dir: Path, error: OSError) -> str:
 
 
 def ask_for_backup(data_dir: Path, destination: Path) -> Manifest:
-    """Have the broker that uses ``data_dir`` write a backup; errors as in ``ask``."""
+    """Have the broker that uses ``data_dir`` write a backup to ``destination``; return the backup's
+    manifest. Errors as in ``ask``."""
     return ask(data_dir, Backup(str(destination.absolute())), Manifest)
 
 
 @contextlib.contextmanager
-def short_path(data_dir: Path) -> Iterator[str]:
-    """Yield a path of the socket that fits the 107 bytes which a Unix socket's address may have."""
+def short_socket_path(data_dir: Path) -> Iterator[str]:
+    """Yield a path of the control socket that fits the 107 bytes of a Unix socket's address,
+    however long the path of ``data_dir`` is."""
     directory = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY)
     try:
         yield f"/proc/self/fd/{directory}/{SOCKET_NAME}"

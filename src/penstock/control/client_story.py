@@ -1,7 +1,7 @@
-"""The last minutes between one client and the broker, as steps.
+"""The last minutes of traffic between one client and the broker, as steps of a sequence diagram.
 
-The flight recorder knows runs of like events, not each message: a step is a run, with the time of
-its first event and of its last.
+The flight recorder keeps runs of similar events, not each message: a step is a run, with the times
+of its first and its last event.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from penstock.control.recorded import Recorded, RecordedRun, RefusedConnects
 from penstock.control.story import BROKER, Step
 
-_FLOWS: Final = {  # how a run of messages reads; True: they go to the broker
+_MESSAGE_RUNS: Final = {  # the text of a run of messages; whether the broker receives them
     "received": ("published", True),
     "queued": ("queued", False),
     "sent": ("sent", False),
@@ -19,34 +19,34 @@ _FLOWS: Final = {  # how a run of messages reads; True: they go to the broker
 }
 
 
-def steps_of_client(recorded: Recorded, last: int) -> list[Step]:
-    """Return the ``last`` steps that are recorded of a client, in the order in which they began."""
+def client_steps(recorded: Recorded, last: int) -> list[Step]:
+    """Return the last ``last`` steps that are recorded of a client, in the order of their start."""
     client = recorded.client_id
-    steps = [_of_run(client, run) for run in recorded.runs]
+    steps = [_run_step(client, run) for run in recorded.runs]
     if recorded.refused:
-        steps += [_of_refusal(client, refused) for refused in recorded.refused]
+        steps += [_refusal_step(client, refused) for refused in recorded.refused]
         steps.sort(key=lambda step: step.at_us or 0)
     return steps[-last:]
 
 
-def _of_run(client: str, run: RecordedRun) -> Step:
+def _run_step(client: str, run: RecordedRun) -> Step:
     times = "" if run.count == 1 else f" {run.count:,} times"
-    if run.kind in _FLOWS:
-        text, goes_in = _FLOWS[run.kind]
-        ends = (client, BROKER) if goes_in else (BROKER, client)
-        return _step(*ends, f"{text} {_messages(run)}", run)
+    if run.kind in _MESSAGE_RUNS:
+        text, is_inbound = _MESSAGE_RUNS[run.kind]
+        ends = (client, BROKER) if is_inbound else (BROKER, client)
+        return _step(*ends, f"{text} {_messages_text(run)}", run)
     if run.kind == "dropped":
         topic = f" of {run.text}" if run.text else ""
-        text = f"dropped {_messages(run)}{topic}: {run.detail.replace('_', ' ')}"
+        text = f"dropped {_messages_text(run)}{topic}: {run.detail.replace('_', ' ')}"
         return _step(BROKER, client, text, run, is_lost=True)
     if run.kind == "refused":
         topic = f" ({run.text})" if run.text else ""
-        return _step(BROKER, client, f"refused {_messages(run)}: {run.detail}{topic}", run)
-    about = f": {run.text}" if run.text else ""
-    return _step(client, BROKER, f"{run.kind}{times}{about}", run)
+        return _step(BROKER, client, f"refused {_messages_text(run)}: {run.detail}{topic}", run)
+    detail = f": {run.text}" if run.text else ""
+    return _step(client, BROKER, f"{run.kind}{times}{detail}", run)
 
 
-def _of_refusal(client: str, refused: RefusedConnects) -> Step:
+def _refusal_step(client: str, refused: RefusedConnects) -> Step:
     times = "" if refused.count == 1 else f" {refused.count:,} times"
     return _step(BROKER, client, f"CONNECT refused{times}: {refused.text}", refused, is_lost=True)
 
@@ -58,8 +58,8 @@ def _step(
     return Step(source, target, text, run.first_us, is_lost, until_us)
 
 
-def _messages(run: RecordedRun) -> str:
-    """Return the messages of a run, in words that claim no more than is known."""
+def _messages_text(run: RecordedRun) -> str:
+    """Return how many messages a run has and at which offsets, as far as that is recorded."""
     if run.first_offset is None or run.last_offset is None:
         return "1 message" if run.count == 1 else f"{run.count:,} messages"
     if run.count == 1:
@@ -67,5 +67,5 @@ def _messages(run: RecordedRun) -> str:
     span = f"{run.first_offset:,} to {run.last_offset:,}"
     if run.gapless and run.logged == run.count:
         return f"offsets {span}"
-    of_them = "" if run.logged == run.count else f"{run.logged:,} "
-    return f"{run.count:,} messages, {of_them}at offsets {span}"
+    logged = "" if run.logged == run.count else f"{run.logged:,} "
+    return f"{run.count:,} messages, {logged}at offsets {span}"

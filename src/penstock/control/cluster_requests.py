@@ -16,21 +16,22 @@ class AskCluster(
 class HandOver(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="hand-over", tag_field="do"
 ):
-    """Hand over to another member, which is the primary then; ``done`` is ``HandedOver``.
+    """Make another member the primary instead of this one; ``done`` is ``HandOverStarted``.
 
     Attributes:
-        to: the name of a standby; empty: the one whose view is the newest.
+        to: the name of a standby; empty: the standby whose view of the log is the newest.
     """
 
     to: str = ""
 
 
-class HandedOver(msgspec.Struct, frozen=True):
-    """The member that is asked to claim, once this one has written its last commit.
+class HandOverStarted(msgspec.Struct, frozen=True):
+    """A hand-over that has begun: the primary has written its last commit and asks a standby to
+    claim.
 
     Attributes:
-        to: its name.
-        term: the term that ends.
+        to: the name of the standby.
+        term: the term of the primary that hands over.
     """
 
     to: str
@@ -43,22 +44,22 @@ silent."""
 
 
 class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A member, by its last heartbeat.
+    """The state of a cluster's member, by its last heartbeat.
 
     Attributes:
-        node: its name.
+        node: the member's name.
         role: "standby", "primary", "fenced", "seeding" or "waiting".
-        term: the term of the last claim in its view.
-        applied: the last sequence in its view.
-        synced: the last sequence of which its view is synced.
-        heard_s: seconds since it was heard; 0 for the member that was asked.
+        term: the term of the last claim in its view of the log.
+        applied: the last sequence that is applied to its view.
+        synced: the last sequence up to which its view is synced to disk.
+        heard_s: seconds since its last heartbeat; 0 for the member that was asked.
         address: HOST:PORT of its listener for clients.
         stream_address: HOST:PORT of its stream service.
         version: its version of Penstock.
-        note: its present problem, in one sentence; empty without one.
-        damaged: damaged entries of the log that it was given since its start.
-        skipped: records of a former primary that it did not apply since its start, because they
-            came behind the claim of the next.
+        note: its present problem, in one sentence; empty without a problem.
+        damaged: damaged entries of the log that servers gave it since its start.
+        skipped: records of a former primary that it has not applied since its start, because they
+            were appended behind the claim of the next primary.
     """
 
     node: str
@@ -81,14 +82,14 @@ class MemberState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServerState(msgspec.Struct, frozen=True):
-    """A server that keeps the log, as the leader sees it.
+    """The state of a server that keeps the log, as the leader of the servers sees it.
 
     Attributes:
-        name: its name.
-        is_leader: whether it leads.
-        is_current: whether it has all that is committed.
-        lag: entries that it is behind.
-        seen_s: seconds since the leader heard it.
+        name: the server's name.
+        is_leader: whether it is the leader.
+        is_current: whether it has all committed entries.
+        lag: number of entries that it lacks.
+        seen_s: seconds since the leader last heard from it.
     """
 
     name: str
@@ -104,16 +105,16 @@ class ClusterState(msgspec.Struct, frozen=True):
     Attributes:
         name: the cluster's name.
         node: the member that was asked.
-        members: all members that were heard in the last hour, that one included.
+        members: all members with a heartbeat in the last hour, ``node`` included.
         kind: "nats" or "etcd"; empty if the log does not answer.
         version: version of the log's servers.
-        leader: name of the server that leads; empty while none does.
-        has_quorum: whether a majority of the servers is there.
+        leader: name of the server that is the leader; empty while none is.
+        has_quorum: whether a majority of the servers is available.
         servers: the log's servers.
         first: the first sequence of the log.
-        last: its last sequence.
-        size_bytes: size of its entries.
-        problems: sentences about everything that an operator should look at.
+        last: the last sequence of the log.
+        size_bytes: size of the log's entries.
+        problems: a sentence for everything that an operator should look at.
     """
 
     name: str

@@ -1,13 +1,13 @@
-"""The likeliest reason why a client does not get what it should, from the facts.
+"""The likeliest reason why a client does not get the messages that it should.
 
 ::
 
       facts of the broker (Explanation) ─╮
-      last messages in the log ──────────┴▶ CAUSES, one after the other ─▶ the first that holds
+      last messages in the log ──────────┴▶ CAUSES, one after the other ─▶ the first diagnosis
 
-The order is that in which a message meets the obstacles: is there such a client, does it ask for
-the topic, may it have it, is anything published there, does it take what it is sent. A cause is
-a function from the facts to a ``Diagnosis``, or None where it does not hold.
+The order is that in which obstacles stop a message: is there such a client, does it subscribe to
+the topic, may it receive the topic, is anything published there, does the client accept messages. A
+cause is a function from the facts to a ``Diagnosis``, or to None where the facts exclude it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ DROPPED: Final = "dropped:"
 
 @dataclass(frozen=True, slots=True)
 class LoggedMessage:
-    """A message of the topic as the log has it.
+    """A message of the topic in the log.
 
     Attributes:
-        offset: its place in the log.
+        offset: its offset in the log.
         received_at_us: when the broker received it, µs since the Unix epoch.
-        client_id: its publisher.
+        client_id: the client identifier of its publisher.
         qos: the QoS with which it was published.
     """
 
@@ -44,7 +44,7 @@ class LoggedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The likeliest reason, and what to do about it; each one sentence."""
+    """The likeliest reason, and a remedy; each one sentence."""
 
     reason: str
     remedy: str
@@ -52,11 +52,11 @@ class Diagnosis:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The facts about one client and topic, and what the log has.
+    """The facts about one client and a topic, and the topic's last messages.
 
     Attributes:
-        facts: the facts that the broker told.
-        messages: the last of the topic, the newest first; None: the log was not asked.
+        facts: the facts that the broker gave.
+        messages: the last messages of the topic, the newest first; None: the log was not read.
     """
 
     facts: Explanation
@@ -64,12 +64,12 @@ class Case:
 
     @property
     def client(self) -> str:
-        """The client's name, as sentences have it."""
+        """The client identifier in quotes, for sentences."""
         return repr(self.facts.client_id)
 
     @property
     def topic(self) -> str:
-        """The topic, as sentences have it."""
+        """The topic name in quotes, for sentences."""
         return repr(self.facts.topic)
 
     def is_connected(self) -> bool:
@@ -77,23 +77,25 @@ class Case:
         return self.facts.session is not None and bool(self.facts.session["connected"])
 
     def limit_s(self, limit: str) -> float | None:
-        """Return how long the client has been at a limit; None: it is not."""
+        """Return for how many seconds the client has been at a limit; None: it is not at that
+        limit."""
         for reached in self.facts.limits:
             if reached.limit == limit:
                 return reached.lasts_s
         return None
 
     def state_of(self, message: LoggedMessage) -> str:
-        """Return the state of a message of the log for this client; empty: it has none any more."""
+        """Return the state of a message for this client, as in ``Explanation.states``; empty:
+        unknown."""
         return self.facts.states.get(str(message.offset), "")
 
 
 def diagnose(case: Case) -> Diagnosis:
-    """Return the first cause of ``CAUSES`` that holds, as a reason with a remedy."""
+    """Return the diagnosis of the first cause in ``CAUSES`` that applies."""
     for cause in CAUSES:
-        found = cause(case)
-        if found is not None:
-            return found
+        diagnosis = cause(case)
+        if diagnosis is not None:
+            return diagnosis
     return Diagnosis(
         f"nothing stands between {case.client} and its messages",
         f"publish a message, and look again: `penstock why {case.facts.client_id} TOPIC`",
@@ -103,7 +105,7 @@ def diagnose(case: Case) -> Diagnosis:
 # -- the client ------------------------------------------------------------------------------
 
 
-def _banned(case: Case) -> Diagnosis | None:
+def _diagnose_ban(case: Case) -> Diagnosis | None:
     if case.facts.banned_because is None or case.is_connected():
         return None
     return Diagnosis(
@@ -112,7 +114,7 @@ def _banned(case: Case) -> Diagnosis | None:
     )
 
 
-def _unknown(case: Case) -> Diagnosis | None:
+def _diagnose_missing_session(case: Case) -> Diagnosis | None:
     if case.facts.session is not None:
         return None
     recorded = case.facts.recorded
@@ -124,10 +126,8 @@ def _unknown(case: Case) -> Diagnosis | None:
             f" {times} at {_utc(refused.last_us)}: {refused.text}",
             "correct the user, the password or the access list that it connects with",
         )
-    left = None if recorded is None else recorded.last("disconnected")
-    since = (
-        "" if left is None else f" when it was disconnected at {_utc(left.last_us)}: {left.text}"
-    )
+    end = None if recorded is None else recorded.last("disconnected")
+    since = "" if end is None else f" when it was disconnected at {_utc(end.last_us)}: {end.text}"
     return Diagnosis(
         f"the broker has no session of {case.client}: it is not connected, and left none{since}",
         "compare the client identifier with `penstock sessions list`, and look in the broker's log"
@@ -136,7 +136,7 @@ def _unknown(case: Case) -> Diagnosis | None:
     )
 
 
-def _store_fails(case: Case) -> Diagnosis | None:
+def _diagnose_store_failure(case: Case) -> Diagnosis | None:
     if not case.facts.store_fails:
         return None
     return Diagnosis(
@@ -148,7 +148,7 @@ def _store_fails(case: Case) -> Diagnosis | None:
 # -- the topic -------------------------------------------------------------------------------
 
 
-def _not_subscribed(case: Case) -> Diagnosis | None:
+def _diagnose_missing_subscription(case: Case) -> Diagnosis | None:
     facts = case.facts
     if not facts.topic or facts.subscriptions:
         return None
@@ -157,8 +157,8 @@ def _not_subscribed(case: Case) -> Diagnosis | None:
             f"{case.client} has no subscription at all",
             "let it subscribe; a clean start forgets the subscriptions of the session before",
         )
-    near = _near(facts.topic, facts.filters)
-    hint = f"; the nearest is {near!r}" if near else ""
+    nearest = _nearest_filter(facts.topic, facts.filters)
+    hint = f"; the nearest is {nearest!r}" if nearest else ""
     return Diagnosis(
         f"none of its {len(facts.filters)} subscriptions matches {case.topic}{hint}",
         "correct the filter: levels and capitals count, `+` is one level, `#` stands last, and"
@@ -166,7 +166,7 @@ def _not_subscribed(case: Case) -> Diagnosis | None:
     )
 
 
-def _not_permitted(case: Case) -> Diagnosis | None:
+def _diagnose_missing_permission(case: Case) -> Diagnosis | None:
     facts = case.facts
     if not facts.topic or facts.may_receive:
         return None
@@ -177,9 +177,9 @@ def _not_permitted(case: Case) -> Diagnosis | None:
     )
 
 
-def _own_messages(case: Case) -> Diagnosis | None:
+def _diagnose_no_local(case: Case) -> Diagnosis | None:
     subscriptions, messages = case.facts.subscriptions, case.messages
-    if not subscriptions or not messages or not all(one.no_local for one in subscriptions):
+    if not subscriptions or not messages or not all(sub.no_local for sub in subscriptions):
         return None
     if any(message.client_id != case.facts.client_id for message in messages):
         return None
@@ -190,7 +190,7 @@ def _own_messages(case: Case) -> Diagnosis | None:
     )
 
 
-def _nothing_published(case: Case) -> Diagnosis | None:
+def _diagnose_silent_topic(case: Case) -> Diagnosis | None:
     if not case.facts.topic or case.messages is None or case.messages:
         return None
     may_publish = "" if case.facts.may_publish else f" ({case.client} may not publish there itself)"
@@ -201,30 +201,30 @@ def _nothing_published(case: Case) -> Diagnosis | None:
     )
 
 
-# -- the way to the client ---------------------------------------------------------------------
+# -- the delivery to the client ----------------------------------------------------------------
 
 
-def _taken_by_others(case: Case) -> Diagnosis | None:
+def _diagnose_shared_subscription(case: Case) -> Diagnosis | None:
     facts = case.facts
     for group in facts.groups:
-        others = [name for name in group.connected_members if name != facts.client_id]
+        other_members = [name for name in group.connected_members if name != facts.client_id]
         only_shared = len(facts.groups) == len(facts.subscriptions)
-        if only_shared and others and not _any_state(case):
+        if only_shared and other_members and not _has_undelivered(case):
             return Diagnosis(
                 f"it shares {group.filter!r} with {group.members - 1} others, of which"
-                f" {len(others)} are connected ({', '.join(others[:3])}): each message goes to"
-                " one of them",
+                f" {len(other_members)} are connected ({', '.join(other_members[:3])}): each"
+                " message goes to one of them",
                 "subscribe without $share where every client is to get every message",
             )
     return None
 
 
-def _disconnected(case: Case) -> Diagnosis | None:
+def _diagnose_disconnection(case: Case) -> Diagnosis | None:
     session = case.facts.session
     if session is None or session["connected"]:
         return None
-    because = case.facts.disconnected_because
-    because = f" ({because})" if because else ""
+    reason = case.facts.disconnected_because
+    because = f" ({reason})" if reason else ""
     waits = f"; {session['queue']:,} messages wait for it" if session["queue"] else ""
     return Diagnosis(
         f"{case.client} is not connected{because}{waits}",
@@ -233,7 +233,7 @@ def _disconnected(case: Case) -> Diagnosis | None:
     )
 
 
-def _window_full(case: Case) -> Diagnosis | None:
+def _diagnose_full_window(case: Case) -> Diagnosis | None:
     lasts_s = case.limit_s("window")
     session = case.facts.session
     if lasts_s is None or session is None:
@@ -250,7 +250,7 @@ def _window_full(case: Case) -> Diagnosis | None:
     )
 
 
-def _does_not_read(case: Case) -> Diagnosis | None:
+def _diagnose_unread_socket(case: Case) -> Diagnosis | None:
     lasts_s = case.limit_s("write_buffer")
     if lasts_s is None and case.facts.reads is not False:
         return None
@@ -261,18 +261,18 @@ def _does_not_read(case: Case) -> Diagnosis | None:
     )
 
 
-def _dropped(case: Case) -> Diagnosis | None:
+def _diagnose_drops(case: Case) -> Diagnosis | None:
     facts = case.facts
     lost = [state for state in facts.states.values() if state.startswith(DROPPED)]
     if facts.topic and not lost:
         return None
-    drops, last_drops, whose = facts.drops, facts.last_drops, "for it"
+    drops, last_drops, receiver = facts.drops, facts.last_drops, "for it"
     reason = lost[-1].removeprefix(DROPPED) if lost else ""
     if (reason and reason not in drops) or not drops:
-        of_group = [one for one in facts.group_drops if not reason or reason in one.drops]
-        if of_group:
-            drops, last_drops = of_group[0].drops, of_group[0].last_drops
-            whose = f"for the members of {of_group[0].filter!r}"
+        groups = [group for group in facts.group_drops if not reason or reason in group.drops]
+        if groups:
+            drops, last_drops = groups[0].drops, groups[0].last_drops
+            receiver = f"for the members of {groups[0].filter!r}"
     if not drops:
         return None
     reason = reason or max(drops, key=drops.__getitem__)
@@ -280,13 +280,13 @@ def _dropped(case: Case) -> Diagnosis | None:
     known = [f"{offset:,}" for offset in offsets if offset >= 0]
     where = f", the last at offset {known[-1]}" if known else ""
     return Diagnosis(
-        f"{drops.get(reason, len(lost)):,} messages {whose} were dropped:"
+        f"{drops.get(reason, len(lost)):,} messages {receiver} were dropped:"
         f" {reason.replace('_', ' ')}{where}",
         REMEDIES.get(reason, "docs/sys_topics.md explains the reason"),
     )
 
 
-def _waits(case: Case) -> Diagnosis | None:
+def _diagnose_waiting_messages(case: Case) -> Diagnosis | None:
     session = case.facts.session
     if session is None or WAITING not in case.facts.states.values():
         return None
@@ -296,10 +296,10 @@ def _waits(case: Case) -> Diagnosis | None:
     )
 
 
-def _delivered(case: Case) -> Diagnosis | None:
+def _diagnose_delivered_messages(case: Case) -> Diagnosis | None:
     if not case.messages:
         return None
-    in_flight = [one for one in case.messages if case.state_of(one) == IN_FLIGHT]
+    in_flight = [message for message in case.messages if case.state_of(message) == IN_FLIGHT]
     if in_flight:
         first = in_flight[0]
         return Diagnosis(
@@ -330,7 +330,8 @@ REMEDIES: Final = {
 
 
 def _sent_when(case: Case, message: LoggedMessage) -> str:
-    """Return when a message was sent, in words; empty where that is not recorded for certain."""
+    """Return when a message was sent, in words; empty where the flight recorder cannot say for
+    certain."""
     runs = () if case.facts.recorded is None else case.facts.recorded.runs
     for run in reversed(runs):
         first, last = run.first_offset, run.last_offset
@@ -345,37 +346,40 @@ def _utc(at_us: int) -> str:
     return f"{datetime.fromtimestamp(at_us / 1_000_000, UTC):%H:%M:%S} UTC"
 
 
-def _any_state(case: Case) -> bool:
+def _has_undelivered(case: Case) -> bool:
+    """Return whether a message of the topic is in flight to the client or waits for it."""
     return any(state in (IN_FLIGHT, WAITING) for state in case.facts.states.values())
 
 
-def _near(topic: str, filters: Sequence[str]) -> str:
-    """Return the filter that shares most levels with ``topic``, whatever its capitals."""
+def _nearest_filter(topic: str, filters: Sequence[str]) -> str:
+    """Return the filter that has most levels in common with ``topic``, case ignored; empty if none
+    has any."""
     levels = topic.lower().split("/")
 
-    def alike(topic_filter: str) -> int:
-        wanted = topic_filter.lower().split("/")
+    def common_levels(topic_filter: str) -> int:
+        filter_levels = topic_filter.lower().split("/")
         return sum(
-            one in ("+", "#") or one == two for one, two in zip(wanted, levels, strict=False)
+            expected in ("+", "#") or expected == level
+            for expected, level in zip(filter_levels, levels, strict=False)
         )
 
-    best = max(filters, key=alike)
-    return best if alike(best) > 0 else ""
+    best = max(filters, key=common_levels)
+    return best if common_levels(best) > 0 else ""
 
 
 CAUSES: Final[Sequence[Callable[[Case], Diagnosis | None]]] = (
-    _banned,
-    _unknown,
-    _store_fails,
-    _not_subscribed,
-    _not_permitted,
-    _own_messages,
-    _disconnected,
-    _does_not_read,
-    _window_full,
-    _dropped,
-    _nothing_published,
-    _taken_by_others,
-    _waits,
-    _delivered,
+    _diagnose_ban,
+    _diagnose_missing_session,
+    _diagnose_store_failure,
+    _diagnose_missing_subscription,
+    _diagnose_missing_permission,
+    _diagnose_no_local,
+    _diagnose_disconnection,
+    _diagnose_unread_socket,
+    _diagnose_full_window,
+    _diagnose_drops,
+    _diagnose_silent_topic,
+    _diagnose_shared_subscription,
+    _diagnose_waiting_messages,
+    _diagnose_delivered_messages,
 )

@@ -1,6 +1,6 @@
 """The request for all facts about one client and a topic, and its answer.
 
-What follows from the facts is in ``diagnosis``.
+The conclusions from the facts are drawn in ``diagnosis``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import msgspec
 from penstock.control.recorded import Recorded, RecordedTime
 
 OFFSETS_MAX: Final = 100
-"""Messages of one request."""
+"""Most messages of one request."""
 
 
 class Explain(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="explain", tag_field="do"
 ):
-    """Tell all facts about one client and a topic; ``done`` is an ``Explanation``.
+    """Return all facts about one client and a topic; ``done`` is an ``Explanation``.
 
     Attributes:
         client_id: the client identifier; it need not be known.
-        topic: a topic name, or empty: only the client.
-        offsets: messages of that topic, of which is told where they are for this client.
+        topic: a topic name; empty: only facts about the client.
+        offsets: messages of that topic whose state for this client is wanted.
     """
 
     client_id: str
@@ -48,9 +48,11 @@ class Receiver(msgspec.Struct, frozen=True):
         name: client identifier, or the filter of the group.
         kind: ``client``, ``bridge`` or ``group``.
         qos: the QoS of the subscription.
-        state: as in ``Explanation.states``; empty: it has left, or was not for it.
-        times: when what happened to it, as far as that is recorded.
-        is_recorded: whether this client is recorded since before the message came.
+        state: as in ``Explanation.states``; empty: the message was delivered, or was not for this
+            receiver.
+        times: when the message was queued, sent and so on, as far as that is recorded.
+        is_recorded: whether the flight recorder has recorded this client since before the broker
+            received the message.
     """
 
     name: str
@@ -62,9 +64,9 @@ class Receiver(msgspec.Struct, frozen=True):
 
 
 class Receivers(msgspec.Struct, frozen=True):
-    """All that a message is for now, ``count`` of them; the first hundred in full.
+    """The receivers that a message is for now, ``count`` in all; the first hundred in full.
 
-    ``committed`` says when it became durable, if that is recorded.
+    ``committed`` has the time at which the message became durable, if that is recorded.
     """
 
     receivers: list[Receiver]
@@ -73,7 +75,8 @@ class Receivers(msgspec.Struct, frozen=True):
 
 
 class ReachedLimit(msgspec.Struct, frozen=True):
-    """A limit that the client is at: ``window``, ``write_buffer``, ``queue`` or ``inbound``."""
+    """A limit that the client is at: ``window``, ``write_buffer``, ``queue`` or ``inbound``; for
+    how many seconds, and how often it has reached the limit."""
 
     limit: str
     lasts_s: float
@@ -81,7 +84,7 @@ class ReachedLimit(msgspec.Struct, frozen=True):
 
 
 class MatchingSubscription(msgspec.Struct, frozen=True):
-    """A subscription of the client that matches the topic."""
+    """A subscription of the client whose filter matches the topic."""
 
     filter: str
     qos: int
@@ -108,18 +111,22 @@ class GroupDrops(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """The facts (``engine.operating.explaining``); the latter half only of a known client.
+    """The facts about a client and a topic (``engine.operating.explaining``); from ``session`` on
+    only those of a client with a session.
 
     Attributes:
-        banned_because: the ban that keeps this client out, with its reason; None: there is none.
+        banned_because: the ban that keeps this client out, with its reason; None: no ban does.
+        store_fails: whether the store cannot write.
+        draining: whether the broker is being emptied.
         session: as in the list of sessions; None: the broker has no session of this client.
         reads: whether its socket takes more bytes; None: it is not connected.
-        recorded: the last minutes of it; None: nothing is recorded.
-        drops: how many messages were dropped for it, by reason; last_drops: the latest.
-        group_drops: the same of its shared subscriptions, of the first hundred that have any.
-        in_flight, waiting: the first of them.
-        filters: its subscriptions, the first hundred.
-        may_receive, may_publish: what its permissions say of the topic, and by which line.
+        recorded: the flight recorder's last minutes of the client; None: nothing is recorded.
+        drops: how many messages were dropped for the client, by reason; last_drops: the latest.
+        group_drops: the drops of its shared subscriptions, of the first hundred with any.
+        in_flight, waiting: the first messages in its window, and in its queue.
+        filters: the filters of its subscriptions, the first hundred.
+        may_receive, may_publish: whether its permissions allow the topic; receive_rule and
+            publish_rule: the line of the access list that says so.
         states: by offset: ``in_flight``, ``waiting``, ``in_group`` or ``dropped:`` and a reason.
     """
 

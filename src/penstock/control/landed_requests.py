@@ -1,7 +1,7 @@
 """The requests of the stream service on behalf of tables: receipts (``control.client``).
 
-A *table* has committed all messages of its selection up to an offset. The broker remembers that,
-and publishes receipts to publishers that asked; ``services.landed_tables`` does that.
+A *table* has committed all messages of its selection up to an offset. The broker stores that
+offset, and publishes receipts to publishers that asked; ``services.landed_tables`` does that.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ from penstock.errors import ConfigError
 from penstock.protocol.properties import Properties
 
 RECEIPT: Final = "penstock-receipt"
-"""User property of a PUBLISH that asks for a receipt, and of the receipt: the table's name."""
+"""User property of a PUBLISH that asks for a receipt, and of the receipt; its value is the name of
+the table."""
 
 ANY_TABLE: Final = "*"
-"""The value of that property for a receipt of whatever table the message gets into."""
+"""The value of ``RECEIPT`` that asks for a receipt of every table into which the message lands."""
 
 OFFSET: Final = "penstock-offset"
 EPOCH: Final = "penstock-epoch"
 LANDED_AT: Final = "penstock-landed-at"
-"""More user properties of a receipt: which message it is, and when the broker was told."""
+"""Further user properties of a receipt: offset and epoch of the message, and when the broker
+learned that it has landed."""
 
 OFFSETS_MAX: Final = 500
-"""Receipts of one request, so that it fits into ``REQUEST_BYTES_MAX``."""
+"""Most receipts of one request, so that a request fits into ``REQUEST_BYTES_MAX``."""
 
 NAME_LENGTH_MAX: Final = 200
 
@@ -36,18 +38,19 @@ class ReportProgress(
     """Report that a table has its messages up to ``end``; ``done`` is ``ReceiptPosition``.
 
     Without ``until`` the answer is the offset at which the first range begins. Each later report
-    has a range, in their order, and the messages in it whose publishers asked for a receipt.
+    has a range of offsets, in ascending order, and the messages in it whose publishers asked for a
+    receipt.
 
     Attributes:
-        table: its name.
-        stream: the stream that it lands.
-        topics: it lands only messages that match one of these filters; empty: all.
+        table: the table's name.
+        stream: the stream whose messages land in it.
+        topics: filters of the messages that land; empty: all messages of the stream.
         epoch: epoch of the log that the offsets belong to.
         since: offset at which a table that the broker does not know began to land.
-        end: the offset after the last message that it has.
-        begin: first offset of the range that was searched.
-        until: the offset after it, at most ``end``; None: nothing was searched yet.
-        asking: offsets of messages in it whose publishers asked for a receipt.
+        end: the offset after the last message that has landed.
+        begin: first offset of the range that was searched for requests of receipts.
+        until: the offset after that range, at most ``end``; None: nothing was searched yet.
+        asking: offsets of messages in that range whose publishers asked for a receipt.
         owner: the owner of the token that asks; empty where the token may do everything.
     """
 
@@ -64,7 +67,7 @@ class ReportProgress(
 
 
 class ReceiptPosition(msgspec.Struct, frozen=True):
-    """The position of a table: receipts were published for its messages before ``offset``."""
+    """The position of a table: receipts were published for all its messages before ``offset``."""
 
     offset: int
 
@@ -72,7 +75,7 @@ class ReceiptPosition(msgspec.Struct, frozen=True):
 class ListTables(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="tables", tag_field="do"
 ):
-    """List every table that is known, or every one of an owner's; ``done`` is a list of
+    """List all tables that the broker knows, or those of one owner; ``done`` is a list of
     ``TableState``."""
 
     owner: str = ""
@@ -81,7 +84,7 @@ class ListTables(
 class ForgetTable(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="forget", tag_field="do"
 ):
-    """Forget a table; ``done`` says whether it was known."""
+    """Forget a table; ``done`` says whether the broker knew it."""
 
     table: str
     owner: str = ""
@@ -91,14 +94,14 @@ class TableState(msgspec.Struct, frozen=True):
     """The position of a table, and its receipts.
 
     Attributes:
-        table: its name.
-        stream: the stream that it lands.
-        topics: it lands only messages that match one of these filters; empty: all.
-        offset: it has all messages before this offset, and their receipts were published.
-        lag_messages: number of messages in the log from there on.
-        lag_s: time that the oldest of them has waited, in seconds; None where it is gone.
-        landed_at_us: time of its last report, microseconds since the Unix epoch.
-        receipts: number of receipts published, since the table is known.
+        table: the table's name.
+        stream: the stream whose messages land in it.
+        topics: filters of the messages that land; empty: all messages of the stream.
+        offset: all messages before this offset have landed, and their receipts were published.
+        lag_messages: number of messages in the log from that offset on.
+        lag_s: age of the message at that offset, in seconds; None if it has left the log.
+        landed_at_us: time of the job's last report, microseconds since the Unix epoch.
+        receipts: number of receipts published since the broker knows the table.
         refused: number of receipts that could not be published.
     """
 
@@ -125,10 +128,10 @@ def asks_for_receipt(properties: Properties, table: str) -> bool:
 
 
 def check_table(table: str) -> str:
-    """Return ``table`` if it may be the name of one.
+    """Return ``table`` if it is a valid name of a table.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: ``table`` is no valid name.
     """
     if not 1 <= len(table) <= NAME_LENGTH_MAX or not table.isprintable() or table == ANY_TABLE:
         raise ConfigError(

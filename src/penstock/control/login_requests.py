@@ -1,8 +1,8 @@
 """The requests of the admin process about operators that log in by name and password.
 
-The broker checks the password, as it checks those of clients: in the same threads, with the same
-delays and bans. A login results in a role, and in a fingerprint of the password line, by which the
-broker knows later whether it would let the same operator in again.
+The broker checks an operator's password as it checks those of clients: in the same threads, with
+the same delays and bans. A login results in a role, and in a fingerprint of the password line, by
+which the broker knows later whether it would let the same operator in again.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Annotated, Final
 
 import msgspec
 
-WRONG: Final = "wrong"
+WRONG_LOGIN: Final = "wrong"
 BANNED: Final = "banned"
 TOO_OFTEN: Final = "too_often"
 UNAVAILABLE: Final = "unavailable"
 NO_ROLE: Final = "no_role"
 """The reasons why an operator is not let in."""
 
-Text = Annotated[str, msgspec.Meta(max_length=65_535)]
-Short = Annotated[str, msgspec.Meta(max_length=200)]
+LoginText = Annotated[str, msgspec.Meta(max_length=65_535)]
+ShortText = Annotated[str, msgspec.Meta(max_length=200)]
 
 
 class LogIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log_in", tag_field="do"):
@@ -29,16 +29,16 @@ class LogIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log_in
         user: the user name; empty where the password is a JSON Web Token, which says it.
         password: the password.
         address: the address that the operator comes from.
-        via: the way it came, for the event: "page" or "API".
+        via: how the operator logs in, for the event: "page" or "API".
     """
 
-    user: Text
-    password: Text
-    address: Short
-    via: Short
+    user: LoginText
+    password: LoginText
+    address: ShortText
+    via: ShortText
 
     def __repr__(self) -> str:
-        """Return a text without the password."""
+        """Return a representation without the password."""
         return f"LogIn({self.user!r}, {self.address!r})"
 
 
@@ -46,11 +46,11 @@ class Login(msgspec.Struct, frozen=True):
     """The outcome of a login.
 
     Attributes:
-        refused: why not, one of the reasons above; empty: the operator is let in.
+        refused: why the operator is not let in, one of the reasons above; empty: let in.
         user: the user name.
         role: the role in admin.users.
-        password_fingerprint: a text for ``ConfirmLogin``, another one once the password changed.
-        lasts_s: how long it may last, seconds; 0 = without limit.
+        password_fingerprint: a text for ``ConfirmLogin``, which differs once the password changes.
+        lasts_s: how long the login may last, in seconds; 0: without limit.
     """
 
     refused: str = ""
@@ -63,12 +63,13 @@ class Login(msgspec.Struct, frozen=True):
 class ConfirmLogin(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="confirm_login", tag_field="do"
 ):
-    """Say the role of an operator that logged in earlier; ``done`` is text, empty for one that
-    would not be let in again: removed, banned, without a role or with another password."""
+    """Return the present role of an operator that logged in earlier; ``done`` is the role, empty
+    for an operator that would not be let in again: removed, banned, without a role or with another
+    password."""
 
-    user: Text
-    password_fingerprint: Short
-    address: Short
+    user: LoginText
+    password_fingerprint: ShortText
+    address: ShortText
 
 
 LoginRequest = LogIn | ConfirmLogin

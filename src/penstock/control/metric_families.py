@@ -1,11 +1,13 @@
-"""The metrics of a broker: every family with its kind, its labels and what it means.
+"""The metrics of a broker: every family with its kind, its labels and its meaning.
 
-A new metric is a line here, and a value in ``services.metrics`` or beside what it measures.
-docs/metrics.md is made from this table. Names are for good: a dashboard of others depends on them.
+A new metric needs a line here, and a value in ``services.metrics`` or in the module that measures
+it. docs/metrics.md is made from this table. Names never change: the dashboards of others depend on
+them.
 
 Rules (https://prometheus.io/docs/specs/om/open_metrics_spec): a name ends with its unit, which is
-seconds, bytes or nothing; the name of a counter is written without ``_total``, which its value has.
-A label has as many values as the specification or the settings name: never a client or a topic.
+seconds, bytes or nothing; the name of a counter is written without ``_total``, which the name of
+its value has. A label has as many values as the specification or the settings name: never a client
+or a topic.
 """
 
 from __future__ import annotations
@@ -38,13 +40,14 @@ class Family(NamedTuple):
 
     @property
     def full_name(self) -> str:
-        """The name under which Prometheus finds its value; of a histogram the common part."""
+        """The name under which Prometheus finds the value; of a histogram the common part of its
+        names."""
         suffix = {COUNTER: "_total", INFO: "_info"}.get(self.kind, "")
         return f"{PREFIX}{self.name}{suffix}"
 
     @property
     def unit(self) -> str:
-        """Its unit: "seconds", "bytes", or empty."""
+        """The unit of the value: "seconds", "bytes", or empty."""
         last = self.name.rpartition("_")[2]
         return last if last in ("seconds", "bytes") else ""
 
@@ -59,7 +62,7 @@ _BROKER: Final = (
     Family(
         "log_epoch",
         INFO,
-        "The incarnation of the log, and what an acknowledgement promises",
+        "The epoch of the log, and when a message is acknowledged",
         ("epoch", "acknowledged_when"),
     ),
     Family("uptime_seconds", GAUGE, "Time since the broker started"),
@@ -77,7 +80,7 @@ _BROKER: Final = (
     ),
     Family("scrape_duration_seconds", GAUGE, "Time that the broker took to answer this scrape"),
     Family("slow_turns", COUNTER, "Turns of the event loop that took longer than 0.1 s"),
-    Family("slow_turns_seconds", COUNTER, "Time that those turns took"),
+    Family("slow_turns_seconds", COUNTER, "Time of turns of the event loop longer than 0.1 s"),
 )
 
 _CLIENTS: Final = (
@@ -87,14 +90,12 @@ _CLIENTS: Final = (
     Family(
         "clients_connected_maximum", GAUGE, "The most clients that were connected at the same time"
     ),
-    Family("sessions", GAUGE, "Sessions, connected and away"),
+    Family("sessions", GAUGE, "Sessions, with and without a connection"),
     Family("sessions_expired", COUNTER, "Sessions that ended because their expiry interval passed"),
     Family("subscriptions", GAUGE, "Subscriptions of all sessions"),
-    Family("shared_subscriptions", GAUGE, "Shared subscriptions among them"),
-    Family("shared_subscription_messages", GAUGE, "Messages in the queues of all groups"),
-    Family(
-        "accounts", GAUGE, "Users, and addresses of anonymous clients, with memory of their own"
-    ),
+    Family("shared_subscriptions", GAUGE, "Shared subscriptions of all sessions"),
+    Family("shared_subscription_messages", GAUGE, "Messages in the queues of shared subscriptions"),
+    Family("accounts", GAUGE, "Users and addresses of anonymous clients whose memory is accounted"),
     Family(
         "listener_connections",
         GAUGE,
@@ -111,19 +112,18 @@ _CLIENTS: Final = (
     Family(
         "listener_connections_opened",
         COUNTER,
-        "Connections opened, whatever became of them, by listener",
+        "Connections opened, with and without a successful CONNECT, by listener",
         ("listener",),
     ),
     Family(
         "standby_clients_referred",
         COUNTER,
-        "Clients of a standby that were told where the primary of the cluster is, or that none is"
-        " known",
+        "Clients that a standby referred to the primary of the cluster, or told that none is known",
     ),
     Family(
         "standby_clients_refused",
         COUNTER,
-        "Connections to a standby that ended before they could be told, or sent no CONNECT",
+        "Connections to a standby that ended before an answer, or sent no CONNECT",
     ),
     Family("standby_clients_relayed", COUNTER, "Connections that a standby relayed to the primary"),
     Family(
@@ -132,12 +132,12 @@ _CLIENTS: Final = (
         "Connections that a standby could not relay, because it did not reach the primary",
     ),
     Family("standby_relays", GAUGE, "Connections that a standby relays now"),
-    Family("connections_opened", COUNTER, "Connections opened, whatever became of them"),
+    Family("connections_opened", COUNTER, "Connections opened, with and without a CONNECT"),
     Family("connections_accepted", COUNTER, "Connections accepted: CONNECT answered with success"),
     Family(
         "clients_survey_age_seconds",
         GAUGE,
-        "Time since the clients were last looked at one by one; the next five families are of then",
+        "Age of the survey of all clients, from which the next five families are computed",
     ),
     Family(
         "clients_by_version",
@@ -160,7 +160,7 @@ _CLIENTS: Final = (
     Family(
         "client_window_messages",
         GAUGE_HISTOGRAM,
-        "Places taken in the in-flight window, by connected client",
+        "Messages in the in-flight window, by connected client",
     ),
     Family("client_queue_messages", GAUGE_HISTOGRAM, "Messages in the queue, by session"),
 )
@@ -172,14 +172,14 @@ _TRAFFIC: Final = (
     Family(
         "packets_sent",
         COUNTER,
-        "Packets written for peers, by type, also where the connection ended before they left",
+        "Packets written for peers, by type, even if the connection ended before they were sent",
         ("type",),
     ),
-    Family("messages_received", COUNTER, "PUBLISH packets received, by their QoS", ("qos",)),
+    Family("messages_received", COUNTER, "PUBLISH packets received, by QoS", ("qos",)),
     Family(
         "messages_sent",
         COUNTER,
-        "PUBLISH packets written for peers, by their QoS, those sent again among them",
+        "PUBLISH packets written for peers, by QoS, retransmissions included",
         ("qos",),
     ),
     Family("payload_received_bytes", COUNTER, "Bytes of payloads received"),
@@ -193,49 +193,67 @@ _TRAFFIC: Final = (
     Family(
         "rate_limit_pauses",
         COUNTER,
-        "Times that a client above its rate limit was not read for a while",
+        "Times that reading from a client above its rate limit was paused",
     ),
     Family("retained_messages", GAUGE, "Retained messages"),
     Family("events_written", COUNTER, "Events of the broker written into its log"),
     Family("events_lost", COUNTER, "Events lost because the store could not write"),
 )
 
-_PAIR: Final = ("listener", "client_group")
+_GROUP_LABELS: Final = ("listener", "client_group")
 
 _CLIENT_GROUPS: Final = (
     Family(
-        "client_group_clients", GAUGE, "Clients that are connected; as old as the survey", _PAIR
+        "client_group_clients",
+        GAUGE,
+        "Clients that are connected, at the last survey of all clients",
+        _GROUP_LABELS,
     ),
     Family(
         "client_group_connections_accepted",
         COUNTER,
         "Connections accepted: CONNECT answered with success",
-        _PAIR,
+        _GROUP_LABELS,
     ),
     Family(
         "client_group_logins_failed",
         COUNTER,
         "Clients not let in because of their name, password, certificate, proof or permissions,"
-        " by the group of whom they claim to be",
-        _PAIR,
+        " by the client group of the name that they gave",
+        _GROUP_LABELS,
     ),
-    Family("client_group_received_bytes", COUNTER, "Bytes of MQTT packets received", _PAIR),
-    Family("client_group_sent_bytes", COUNTER, "Bytes of MQTT packets handed to sockets", _PAIR),
-    Family("client_group_packets_received", COUNTER, "Packets of all types received", _PAIR),
-    Family("client_group_packets_sent", COUNTER, "Packets of all types written", _PAIR),
-    Family("client_group_messages_received", COUNTER, "PUBLISH packets received", _PAIR),
-    Family("client_group_messages_sent", COUNTER, "PUBLISH packets written", _PAIR),
+    Family(
+        "client_group_received_bytes",
+        COUNTER,
+        "Bytes of MQTT packets received",
+        _GROUP_LABELS,
+    ),
+    Family(
+        "client_group_sent_bytes",
+        COUNTER,
+        "Bytes of MQTT packets handed to sockets",
+        _GROUP_LABELS,
+    ),
+    Family(
+        "client_group_packets_received",
+        COUNTER,
+        "Packets of all types received",
+        _GROUP_LABELS,
+    ),
+    Family("client_group_packets_sent", COUNTER, "Packets of all types written", _GROUP_LABELS),
+    Family("client_group_messages_received", COUNTER, "PUBLISH packets received", _GROUP_LABELS),
+    Family("client_group_messages_sent", COUNTER, "PUBLISH packets written", _GROUP_LABELS),
     Family(
         "client_group_messages_dropped",
         COUNTER,
         "Messages that did not reach a client they were meant for",
-        _PAIR,
+        _GROUP_LABELS,
     ),
 )
 
 _ACCESS: Final = (
     Family("logins_checked", COUNTER, "Passwords and tokens that were checked"),
-    Family("logins_remembered", COUNTER, "Logins that needed no check: the same was right before"),
+    Family("logins_remembered", COUNTER, "Logins let in by a check that is still remembered"),
     Family("logins_failed", COUNTER, "Logins with a wrong password or proof"),
     Family("logins_refused", COUNTER, "Logins refused without a check"),
     Family("logins_waiting", GAUGE, "Clients that wait for a check"),
@@ -248,7 +266,7 @@ _MEMORY: Final = (
     Family(
         "memory_bytes",
         GAUGE,
-        "Memory that clients make the broker keep, about, by budget (docs/flow.md)",
+        "Memory that clients make the broker use, approximately, by budget (docs/flow.md)",
         ("budget",),
     ),
     Family("memory_limit_bytes", GAUGE, "The limit of a budget; 0 is no limit", ("budget",)),
@@ -260,25 +278,25 @@ _MEMORY: Final = (
     Family(
         "half_received_closed",
         COUNTER,
-        "Connections closed because they did not finish a large packet while others waited",
+        "Connections closed because they sent a large packet too slowly while others waited",
     ),
 )
 
 _STORE: Final = (
-    Family("commits", COUNTER, "Commits: atomic writes, each with all that waited for it"),
+    Family("commits", COUNTER, "Commits: atomic writes, each with all messages that waited"),
     Family(
         "commit_duration_seconds",
         HISTOGRAM,
         "Time from sealing a batch until it is durable: what an acknowledgement waits for",
     ),
     Family("commit_messages", HISTOGRAM, "Messages that a commit appends to the log"),
-    Family("commit_size_bytes", HISTOGRAM, "Size of a commit, about"),
+    Family("commit_size_bytes", HISTOGRAM, "Approximate size of a commit"),
     Family(
         "store_write_duration_seconds",
         HISTOGRAM,
-        "Time that the store takes for one synced write (write and fsync), without waiting for it",
+        "Time that the store takes for one synced write (write and fsync), without queueing",
     ),
-    Family("commit_waits_seconds", GAUGE, "How long the commit under way has taken until now"),
+    Family("commit_waits_seconds", GAUGE, "How long the commit in progress has taken until now"),
     Family("store_works", GAUGE, "1 while the store can write, 0 while it cannot"),
     Family("store_outages", COUNTER, "Times that the store could not write any more"),
     Family("log_earliest_offset", GAUGE, "Offset of the oldest message in the log"),
@@ -287,45 +305,62 @@ _STORE: Final = (
     Family(
         "archive_messages", GAUGE, "Messages that a stream keeps longer than the log", ("stream",)
     ),
-    Family("archive_bytes", GAUGE, "Size of those messages on disk", ("stream",)),
+    Family(
+        "archive_bytes",
+        GAUGE,
+        "Size on disk of messages that a stream keeps longer than the log",
+        ("stream",),
+    ),
     Family("disk_free_bytes", GAUGE, "Free bytes on the file system of the data directory"),
-    Family("disk_size_bytes", GAUGE, "Size of that file system"),
+    Family("disk_size_bytes", GAUGE, "Size of the file system of the data directory"),
 )
 
 _READERS: Final = (
-    Family("reader_offset", GAUGE, "Everything before it the reader has done with", ("group",)),
-    Family("reader_lag_messages", GAUGE, "Messages in the log from there on", ("group",)),
+    Family("reader_offset", GAUGE, "Offset before which the reader needs no message", ("group",)),
+    Family(
+        "reader_lag_messages", GAUGE, "Messages in the log from the reader's offset on", ("group",)
+    ),
     Family(
         "reader_lag_seconds",
         GAUGE,
-        "How long the oldest of them has waited; missing where it has left the log",
+        "Age of the message at the reader's offset; missing if it is no longer in the log",
         ("group",),
     ),
-    Family("reader_lease_seconds", GAUGE, "Time until the lease ends", ("group",)),
+    Family("reader_lease_seconds", GAUGE, "Time until the reader's lease ends", ("group",)),
     Family(
         "reader_lost_messages",
         COUNTER,
-        "Messages that left the log although they were held for the reader",
+        "Messages removed from the log although the reader's lease protected them",
         ("group",),
     ),
-    Family("table_offset", GAUGE, "The table has committed everything before it", ("table",)),
-    Family("table_lag_messages", GAUGE, "Messages in the log from there on", ("table",)),
+    Family("table_offset", GAUGE, "Offset before which the table has all its messages", ("table",)),
+    Family(
+        "table_lag_messages", GAUGE, "Messages in the log from the table's offset on", ("table",)
+    ),
     Family(
         "table_lag_seconds",
         GAUGE,
-        "How long the oldest of them has waited; missing where it has left the log",
+        "Age of the message at the table's offset; missing if it is no longer in the log",
         ("table",),
     ),
-    Family("table_receipts", COUNTER, "Receipts published since the table is known", ("table",)),
-    Family("table_receipts_refused", COUNTER, "Receipts that could not be published", ("table",)),
+    Family("table_receipts", COUNTER, "Receipts published for messages in the table", ("table",)),
+    Family(
+        "table_receipts_refused",
+        COUNTER,
+        "Receipts for messages in the table that could not be published",
+        ("table",),
+    ),
 )
 
 _BRIDGES: Final = (
     Family(
-        "bridge_connected", GAUGE, "1 while the remote broker has let the bridge in", ("bridge",)
+        "bridge_connected",
+        GAUGE,
+        "1 while the bridge is connected to the remote broker",
+        ("bridge",),
     ),
     Family("bridge_queue_messages", GAUGE, "Messages that wait for the bridge", ("bridge",)),
-    Family("bridge_queue_bytes", GAUGE, "Size of those messages", ("bridge",)),
+    Family("bridge_queue_bytes", GAUGE, "Size of the messages that wait", ("bridge",)),
     Family("bridge_window_messages", GAUGE, "Messages sent and not acknowledged", ("bridge",)),
     Family(
         "bridge_lag_seconds",
@@ -334,10 +369,20 @@ _BRIDGES: Final = (
         ("bridge",),
     ),
     Family("bridge_sent", COUNTER, "Messages sent to the remote broker", ("bridge",)),
-    Family("bridge_resent", COUNTER, "Messages sent to it again", ("bridge",)),
-    Family("bridge_acknowledged", COUNTER, "Messages that it acknowledged", ("bridge",)),
-    Family("bridge_received", COUNTER, "Messages received from it", ("bridge",)),
-    Family("bridge_looped", COUNTER, "Messages not handed on: they had come round", ("bridge",)),
+    Family("bridge_resent", COUNTER, "Messages sent to the remote broker again", ("bridge",)),
+    Family(
+        "bridge_acknowledged",
+        COUNTER,
+        "Messages that the remote broker acknowledged",
+        ("bridge",),
+    ),
+    Family("bridge_received", COUNTER, "Messages received from the remote broker", ("bridge",)),
+    Family(
+        "bridge_looped",
+        COUNTER,
+        "Messages not forwarded because they came from here in a loop of bridges",
+        ("bridge",),
+    ),
     Family(
         "bridge_dropped",
         COUNTER,
@@ -357,30 +402,34 @@ _CLUSTER: Final = (
     Family("cluster_term", GAUGE, "The term of the last claim in this member's view"),
     Family("cluster_primary_known", GAUGE, "1 while this member is or hears the primary, else 0"),
     Family(
-        "cluster_applied_sequence", GAUGE, "The last entry of the cluster's log in this view of it"
+        "cluster_applied_sequence",
+        GAUGE,
+        "The last entry of the cluster's log in this member's view",
     ),
-    Family("cluster_synced_sequence", GAUGE, "The last entry of which this view is synced"),
-    Family("cluster_log_first_sequence", GAUGE, "The first entry of the log that is kept"),
-    Family("cluster_log_last_sequence", GAUGE, "The last entry of the log"),
-    Family("cluster_log_bytes", GAUGE, "Size of the log's entries"),
+    Family(
+        "cluster_synced_sequence",
+        GAUGE,
+        "The last entry up to which this member's view is synced to disk",
+    ),
+    Family("cluster_log_first_sequence", GAUGE, "The first entry in the cluster's log"),
+    Family("cluster_log_last_sequence", GAUGE, "The last entry in the cluster's log"),
+    Family("cluster_log_bytes", GAUGE, "Size of the entries of the cluster's log"),
     Family(
         "cluster_log_has_quorum",
         GAUGE,
-        "1 while a majority of the log's servers is there, 0 while not, or while none answers",
+        "1 while a majority of the log's servers is available, else 0",
     ),
-    Family(
-        "cluster_log_servers_behind", GAUGE, "Servers of the log that have not all of its entries"
-    ),
+    Family("cluster_log_servers_behind", GAUGE, "Servers of the log that lack some of its entries"),
     Family(
         "cluster_member_lag_entries",
         GAUGE,
-        "Entries of the log that the view of a member lacks, as this one has heard",
+        "Entries of the log that the view of another member lacks, by its last heartbeat",
         ("node",),
     ),
     Family(
         "cluster_member_silent_seconds",
         GAUGE,
-        "Time since another member was heard; it is forgotten after an hour",
+        "Time since the last heartbeat of another member, which is forgotten after an hour",
         ("node",),
     ),
     Family(
@@ -388,18 +437,18 @@ _CLUSTER: Final = (
         HISTOGRAM,
         "Time that the log took for each entry that this member appended as the primary",
     ),
-    Family("cluster_claims", COUNTER, "Terms that this member began: each is a takeover by it"),
-    Family("cluster_seedings", COUNTER, "Times that this member took another one's view"),
+    Family("cluster_claims", COUNTER, "Takeovers by this member, each of which begins a term"),
+    Family("cluster_seedings", COUNTER, "Times that this member copied another member's store"),
     Family(
         "cluster_records_skipped",
         COUNTER,
-        "Records of a former primary that were not applied, for they came behind the next one's"
-        " claim",
+        "Records of a former primary that were not applied, because they were appended behind the"
+        " claim of the next",
     ),
     Family(
         "cluster_entries_damaged",
         COUNTER,
-        "Damaged or missing entries that a server of the log gave, and another one gave whole",
+        "Entries that one server of the log gave damaged or not at all, and another gave whole",
     ),
 )
 
@@ -426,9 +475,9 @@ GROUPS: Final = (
     ("Bridges", _BRIDGES),
     ("The cluster", _CLUSTER),
 )
-"""All families, in the order of the document."""
+"""All families, in the order of docs/metrics.md."""
 
 FAMILIES: Final = {family.name: family for _, group in GROUPS for family in group}
 
 MetricSample = tuple[str, tuple[str, ...], float]
-"""A value: the family's name, a value for each of its labels, and the number."""
+"""One value of a metric: the family's name, a value for each of its labels, and the number."""

@@ -1,4 +1,4 @@
-"""The document of all metrics, docs/metrics.md, made from ``metric_families``."""
+"""The page of all metrics, docs/metrics.md, made from ``metric_families``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _INTRODUCTION: Final = """\
 
 <!-- Written by `make docs` from src/penstock/control/metric_families.py; change it there. -->
 
-Everything that `/metrics` of the admin process tells ([monitoring.md](monitoring.md)), in
+All metrics that `/metrics` of the admin process returns ([monitoring.md](monitoring.md)), in
 OpenMetrics or Prometheus' text format, as the scraper asks. Totals count from the start of the
 broker. Names stay as they are from one version to the next; a metric that is not needed any more is
 announced in the changelog first.
@@ -31,8 +31,9 @@ There is none by client or by topic: `penstock clients list` and `penstock flow`
 ([sys_topics.md](sys_topics.md#the-flow-of-one-client)).
 
 A *gauge histogram* is a distribution at one moment (how many clients have how full a window now),
-so its buckets go up and down; a *histogram* counts all that ever happened. In Prometheus' text
-format both are histograms, and the sums of the first end in `_gsum` and `_gcount`.
+so its buckets go up and down; a *histogram* counts everything since the start of the broker. In
+Prometheus' text format both are histograms; sum and count of a gauge histogram end in `_gsum` and
+`_gcount`.
 """
 
 _KINDS: Final = {GAUGE_HISTOGRAM: "gauge histogram"}
@@ -64,7 +65,7 @@ def _row(family: Family) -> str:
 
 
 def exposed_names(family: Family) -> set[str]:
-    """Return the names of the values that a scrape has of ``family``."""
+    """Return the names of the values of ``family`` in a scrape."""
     name = family.full_name
     if family.kind == HISTOGRAM:
         return {f"{name}_bucket", f"{name}_count", f"{name}_sum"}
@@ -74,6 +75,6 @@ def exposed_names(family: Family) -> set[str]:
 
 
 def process_names() -> set[str]:
-    """Return the names of the metrics of both processes."""
+    """Return the names of the process metrics of the broker and of the admin process."""
     names = [name for name, _, _ in PROCESS]
     return {*names, *(f"{PREFIX}admin_{name}" for name in names)}

@@ -1,6 +1,7 @@
 """The requests of the admin process: the broker's health, and all metrics at once.
 
-Both are read only and cheap. What each metric means stands in ``control.metric_families``.
+Both requests only read, and are cheap. The meaning of each metric is in
+``control.metric_families``.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ class ReadHealth(
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The state of a broker whose loop turns, for it answered.
+    """The health of a broker. An answer at all means that its event loop runs.
 
     Attributes:
         store_failure: why the store cannot write, a sentence; empty while it works.
-        commit_waits_s: how long the commit under way has taken until now, seconds; 0 without one.
-        draining: whether it is being emptied, and accepts no clients.
-        shutting_down: whether it is ending.
-        role: the role of a member of a cluster; empty without a cluster.
-        lag: entries that its view is behind that of the primary, as far as it has heard.
+        commit_waits_s: how long the commit in progress has taken until now, in seconds; 0 without
+            one.
+        draining: whether the broker is being emptied, and accepts no clients.
+        shutting_down: whether the broker is ending.
+        role: its role in its cluster; empty without a cluster.
+        lag: number of log entries that its view lacks, compared with the primary's last heartbeat.
         primary: the name of the primary of the cluster; empty while none is known.
     """
 
@@ -46,8 +48,8 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
     """One value of a family.
 
     Attributes:
-        labels: a value for each label of the family.
-        value: the value.
+        labels: a value for each label of the family, in the same order.
+        value: the number.
     """
 
     labels: tuple[str, ...]
@@ -59,7 +61,7 @@ class Distribution(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         bounds: the upper bounds of the buckets.
-        counts: values in each bucket, and last those above all bounds.
+        counts: number of values in each bucket, and at last of those above all bounds.
         total: the sum of all values.
     """
 

@@ -1,7 +1,8 @@
-"""The requests of `penstock top`: the sessions that are highest by a measure, and one in detail.
+"""The requests of `penstock top`: a ranking of sessions by a measure, and the details of one
+session.
 
-Both change nothing. A ranking looks at every session, so that the broker does one at a time and
-gives it a twentieth of its loop (``services.rankings``).
+Both requests change nothing. A ranking looks at every session, so the broker computes one at a time
+and gives it a twentieth of its event loop's time (``services.rankings``).
 """
 
 from __future__ import annotations
@@ -13,27 +14,30 @@ import msgspec
 from penstock.control.admin_requests import Limit, SessionFilter
 
 Measure = Literal["limited", "rate", "queue", "window", "unsent", "dropped"]
-"""How long a client has been at a limit, bytes a second, messages queued, messages in flight, bytes
-that it has not read, messages dropped."""
+"""The measure of a ranking: how long a client has been at a limit (limited), bytes a second (rate),
+messages queued, messages in flight (window), bytes that it has not read (unsent), messages
+dropped."""
 
 
 class RankSessions(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="rank", tag_field="do"
 ):
-    """Return the sessions that are highest by a measure; ``done`` is a ``Ranking``."""
+    """Return the ``limit`` sessions with the greatest values of a measure; ``done`` is a
+    ``Ranking``."""
 
     measure: Measure = "limited"
     filter: SessionFilter = SessionFilter()
     limit: Limit = 50
 
 
-class ReachedLimit(msgspec.Struct, frozen=True):
+class CurrentLimit(msgspec.Struct, frozen=True):
     """A limit that a client is at now.
 
     Attributes:
         limit: ``window``, ``write_buffer``, ``queue``, ``inbound``, ``rate_limit`` or
             ``full_queues``.
-        lasts_s: for how long already, seconds; 0 of the last two, whose beginning is not known.
+        lasts_s: for how many seconds already; 0 for ``rate_limit`` and ``full_queues``, whose
+            beginning is not known.
     """
 
     limit: str
@@ -65,16 +69,16 @@ class RankedSession(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes_per_s: float
     sent_bytes_per_s: float
     unsent_bytes: int
-    limited_by: list[ReachedLimit]
+    limited_by: list[CurrentLimit]
 
 
 class Ranking(msgspec.Struct, frozen=True):
-    """The highest sessions.
+    """The outcome of a ranking.
 
     Attributes:
-        entries: the sessions, the highest first.
+        entries: the sessions with the greatest values, the greatest first.
         selected: the number of sessions that were ranked.
-        took_s: how long that took, seconds, with the time of others in between.
+        took_s: how long the ranking took, in seconds, other work of the loop included.
     """
 
     entries: list[RankedSession]
@@ -83,8 +87,8 @@ class Ranking(msgspec.Struct, frozen=True):
 
 
 class ShowFlow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="flow", tag_field="do"):
-    """Return the window and the queue of one client; ``done`` is ``FlowDetails``, or null where
-    there is no such session."""
+    """Return the window and the queue of one client; ``done`` is ``FlowDetails``, or null if there
+    is no such session."""
 
     client_id: str
 
@@ -94,8 +98,9 @@ class LimitUse(msgspec.Struct, frozen=True):
 
     Attributes:
         limit: ``window``, ``write_buffer``, ``queue`` or ``inbound``.
-        times: how often; total_s: how long in all, seconds.
-        lasts_s: how long it is at it now, seconds; 0: it is not.
+        times: how often the client has reached it.
+        total_s: how long the client was at the limit, over all times, in seconds.
+        lasts_s: for how many seconds the client is at the limit now; 0: it is not.
     """
 
     limit: str
@@ -105,24 +110,25 @@ class LimitUse(msgspec.Struct, frozen=True):
 
 
 class FlowDetails(RankedSession, frozen=True, kw_only=True):
-    """The window and the queue of one client.
+    """The window and the queue of one client, in detail.
 
     Attributes:
         places: a letter for each message in flight, the oldest first, at most 1,000: "a" PUBACK is
             due, "r" PUBREC, "c" PUBCOMP, "s" it is sent again once there is room.
-        places_by_state: how many in all, by letter.
-        client_receive_maximum: messages in flight that the client accepts; 0: away.
-        queue_by_priority: queued messages, those that leave first in front.
-        queue_qos0: of them, QoS 0.
-        queue_bytes_max: 0: no bound.
+        places_by_state: the number of messages in flight, by such a letter.
+        client_receive_maximum: messages in flight that the client accepts; 0: not connected.
+        queue_by_priority: number of queued messages by priority, the highest priority first.
+        queue_qos0: number of queued messages of QoS 0.
+        queue_bytes_max: most bytes in the queue; 0: no bound.
         inbound: messages of the client that are not acknowledged yet, of ``receive_maximum``.
-        awaiting_release: its QoS 2 messages that await their PUBREL.
-        unsent_bytes_max: above it the client is not written to; 0: away.
-        reads: whether its socket takes more bytes; None: away.
-        pending_publishes: its messages that wait for room in queues of others.
-        limits: the limits that it has reached since it came.
-        drops: messages dropped for it, by reason.
-        filters: its subscriptions, the first hundred.
+        awaiting_release: QoS 2 messages of the client that await their PUBREL.
+        unsent_bytes_max: unsent bytes above which nothing is written to the client; 0: not
+            connected.
+        reads: whether the client's socket takes more bytes; None: not connected.
+        pending_publishes: messages of the client that wait for room in the queues of receivers.
+        limits: the limits that the client has reached since it connected.
+        drops: number of messages dropped for the client, by reason.
+        filters: the filters of its subscriptions, the first hundred.
     """
 
     places: str

@@ -1,7 +1,8 @@
 """The requests of the stream service on behalf of readers: leases (``control.client``).
 
-A *reader* is known by its group. Its lease says how far it is, and that nothing from there on
-may leave the log while the lease lasts; what becomes of it is in ``services.readers``.
+A *reader* is identified by its group. Its lease holds the offset up to which it has read, and
+protects the messages from that offset on from leaving the log while the lease lasts;
+``services.readers`` carries the requests out.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ class Lease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="lease"
     """Register a reader, or renew its lease; ``done`` is ``LeaseGrant``.
 
     Attributes:
-        group: its name.
+        group: the group's name.
         stream: the stream that it reads.
-        topics: it reads only messages that match one of these filters; empty: all.
+        topics: filters of the messages that it reads; empty: all messages of the stream.
         epoch: epoch of the log that ``offset`` belongs to.
-        offset: the reader needs nothing before it any more.
+        offset: offset before which the reader needs no message any more.
         ttl_s: how long the lease lasts unless it is renewed, in seconds.
-        resume: a group that is known stays where it is; ``offset`` is for one that is new.
+        resume: keep the offset of a group that the broker knows; ``offset`` is for a new group.
         about: a description of the reader, shown in the list.
         owner: the owner of the token that asks; empty where the token may do everything.
     """
@@ -50,7 +51,7 @@ class LeaseGrant(msgspec.Struct, frozen=True):
         offset: offset from which on the log is kept for the reader.
         ttl_s: duration of the lease, in seconds; less than was asked for where the broker has a
             limit.
-        lost: messages that left the log although they were held for this group, since it began.
+        lost: messages that left the log although the group's leases protected them, since it began.
     """
 
     epoch: str
@@ -62,7 +63,7 @@ class LeaseGrant(msgspec.Struct, frozen=True):
 class Release(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="release", tag_field="do"
 ):
-    """Forget a group; ``done`` says whether it was known."""
+    """Forget a group; ``done`` says whether the broker knew it."""
 
     group: str
     owner: str = ""
@@ -71,7 +72,7 @@ class Release(
 class ListReaders(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="readers", tag_field="do"
 ):
-    """List every group that is known, or every one of an owner's; ``done`` is a list of
+    """List all groups that the broker knows, or those of one owner; ``done`` is a list of
     ``ReaderState``."""
 
     owner: str = ""
@@ -84,12 +85,12 @@ class ReaderState(msgspec.Struct, frozen=True):
         group: its name.
         stream: the stream that it reads.
         topics: it reads only messages that match one of these filters; empty: all.
-        offset: everything before it is needed no more.
-        lag_messages: number of messages in the log from there on.
-        lag_s: time that the oldest of them has waited, in seconds; None where it is gone.
-        lease_left_s: until the lease ends, in seconds; 0 when it has ended, and protects nothing.
-        lost: messages that left the log although they were held for it.
-        about: the description that it gave.
+        offset: offset before which the reader needs no message any more.
+        lag_messages: number of messages in the log from that offset on.
+        lag_s: age of the message at that offset, in seconds; None if it has left the log.
+        lease_left_s: seconds until the lease ends; 0 when it has ended, and protects nothing.
+        lost: messages that left the log although the group's leases protected them.
+        about: the description that the reader gave.
     """
 
     group: str
@@ -107,10 +108,10 @@ ReaderRequest = Lease | Release | ListReaders
 
 
 def check_group(group: str) -> str:
-    """Return ``group`` if it may be the name of one.
+    """Return ``group`` if it is a valid name of a group.
 
     Raises:
-        ConfigError: it may not.
+        ConfigError: ``group`` is no valid name.
     """
     if _GROUP.fullmatch(group) is None:
         raise ConfigError(

@@ -14,19 +14,19 @@ class ShowRecorded(
 
 
 class RecordedRun(msgspec.Struct, frozen=True):
-    """Some events of one kind, one after the other; times are µs since the Unix epoch.
+    """A run of consecutive events of one kind; times are µs since the Unix epoch.
 
     Attributes:
         kind: ``received`` from the client; ``queued`` for it, ``sent`` to it, ``acknowledged`` by
-            it; ``connected``, ``disconnected``; ``dropped`` on the way from or to it; ``refused``:
-            its message was, with a reason code.
+            it; ``connected``, ``disconnected``; ``dropped`` on the way from or to the client;
+            ``refused``: a message of the client was refused with a reason code.
         detail: the reason of a drop or a refusal.
-        first_us, last_us: when the first and the last happened; the others in between.
-        count: how many events.
-        logged: how many of them are about a message in the log.
-        first_offset, last_offset: the lowest and the highest of these; null: there is none.
-        gapless: whether each message between the two is one of them.
-        text: a few words about the last: listener, reason or topic.
+        first_us, last_us: when the first and the last event happened.
+        count: the number of events.
+        logged: the number of these events that are about a message in the log.
+        first_offset, last_offset: the lowest and the highest offset of such a message; null: none.
+        gapless: whether every message between these two offsets belongs to the run.
+        text: a few words about the last event: listener, reason or topic.
     """
 
     kind: str
@@ -42,7 +42,8 @@ class RecordedRun(msgspec.Struct, frozen=True):
 
 
 class RefusedConnects(msgspec.Struct, frozen=True):
-    """CONNECTs under the client's name that were refused, and why the last one was."""
+    """A run of refused CONNECT packets with the client's identifier; ``text`` is why the last was
+    refused."""
 
     first_us: int
     last_us: int
@@ -51,13 +52,13 @@ class RefusedConnects(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True):
-    """The record of one client.
+    """The flight recorder's record of one client.
 
     Attributes:
         client_id: the client identifier.
-        since_us: since when all is recorded; null: only refused CONNECTs are.
-        runs: all runs, in the order in which they began.
-        refused: refused CONNECTs of whoever used this name.
+        since_us: since when all events are recorded; null: only refused CONNECTs are.
+        runs: all runs of events, in the order in which they began.
+        refused: refused CONNECTs with this client identifier, from any address.
     """
 
     client_id: str
@@ -66,19 +67,19 @@ class Recorded(msgspec.Struct, frozen=True):
     refused: list[RefusedConnects]
 
     def last(self, kind: str) -> RecordedRun | None:
-        """Return the last run of this kind, or None."""
-        found = [run for run in self.runs if run.kind == kind]
-        return max(found, key=lambda run: run.last_us) if found else None
+        """Return the last run of this kind; None if none is recorded."""
+        runs = [run for run in self.runs if run.kind == kind]
+        return max(runs, key=lambda run: run.last_us) if runs else None
 
 
 class RecordedTime(msgspec.Struct, frozen=True):
     """The time at which something happened to one message.
 
     Attributes:
-        kind: as of a ``RecordedRun``, or ``committed``.
+        kind: the kind of event, as of a ``RecordedRun``, or ``committed``.
         detail: the reason of a drop or a refusal.
-        first_us, last_us: between these two, µs since the Unix epoch.
-        certain: whether it did; else it may have happened to others only.
+        first_us, last_us: the event happened between these two, µs since the Unix epoch.
+        certain: whether it happened to this message; else perhaps only to others of the same run.
     """
 
     kind: str

@@ -1,6 +1,6 @@
 """The request for the role of a broker in its cluster.
 
-A broker without a cluster is its own primary, and need not know the request.
+A broker without a cluster is a primary; an older one does not know the request.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ class Role(msgspec.Struct, frozen=True):
     """The role of a broker.
 
     Attributes:
-        is_primary: whether it is the one that takes what changes the log.
-        primary: the name of the machine that is, as far as it knows; empty: not known.
+        is_primary: whether it is the primary, which alone takes requests that change the log.
+        primary: the name of the primary's machine; empty: not known.
     """
 
     is_primary: bool

@@ -21,7 +21,7 @@ from penstock.control.client import (
     Answer,
     Backup,
     Request,
-    short_path,
+    short_socket_path,
 )
 from penstock.errors import ConfigError, PenstockError, StoreError
 from penstock.store.manifest import Manifest
@@ -154,7 +154,7 @@ def _listen(data_dir: Path) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         os.fchmod(listening.fileno(), 0o600)  # before the name exists
-        with short_path(data_dir) as path:
+        with short_socket_path(data_dir) as path:
             listening.bind(path)
         (data_dir / SOCKET_NAME).chmod(0o600)
         listening.listen()

@@ -19,7 +19,7 @@ from penstock.control.login_requests import (
     NO_ROLE,
     TOO_OFTEN,
     UNAVAILABLE,
-    WRONG,
+    WRONG_LOGIN,
     ConfirmLogin,
     LogIn,
     Login,
@@ -37,8 +37,8 @@ from penstock.telemetry.logs import get_logger
 logger = get_logger(__name__)
 
 _REFUSALS: Final = {
-    reasons.BAD_USER_NAME_OR_PASSWORD: WRONG,
-    reasons.NOT_AUTHORIZED: WRONG,
+    reasons.BAD_USER_NAME_OR_PASSWORD: WRONG_LOGIN,
+    reasons.NOT_AUTHORIZED: WRONG_LOGIN,
     reasons.CONNECTION_RATE_EXCEEDED: TOO_OFTEN,
     reasons.SERVER_BUSY: TOO_OFTEN,
 }

@@ -30,7 +30,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar, final
 
-from penstock.control.client import Abandon, Publish, Published
+from penstock.control.client import Abandon, Publish, PublishProgress
 from penstock.engine.clock import MICROSECONDS
 from penstock.engine.publishing.sink_positions import Row
 from penstock.engine.server.server import Server
@@ -141,7 +141,7 @@ class StagedRowsPublisher:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def publish(self, request: Publish) -> Published:
+    async def publish(self, request: Publish) -> PublishProgress:
         """Publish a set of rows; return how far it is after a while.
 
         Raises:
@@ -150,12 +150,12 @@ class StagedRowsPublisher:
         sink, batch = request.sink, request.batch
         await self._begin()
         if not await self._continue_without_owner(sink):
-            return Published(False)
+            return PublishProgress(False)
         async with self._deciding:
             if (sink, batch) not in self._decided:
                 if self._positions.is_done(sink, batch):
                     latest = self._positions.latest(sink)
-                    return Published(True, later=latest if latest > batch else 0)
+                    return PublishProgress(True, later=latest if latest > batch else 0)
                 if not self._positions.has_room(sink):
                     raise StoreError(
                         "there is no room for one more sink: durability.producers_max or"
@@ -165,17 +165,17 @@ class StagedRowsPublisher:
                     partial(self._decide, sink, batch, request.proposal)
                 )
         if self._is_stopped:  # a repeated request will find the next run
-            return Published(False, self._positions.rows_done(sink, batch))
+            return PublishProgress(False, self._positions.rows_done(sink, batch))
         at_work = self._work(sink)
         await asyncio.wait((at_work,), timeout=ANSWER_S_MAX)
         row_set = self._decided.get((sink, batch))
         if row_set is None:
-            return Published(True)
+            return PublishProgress(True)
         if at_work.done() and not at_work.cancelled():
             at_work.result()  # raises what went wrong
-        return Published(False, self._positions.rows_done(sink, batch))
+        return PublishProgress(False, self._positions.rows_done(sink, batch))
 
-    async def abandon(self, request: Abandon) -> Published:
+    async def abandon(self, request: Abandon) -> PublishProgress:
         """Remove the rows of an attempt, if it is not decided; return whether the batch is done."""
         await self._begin()
         await self._continue_without_owner(request.sink)
@@ -184,7 +184,7 @@ class StagedRowsPublisher:
                 await _in_thread(
                     partial(self._staging.discard_attempt, request.sink, request.batch, request.run)
                 )
-        return Published(self._is_done(request.sink, request.batch))
+        return PublishProgress(self._is_done(request.sink, request.batch))
 
     def _decide(self, sink: str, batch: int, proposal: str) -> RowSet:
         row_set = self._staging.decide(sink, batch, proposal)

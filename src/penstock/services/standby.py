@@ -19,8 +19,8 @@ from penstock.control.client import Backup
 from penstock.control.cluster_requests import (
     AskCluster,
     ClusterState,
-    HandedOver,
     HandOver,
+    HandOverStarted,
     MemberState,
     ServerState,
 )
@@ -62,7 +62,7 @@ class ClusterAnswers:
         primary = self._member.primary()
         return Role(self._member.role == "primary", "" if primary is None else primary.node)
 
-    async def _take_hand_over(self, request: HandOver) -> HandedOver:
+    async def _take_hand_over(self, request: HandOver) -> HandOverStarted:
         """Begin to hand over; the answer comes before the clients are referred."""
         standby = self._member.successor(request.to)
         lag = self._member.position.sequence - standby.applied
@@ -73,7 +73,7 @@ class ClusterAnswers:
             )
         assert self._hand_over is not None
         self._hand_over(standby)
-        return HandedOver(standby.node, self._member.position.term)
+        return HandOverStarted(standby.node, self._member.position.term)
 
     async def state(self, request: AskCluster) -> ClusterState:
         """Return the state of the cluster, as this member sees it."""

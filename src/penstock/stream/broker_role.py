@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from penstock.control.client import NoBroker, Refused, ask
+from penstock.control.client import BrokerUnreachable, RequestRefused, ask
 from penstock.control.role_requests import ReadRole, Role
 from penstock.errors import StoreFailed
 from penstock.stream.requests import Refusal, RequestError
@@ -27,7 +27,7 @@ def read_role(data_dir: Path) -> Role:
     """
     try:
         return ask(data_dir, ReadRole(), Role, ROLE_S_MAX)
-    except (Refused, NoBroker, StoreFailed):
+    except (RequestRefused, BrokerUnreachable, StoreFailed):
         return Role(is_primary=True)
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.events import STREAM_NAME
-from penstock.control.story import Landing, Row
+from penstock.control.story import LogRow, TablePosition
 from penstock.engine.topics import topic_matches
 from penstock.stream.client import StreamClient
 
@@ -25,7 +25,7 @@ _COLUMNS: Final = ("offset", "received_at", "client_id", "topic", "qos", "payloa
 _EVENT_COLUMNS: Final = ("topic", "payload")
 
 
-def row_at(client: StreamClient, offset: int) -> Row | None:
+def row_at(client: StreamClient, offset: int) -> LogRow | None:
     """Return the message at ``offset``; None where no stream has it."""
     for stream in client.streams():
         if stream == STREAM_NAME:
@@ -36,7 +36,7 @@ def row_at(client: StreamClient, offset: int) -> Row | None:
         for batch in client.read(stream, span.epoch, offset, offset + 1, columns=_COLUMNS):
             for row in batch.to_pylist():
                 received_at_us = round(row["received_at"].timestamp() * 1_000_000)
-                return Row(
+                return LogRow(
                     row["offset"],
                     received_at_us,
                     row["client_id"],
@@ -82,10 +82,10 @@ def events_of(
     return found
 
 
-def landings_of(client: StreamClient, topic: str) -> list[Landing]:
+def landings_of(client: StreamClient, topic: str) -> list[TablePosition]:
     """Return the tables that take ``topic``, and how far each is."""
     return [
-        Landing(state.table, state.offset)
+        TablePosition(state.table, state.offset)
         for state in client.tables()
         if not state.topics or any(topic_matches(one, topic) for one in state.topics)
     ]

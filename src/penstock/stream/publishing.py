@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from penstock.auth.tokens import EVERYTHING, Grant
 from penstock.control import client as control
-from penstock.control.client import NoBroker, Published, Refused
+from penstock.control.client import BrokerUnreachable, PublishProgress, RequestRefused
 from penstock.engine.message import is_utf8
 from penstock.engine.topics import is_system_topic, is_topic_name, topic_matches
 from penstock.errors import ProtocolError, StoreFailed
@@ -101,7 +101,7 @@ class Publishing:
         sink = owned_sink_name(grant.owner, request.sink)
         return self._staging.stage(sink, request.batch, request.run, request.partition, checked)
 
-    def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
+    def publish(self, request: SetRequest, grant: Grant = EVERYTHING) -> PublishProgress:
         """Ask the broker to publish a set; return how far it has come.
 
         Raises:
@@ -120,7 +120,7 @@ class Publishing:
             self._staging.remove_batch(sink, batch)  # rows that were staged a second time
         return published
 
-    def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> Published:
+    def abandon(self, request: SetRequest, grant: Grant = EVERYTHING) -> PublishProgress:
         """Ask the broker to remove the files that an attempt staged, unless the set is decided.
 
         Raises as `publish` does.
@@ -129,14 +129,14 @@ class Publishing:
         sink = owned_sink_name(grant.owner, request.sink)
         return self._ask(control.Abandon(sink, request.batch, request.run))
 
-    def _ask(self, request: control.Publish | control.Abandon) -> Published:
+    def _ask(self, request: control.Publish | control.Abandon) -> PublishProgress:
         try:
-            return control.ask(self._data_dir, request, Published, control.PROMPT_S)
-        except NoBroker as error:
+            return control.ask(self._data_dir, request, PublishProgress, control.ANSWER_TIMEOUT_S)
+        except BrokerUnreachable as error:
             raise StoreNotReady(str(error)) from error
         except StoreFailed as error:  # the broker went away, so asking again repeats nothing
             raise StoreNotReady(str(error)) from error
-        except Refused:
+        except RequestRefused:
             refuse_standby(self._data_dir)
             raise
 

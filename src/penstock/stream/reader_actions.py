@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.auth.tokens import Grant
-from penstock.control.client import PROMPT_S, NoBroker, Request, ask
+from penstock.control.client import ANSWER_TIMEOUT_S, BrokerUnreachable, Request, ask
 from penstock.control.reader_requests import Lease, LeaseGrant, ListReaders, ReaderState, Release
 from penstock.errors import PenstockError, StoreFailed
 from penstock.store.secondary import Extent, LogFollower, StoreNotReady
@@ -110,8 +110,8 @@ def ask_broker(data_dir: Path, request: Request, done: type[Done]) -> Done:
         RequestError: it refuses, or is not the primary of its cluster.
     """
     try:
-        return ask(data_dir, request, done, PROMPT_S)
-    except (NoBroker, StoreFailed) as error:
+        return ask(data_dir, request, done, ANSWER_TIMEOUT_S)
+    except (BrokerUnreachable, StoreFailed) as error:
         raise StoreNotReady(str(error)) from error
     except PenstockError as error:
         refuse_standby(data_dir)

@@ -28,7 +28,7 @@ import msgspec
 import pyarrow as pa
 
 from penstock.auth.tokens import Grant
-from penstock.control.client import NoBroker, Refused, ask_for_backup
+from penstock.control.client import BrokerUnreachable, RequestRefused, ask_for_backup
 from penstock.errors import StoreError, StoreFailed
 from penstock.stream.requests import Refusal, RequestError
 
@@ -172,7 +172,7 @@ class Seeds:
         try:
             self._directory.mkdir(mode=0o700, exist_ok=True)
             ask_for_backup(self._data_dir, directory)
-        except (OSError, StoreError, NoBroker, Refused) as error:
+        except (OSError, StoreError, BrokerUnreachable, RequestRefused) as error:
             self._remove(seed)
             raise RequestError(Refusal.NOT_READY, f"no copy of the store: {error}") from error
         files = [

@@ -20,11 +20,11 @@ from penstock.cli.top.poller import BrokerSample, PollRequest
 from penstock.control.diagnosis import Diagnosis
 from penstock.control.metric_requests import Distribution, Metrics, Sample
 from penstock.control.ranking_requests import (
+    CurrentLimit,
     FlowDetails,
     LimitUse,
     RankedSession,
     Ranking,
-    ReachedLimit,
 )
 from penstock.engine.operating import ranking as engine_ranking
 
@@ -51,7 +51,7 @@ COMMON: dict[str, Any] = {
     "received_bytes_per_s": 1234.0,
     "sent_bytes_per_s": 0.0,
     "unsent_bytes": 2048,
-    "limited_by": [ReachedLimit("window", 12.3), ReachedLimit("queue", 1.0)],
+    "limited_by": [CurrentLimit("window", 12.3), CurrentLimit("queue", 1.0)],
 }
 
 
@@ -194,7 +194,7 @@ def test_a_line_of_the_table_is_as_wide_as_the_screen_and_escapes_names() -> Non
         assert len(" ".join(headings("queue", width))) == width
     assert "queue▼" in " ".join(headings("queue", 80))
     assert limited_by_text(session()) == "window full 12 s +1"
-    assert limited_by_text(session(limited_by=[ReachedLimit("rate_limit", 0.0)])) == "over its rate"
+    assert limited_by_text(session(limited_by=[CurrentLimit("rate_limit", 0.0)])) == "over its rate"
     assert limited_by_text(session(limited_by=[], connected=False)) == "away"
 
 

@@ -1,11 +1,11 @@
 """The steps of one message, from what is known of it."""
 
-from penstock.control.client_story import steps_of_client
+from penstock.control.client_story import client_steps
 from penstock.control.explanation import Receiver
 from penstock.control.recorded import Recorded, RecordedRun, RecordedTime, RefusedConnects
-from penstock.control.story import BROKER, Landing, Row, Step, steps_of
+from penstock.control.story import BROKER, LogRow, Step, TablePosition, message_steps
 
-ROW = Row(17, 1_000_000, "press", "a/b", 1, 5)
+ROW = LogRow(17, 1_000_000, "press", "a/b", 1, 5)
 PUBLISHED = Step("press", BROKER, "PUBLISH QoS 1, 5 B", 1_000_000)
 
 
@@ -16,7 +16,9 @@ def test_without_events_each_receiver_has_one_step() -> None:
         Receiver("fast", "client", 2, ""),
         Receiver("screen", "client", 0, ""),
     ]
-    assert steps_of(ROW, receivers, [Landing("t", 18), Landing("behind", 17)], []) == [
+    assert message_steps(
+        ROW, receivers, [TablePosition("t", 18), TablePosition("behind", 17)], []
+    ) == [
         PUBLISHED,
         Step(BROKER, BROKER, "on disk"),
         Step(BROKER, "slow", "QoS 1, waits in its queue"),
@@ -38,7 +40,7 @@ def test_events_have_times_and_go_before_what_is_concluded() -> None:
         ("expired", {"offset": 17, "client": "old", "at": 6, "reason": "expired"}),
     ]
     receivers = [Receiver("fast", "client", 1, ""), Receiver("slow", "client", 1, "waiting")]
-    assert steps_of(ROW, receivers, [], events) == [
+    assert message_steps(ROW, receivers, [], events) == [
         PUBLISHED,
         Step(BROKER, "fast", "queued", 2),
         Step(BROKER, BROKER, "on disk", 3),
@@ -62,7 +64,7 @@ def test_recorded_times_stand_where_they_are_certain() -> None:
         Receiver("late", "client", 1, "", [], is_recorded=True),
         Receiver("again", "client", 1, "", [time("sent", 4, 4), time("sent", 8, 8)]),
     ]
-    assert steps_of(ROW, receivers, [], [], [time("committed", 2, 3)]) == [
+    assert message_steps(ROW, receivers, [], [], [time("committed", 2, 3)]) == [
         PUBLISHED,
         Step(BROKER, BROKER, "on disk", 2, until_us=3),
         Step(BROKER, "waits", "queued", 3, until_us=9),
@@ -87,7 +89,7 @@ def test_the_story_of_a_client_claims_no_offset_that_is_not_known() -> None:
         RecordedRun("refused", "not authorized", 7, 7, 2, 0, None, None, False, "a"),
     ]
     refused = [RefusedConnects(5, 5, 2, "banned")]
-    steps = steps_of_client(Recorded("c", 0, runs, refused), 10)
+    steps = client_steps(Recorded("c", 0, runs, refused), 10)
     assert steps == [
         Step("c", BROKER, "connected 3 times: main", 1, until_us=5),
         Step(BROKER, "c", "sent 40 messages, 30 at offsets 10 to 50", 2, until_us=4),
@@ -97,4 +99,4 @@ def test_the_story_of_a_client_claims_no_offset_that_is_not_known() -> None:
         Step(BROKER, "c", "dropped offset 9 of a/b: queue full", 6, is_lost=True),
         Step(BROKER, "c", "refused 2 messages: not authorized (a)", 7),
     ]
-    assert steps_of_client(Recorded("c", 0, runs, refused), 1) == steps[-1:]
+    assert client_steps(Recorded("c", 0, runs, refused), 1) == steps[-1:]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.control.client import SOCKET_NAME, Backup, ask, short_path
+from penstock.control.client import SOCKET_NAME, Backup, ask, short_socket_path
 from penstock.errors import StoreError, StoreFailed
 from penstock.services.control import Control
 from penstock.store.manifest import Manifest
@@ -28,7 +28,7 @@ async def test_who_asks_nothing_does_not_hold_up_the_end(
     monkeypatch.setattr("penstock.services.control._REQUEST_S_MAX", 3600.0)
     control = Control(tmp_path)
     await control.open()
-    with socket.socket(socket.AF_UNIX) as silent, short_path(tmp_path) as path:
+    with socket.socket(socket.AF_UNIX) as silent, short_socket_path(tmp_path) as path:
         silent.setblocking(False)
         await asyncio.get_running_loop().sock_connect(silent, path)
         async with asyncio.timeout(DEADLINE_S):

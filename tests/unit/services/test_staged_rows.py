@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from penstock.control.client import Abandon, Publish, Published
+from penstock.control.client import Abandon, Publish, PublishProgress
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
 from penstock.engine.publishing.sink_positions import Row
@@ -67,11 +67,11 @@ async def running(tmp_path: Path) -> AsyncIterator[Running]:
 
 async def test_a_set_is_published_and_its_repetition_is_done(running: Running) -> None:
     request = running.propose("s", 2, 3)
-    assert await running.publisher.publish(request) == Published(True)
+    assert await running.publisher.publish(request) == PublishProgress(True)
     again = running.propose("s", 2, 5)
-    assert await running.publisher.publish(again) == Published(True)
+    assert await running.publisher.publish(again) == PublishProgress(True)
     before = await running.publisher.publish(running.propose("s", 1, 5))
-    assert before == Published(True, later=2)
+    assert before == PublishProgress(True, later=2)
     assert running.log() == [("s", b"0"), ("s", b"1"), ("s", b"2")]
 
 
@@ -92,7 +92,7 @@ async def test_sets_of_several_sinks_take_turns(
 
     monkeypatch.setattr(staged_rows_module, "_end_of_piece", noted)
     asked = [running.publisher.publish(running.propose(sink, 0, 6, sink)) for sink in ("a", "b")]
-    assert await asyncio.gather(*asked) == [Published(False, 0)] * 2
+    assert await asyncio.gather(*asked) == [PublishProgress(False, 0)] * 2
     await until("both are at work", lambda: at_work == {"a", "b"})
     running.server.context.store_recovered()
     await until("all rows", lambda: _rows(running) == 12)
@@ -108,11 +108,11 @@ async def test_who_asks_is_not_kept_waiting_while_the_store_cannot_write(
     monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", 0.05)
     running.server.context.store.failed("no space")
     request = running.propose("s", 0, 6)
-    assert await running.publisher.publish(request) == Published(False, 0)
+    assert await running.publisher.publish(request) == PublishProgress(False, 0)
     running.server.context.store_recovered()
     await until("all rows", lambda: _rows(running) == 6)
     monkeypatch.setattr(staged_rows_module, "ANSWER_S_MAX", DEADLINE_S)
-    assert await running.publisher.publish(request) == Published(True)
+    assert await running.publisher.publish(request) == PublishProgress(True)
 
 
 def _rows(running: Running) -> int:
@@ -126,7 +126,7 @@ async def test_a_proposal_that_is_not_there_is_refused_and_nothing_decided(
         await running.publisher.publish(Publish("s", 0, "nothing.proposal"))
     with pytest.raises(StoreError, match="a name must be"):
         await running.publisher.publish(Publish("../s", 0, "nothing.proposal"))
-    assert await running.publisher.publish(running.propose("s", 0, 1)) == Published(True)
+    assert await running.publisher.publish(running.propose("s", 0, 1)) == PublishProgress(True)
 
 
 async def test_one_sink_too_many_is_refused(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_a_file_that_cannot_be_read_is_told_and_read_again_when_asked(
 
 async def test_an_attempt_is_given_up_unless_it_is_decided(running: Running) -> None:
     request = running.propose("s", 0, 3)
-    assert await running.publisher.abandon(Abandon("s", 0, "run")) == Published(False)
+    assert await running.publisher.abandon(Abandon("s", 0, "run")) == PublishProgress(False)
     assert not staged_files(running.data_dir, ".arrow")
     with pytest.raises(StoreError, match="are not here any more"):
         await running.publisher.publish(request)
@@ -193,10 +193,12 @@ async def test_a_sink_that_gets_an_owner_goes_on_where_it_was(running: Running) 
     asked = asyncio.create_task(running.publisher.publish(running.propose("plant~s", 4, 3)))
     await until("it is staged", lambda: staged_files(running.data_dir, ".arrow")[1:])
     running.server.context.store_recovered()
-    assert await asked == Published(True)
-    assert await running.publisher.abandon(Abandon("other~s", 4, "run")) == Published(True)
-    assert await running.publisher.publish(running.propose("plant~s", 5, 2)) == Published(True)
-    assert await running.publisher.publish(running.propose("s", 5, 1)) == Published(True)
+    assert await asked == PublishProgress(True)
+    assert await running.publisher.abandon(Abandon("other~s", 4, "run")) == PublishProgress(True)
+    assert await running.publisher.publish(running.propose("plant~s", 5, 2)) == PublishProgress(
+        True
+    )
+    assert await running.publisher.publish(running.propose("s", 5, 1)) == PublishProgress(True)
     assert running.log() == [
         *[("s", b"%d" % n) for n in range(3)],
         *[("plant~s", b"%d" % n) for n in range(2)],
@@ -207,16 +209,18 @@ async def test_a_sink_that_gets_an_owner_goes_on_where_it_was(running: Running) 
 async def test_while_the_broker_stops_nothing_more_is_begun(running: Running) -> None:
     await running.publisher.stop()
     answer = await running.publisher.publish(running.propose("s", 0, 3))
-    assert answer == Published(False)
+    assert answer == PublishProgress(False)
     assert running.log() == []
     assert running.staging.is_decided("s", 0)  # for the next run
 
 
 async def test_a_batch_before_the_latest_is_told_to_be_so(running: Running) -> None:
     for batch in (1, 2, 5):
-        assert await running.publisher.publish(running.propose("s", batch, 3)) == Published(True)
-    assert await running.publisher.publish(running.propose("s", 5, 3)) == Published(True)
+        assert await running.publisher.publish(running.propose("s", batch, 3)) == PublishProgress(
+            True
+        )
+    assert await running.publisher.publish(running.propose("s", 5, 3)) == PublishProgress(True)
     for batch in (0, 2, 4):
         again = await running.publisher.publish(running.propose("s", batch, 3))
-        assert again == Published(True, later=5)
+        assert again == PublishProgress(True, later=5)
     assert len(running.log()) == 9

@@ -26,7 +26,7 @@ from penstock.admin.api import json_body, refusal
 from penstock.admin.logins import PAGE_AGE_S, HttpRefusal, Logins, address_of
 from penstock.admin.parameters import Mistake, from_json
 from penstock.admin.sessions import Session
-from penstock.control.login_requests import Text
+from penstock.control.login_requests import LoginText
 from penstock.errors import PenstockError
 from penstock.version import __version__
 
@@ -44,8 +44,8 @@ _FILES: Final = ("page.css", "page.js", "api.js", "dom.js", "overview.js", "clie
 
 
 class _Form(msgspec.Struct, forbid_unknown_fields=True):
-    user: Text
-    password: Text
+    user: LoginText
+    password: LoginText
 
 
 def page_routes(logins: Logins | None) -> list[BaseRoute]:

@@ -23,7 +23,7 @@ import msgspec
 from penstock.admin.disk import with_disk
 from penstock.admin.operations import OPERATIONS, PREFIX, Operation, Why
 from penstock.admin.parameters import HIDDEN
-from penstock.control.client import NoBroker, Refused, Request, ask
+from penstock.control.client import BrokerUnreachable, Request, RequestRefused, ask
 from penstock.control.metric_requests import Metrics
 from penstock.errors import ConfigError, StoreFailed
 
@@ -158,7 +158,7 @@ class AdminApi:
         except TimeoutError as error:
             raise StoreFailed(f"{self.name} did not answer for {timeout_s:g} s") from error
         except (OSError, http.client.HTTPException) as error:
-            raise NoBroker(f"no admin process answers at {self.name}: {error}") from error
+            raise BrokerUnreachable(f"no admin process answers at {self.name}: {error}") from error
         finally:
             connection.close()
 
@@ -170,11 +170,11 @@ def _parameters(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield name, str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _refusal(status: int, body: bytes) -> Refused | StoreFailed:
+def _refusal(status: int, body: bytes) -> RequestRefused | StoreFailed:
     try:
         why = str(msgspec.json.decode(body)["error"])
     except (msgspec.MsgspecError, KeyError, TypeError):
         why = f"the answer is no Penstock's: HTTP {status}"
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         return StoreFailed(why)
-    return Refused(why, status < http.HTTPStatus.CONFLICT)
+    return RequestRefused(why, status < http.HTTPStatus.CONFLICT)
