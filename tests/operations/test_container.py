@@ -113,7 +113,7 @@ def test_a_broker_runs_where_only_its_volume_can_be_written_to(
 def test_the_configuration_of_the_image_asks_for_users(tmp_path: Path) -> None:
     """Without any, the broker says so in one sentence, and lets nobody in."""
     settings = load_settings(CONTAINER / "penstock.toml", {}, {})
-    assert settings.asks_for_users
+    assert settings.authenticates_users
     done = subprocess.run(
         [*SERVE, "--config", str(CONTAINER / "penstock.toml"), "--data-dir", str(tmp_path / "d")],
         env=environment(),

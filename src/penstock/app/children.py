@@ -139,7 +139,11 @@ class Children:
         before = [asked() for asked in arguments]
         self.settings = settings
         children = (self.stream, self.admin, self.otlp)
-        files = (settings.stream.files, settings.admin.files, settings.opentelemetry.files)
+        files = (
+            settings.stream.file_options,
+            settings.admin.file_options,
+            settings.opentelemetry.file_options,
+        )
         for child, asked, former, read in zip(children, arguments, before, files, strict=True):
             if child is not None and (asked() != former or read):
                 child.restart(asked())
@@ -164,7 +168,7 @@ class Children:
 
     def stream_arguments(self) -> Arguments:
         """Return the arguments of the stream service that a reload may change."""
-        options = (*self.settings.stream.files, *self._own_token(), *self._seed_token())
+        options = (*self.settings.stream.file_options, *self._own_token(), *self._seed_token())
         return stream_process.changing_arguments(self._publishing_json(), options)
 
     def admin_arguments(self) -> Arguments:
@@ -188,7 +192,7 @@ class Children:
             stream += ["--stream", f"{settings.opentelemetry.stream_host or host}:{port}"]
             if settings.stream.certificate:
                 stream.append("--stream-tls")
-            if settings.asks_for_token():
+            if settings.requires_stream_token():
                 file = stream_token_file(settings.durability.data_dir)
                 stream += ["--stream-token-file", str(file)]
         return otlp_process.changing_arguments(settings.opentelemetry, stream)
@@ -197,7 +201,7 @@ class Children:
         """Return the arguments that name the file of the broker's own token; none if no tokens are
         needed."""
         settings = self.settings
-        if not settings.asks_for_token():
+        if not settings.requires_stream_token():
             return ()
         return "--token-file", str(stream_token_file(settings.durability.data_dir))
 
@@ -219,7 +223,7 @@ class Children:
     def _publishing_json(self) -> str:
         """Return the limits of rows to publish, as JSON; empty if none may be published."""
         settings = self.settings
-        is_for_all = settings.lets_sinks_publish()
+        is_for_all = settings.allows_stream_publishing()
         if not (is_for_all or settings.stream.token_file):
             return ""
         return json.dumps(

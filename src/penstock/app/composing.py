@@ -18,7 +18,7 @@ from penstock.auth.http_requests import HttpMethod
 from penstock.auth.tokens import read_tokens
 from penstock.bridge.plan import VERSIONS
 from penstock.config.admin import Admin
-from penstock.config.bridge import Remote
+from penstock.config.bridge import RemoteBroker
 from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
 from penstock.config.listener import MainListener, OtherListener
@@ -244,7 +244,7 @@ def engine_limits(settings: Settings, listener: MainListener | OtherListener) ->
     return limits
 
 
-def bridge_limits(settings: Settings, remote: Remote) -> EngineLimits:
+def bridge_limits(settings: Settings, remote: RemoteBroker) -> EngineLimits:
     """Return the limits of a bridge's session and connections."""
     zone = settings.limits_of_bridge(remote)
     limits = EngineLimits(

@@ -270,7 +270,7 @@ class RunningMember:
         if self._listeners is not None:
             self._listeners.apply_settings(settings)
         # From here on nothing can fail.
-        source = replace(source, settings=read.compared.used)
+        source = replace(source, settings=read.compared.merged)
         self._parts = self._parts._replace(access=read.access, source=source)
         self._settings = self._warm.settings = settings
         self._children.apply_settings(settings)

@@ -30,9 +30,9 @@ from penstock.app.composing import (
 )
 from penstock.auth.files import UserFiles, load_user_files
 from penstock.config.available_memory import AvailableMemory
-from penstock.config.changes import Change, Comparison, compared
+from penstock.config.changes import Change, Comparison, compare
 from penstock.config.listener import MainListener, OtherListener
-from penstock.config.memory import excess, fitted
+from penstock.config.memory import budget_mistake, fit_to_memory
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Changed, Reload, Reloaded
 from penstock.engine.change_effects import RESTART
@@ -103,10 +103,10 @@ def read_again(source: Source) -> ReloadedSettings:
         ConfigError: there is a mistake in them, or in a file that they name.
     """
     read = source.reread_settings()
-    found = compared(source.settings, read)
-    settings = fitted(found.used, source.memory)
-    for either in (settings, fitted(read, source.memory)):  # now, and at the next start
-        refused = excess(either)
+    found = compare(source.settings, read)
+    settings = fit_to_memory(found.merged, source.memory)
+    for either in (settings, fit_to_memory(read, source.memory)):  # now, and at the next start
+        refused = budget_mistake(either)
         if refused:
             raise ConfigError(refused)
     files = settings.access
@@ -150,7 +150,7 @@ def outcome(read: ReloadedSettings, processes: Processes) -> Reloaded:
     """Return what became of each setting that was read again."""
     changes = read.compared.changes
     return Reloaded(
-        [_told(change) for change in changes if change.counts_now],
+        [_told(change) for change in changes if change.is_effective],
         [_told(change) for change in changes if change.effect is RESTART],
         _files_of(read.settings, processes),
     )
@@ -266,7 +266,9 @@ class Reloading:
         settings = read.settings
         listeners = [
             (opened, listener, certificates_of(listener.name, listener))
-            for opened, listener in zip(parts.listeners, settings.listener.open_ones(), strict=True)
+            for opened, listener in zip(
+                parts.listeners, settings.listener.enabled_listeners(), strict=True
+            )
         ]
         check_files(settings, parts)
         if settings.log != self.source.settings.log:
@@ -275,7 +277,7 @@ class Reloading:
         before = self._stream_arguments()
         admin_before = self._admin_arguments()
         otlp_before = self._otlp_arguments()
-        self.source = replace(self.source, settings=read.compared.used)
+        self.source = replace(self.source, settings=read.compared.merged)
         self.access = read.access
         self._use(settings)
         for opened, listener, certificates in listeners:
@@ -286,7 +288,7 @@ class Reloading:
         parts.server.set_authorize(read.access, revoked, parts.driver.now())
         self._use_in_services(settings)
         arguments = self._stream_arguments()
-        if parts.stream is not None and (arguments != before or settings.stream.files):
+        if parts.stream is not None and (arguments != before or settings.stream.file_options):
             parts.stream.restart(arguments)
         arguments = self._admin_arguments()
         files_before, self._admin_files = self._admin_files, versions_of(settings.admin)
@@ -294,7 +296,9 @@ class Reloading:
         if parts.admin is not None and not is_same:
             parts.admin.restart(arguments)
         arguments = self._otlp_arguments()
-        if parts.otlp is not None and (arguments != otlp_before or settings.opentelemetry.files):
+        if parts.otlp is not None and (
+            arguments != otlp_before or settings.opentelemetry.file_options
+        ):
             parts.otlp.restart(arguments)
         reloaded = outcome(read, parts)
         report(why, reloaded)
@@ -378,14 +382,14 @@ def _files_of(settings: Settings, processes: Processes) -> list[str]:
         found.append("the access list")
     found += [
         f"the certificates of listener {listener.name}"
-        for listener in settings.listener.open_ones()
+        for listener in settings.listener.enabled_listeners()
         if listener.is_encrypted
     ]
-    if processes.stream is not None and settings.stream.files:
+    if processes.stream is not None and settings.stream.file_options:
         found.append("the files of the stream service")
-    if processes.admin is not None and settings.admin.files:
+    if processes.admin is not None and settings.admin.file_options:
         found.append("the files of the admin process")
-    if processes.otlp is not None and settings.opentelemetry.files:
+    if processes.otlp is not None and settings.opentelemetry.file_options:
         found.append("the files of the OpenTelemetry process")
     return found
 

@@ -31,9 +31,9 @@ from penstock.app.composing import (
 from penstock.app.reloading import Parts, Reloading, Source
 from penstock.auth.files import UserFiles
 from penstock.bridge.bridge import Bridge
-from penstock.config.available_memory import available
+from penstock.config.available_memory import available_memory
 from penstock.config.listener import MainListener, OtherListener
-from penstock.config.memory import statement
+from penstock.config.memory import report_memory
 from penstock.config.settings import Settings
 from penstock.control.admin_requests import Reload
 from penstock.control.client import Abandon, Backup, Publish
@@ -431,7 +431,7 @@ class RunningBroker:
                 " compiled wheel, or gcc and Python's headers before building it",
                 __version__,
             )
-        memory_report = statement(settings, available())
+        memory_report = report_memory(settings, available_memory())
         logger.info("%s", Sentence(memory_report.text))
         if memory_report.warning:
             logger.warning("%s", Sentence(memory_report.warning))
@@ -461,7 +461,7 @@ class RunningBroker:
         settings = self.settings
         descriptors = prepared(settings)
         sockets = {} if self._takeover is None else self._takeover.sockets
-        for listener in settings.listener.open_ones():
+        for listener in settings.listener.enabled_listeners():
             accept = self._accept(driver, listener)
             self._listeners.append(
                 await open_listener(

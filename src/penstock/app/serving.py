@@ -23,8 +23,8 @@ from penstock.app.reloading import Source, use_log
 from penstock.app.running import BrokerParts, RunningBroker
 from penstock.auth.files import load_user_files
 from penstock.bridge.plan import check_packets, context_of
-from penstock.config.available_memory import available
-from penstock.config.memory import excess, fitted
+from penstock.config.available_memory import available_memory
+from penstock.config.memory import budget_mistake, fit_to_memory
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError, StoreBroken, StoreDamaged, StoreError, StoreFailed
 from penstock.services.nats_server import nats_server_running
@@ -54,10 +54,10 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
         StoreDamaged: the store holds less than was acknowledged.
     """
     signal.signal(signal.SIGTERM, _stop_while_starting)
-    memory = available()
-    settings = fitted(asked, memory)
+    memory = available_memory()
+    settings = fit_to_memory(asked, memory)
     use_log(settings)
-    refused = excess(settings)
+    refused = budget_mistake(settings)
     if refused:
         raise ConfigError(refused)
     access = load_user_files(
@@ -76,7 +76,11 @@ def serve(asked: Settings, reread_settings: Callable[[], Settings] | None = None
         ("headers file", settings.opentelemetry.headers_file),
         ("key", settings.opentelemetry.key),
         *(("key", remote.key) for remote in settings.bridge.remotes),
-        *(("key", key) for listener in settings.listener.open_ones() for key in listener.keys),
+        *(
+            ("key", key)
+            for listener in settings.listener.enabled_listeners()
+            for key in listener.key_files
+        ),
     )
     for remote in settings.bridge.remotes:
         check_packets(remote)

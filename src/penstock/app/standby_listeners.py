@@ -84,7 +84,7 @@ class StandbyListeners:
         if self._relays:  # a relayed connection is two sockets
             descriptors = Descriptors(max(1, descriptors.connections_max // 2))
         try:
-            for listener in settings.listener.open_ones():
+            for listener in settings.listener.enabled_listeners():
                 self._listeners.append(
                     await open_listener(
                         listener.name,
@@ -120,7 +120,7 @@ class StandbyListeners:
         listeners = [
             (opened, listener, certificates_of(listener.name, listener))
             for opened, listener in zip(
-                self._listeners, settings.listener.open_ones(), strict=False
+                self._listeners, settings.listener.enabled_listeners(), strict=False
             )
         ]
         self._settings = settings
@@ -241,7 +241,9 @@ def primary_address(listener: MainListener | OtherListener, primary: str) -> Add
 def references(settings: Settings, primary: str) -> dict[str, str]:
     """Return the address of the primary for the clients of each listener, by its name: for
     ``Driver.stop`` at a planned handover. Listeners without one have the empty text."""
-    found = {one.name: primary_address(one, primary) for one in settings.listener.open_ones()}
+    found = {
+        one.name: primary_address(one, primary) for one in settings.listener.enabled_listeners()
+    }
     return {name: "" if address is None else str(address) for name, address in found.items()}
 
 

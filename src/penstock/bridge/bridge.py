@@ -31,7 +31,7 @@ from penstock.bridge.plan import (
     remote_subscriptions,
     session_of,
 )
-from penstock.config.bridge import Remote
+from penstock.config.bridge import RemoteBroker
 from penstock.config.remote_url import RemoteUrl
 from penstock.control.metric_families import MetricSample
 from penstock.engine.batch.records import SubscriptionRecord
@@ -77,7 +77,7 @@ class Bridge(ClientCallbacks):
 
     def __init__(
         self,
-        remote: Remote,
+        remote: RemoteBroker,
         limits: EngineLimits,
         context: ssl.SSLContext | None,
         server: Server,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-from penstock.config.bridge import ForwardingRule, Remote
+from penstock.config.bridge import ForwardingRule, RemoteBroker
 from penstock.engine.bridge_forwarding import Forwarding, Rule
 from penstock.engine.server.grants import BRIDGE_SESSIONS
 from penstock.engine.topics import is_shared, share_name, unshared
@@ -37,7 +37,7 @@ def session_of(name: str) -> str:
     return BRIDGE_SESSIONS + name
 
 
-def outgoing(remote: Remote) -> Forwarding:
+def outgoing(remote: RemoteBroker) -> Forwarding:
     """Return the rules for messages on their way out."""
     rules: list[Rule] = []
     for part in remote.forwards:
@@ -46,7 +46,7 @@ def outgoing(remote: Remote) -> Forwarding:
     return _forwarding(remote, rules)
 
 
-def incoming(remote: Remote) -> Forwarding:
+def incoming(remote: RemoteBroker) -> Forwarding:
     """Return the rules for messages on their way in."""
     rules: list[Rule] = []
     for part in remote.forwards:
@@ -69,7 +69,7 @@ def _rules(part: ForwardingRule, from_prefix: str, to_prefix: str) -> list[Rule]
     ]
 
 
-def _forwarding(remote: Remote, rules: list[Rule]) -> Forwarding:
+def _forwarding(remote: RemoteBroker, rules: list[Rule]) -> Forwarding:
     return Forwarding(rules, remote.hops_max, list(remote.user_properties.items()))
 
 
@@ -106,7 +106,7 @@ def remote_subscriptions(forwarding: Forwarding, version: int) -> list[Subscript
 
 
 def connect_of(
-    remote: Remote, receive_maximum: int, packet_size_max: int, clean: bool, is_bridge: bool
+    remote: RemoteBroker, receive_maximum: int, packet_size_max: int, clean: bool, is_bridge: bool
 ) -> Connect:
     """Return the bridge's CONNECT packet; ``is_bridge``: in the dialect of bridges."""
     version = VERSIONS[remote.version]
@@ -132,7 +132,7 @@ def connect_of(
     )
 
 
-def context_of(remote: Remote) -> ssl.SSLContext | None:
+def context_of(remote: RemoteBroker) -> ssl.SSLContext | None:
     """Return the TLS context of a bridge; None where no address needs one.
 
     Raises:
@@ -144,7 +144,7 @@ def context_of(remote: Remote) -> ssl.SSLContext | None:
     return files.context(f"bridge {remote.name!r}")
 
 
-def check_packets(remote: Remote) -> None:
+def check_packets(remote: RemoteBroker) -> None:
     """Encode the packets that the bridge will send, before anything is started.
 
     Raises:

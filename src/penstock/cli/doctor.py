@@ -28,11 +28,11 @@ from penstock.cluster.nats_program import check_version, find_nats_server, versi
 from penstock.cluster.server_checks import Severity, check_servers
 from penstock.config.address import Address
 from penstock.config.admin import Admin
-from penstock.config.available_memory import available
+from penstock.config.available_memory import available_memory
 from penstock.config.cluster import Cluster
 from penstock.config.cluster_addresses import address_problems
-from penstock.config.listener import MainListener, OtherListener, setting_of
-from penstock.config.memory import excess, fitted, readable, statement
+from penstock.config.listener import MainListener, OtherListener, bind_setting
+from penstock.config.memory import budget_mistake, fit_to_memory, readable_size, report_memory
 from penstock.config.settings import Settings
 from penstock.config.stream import Stream
 from penstock.errors import ConfigError
@@ -96,7 +96,7 @@ def examine(settings: Settings) -> list[Finding]:
         wall_clock(time.time_ns() // 1000, is_synchronized()),
         open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
-    findings += [listening(listener) for listener in settings.listener.open_ones()]
+    findings += [listening(listener) for listener in settings.listener.enabled_listeners()]
     if settings.stream.enabled:
         findings.append(stream(settings.stream))
     if settings.admin.bind:
@@ -135,10 +135,10 @@ def print_report(findings: Sequence[Finding]) -> None:
 
 def memory(settings: Settings) -> Finding:
     """Return the most memory that clients may make the broker use."""
-    system_memory = available()
-    settings = fitted(settings, system_memory)
-    report = statement(settings, system_memory)
-    refused = excess(settings)
+    system_memory = available_memory()
+    settings = fit_to_memory(settings, system_memory)
+    report = report_memory(settings, system_memory)
+    refused = budget_mistake(settings)
     verdict = Verdict.OK
     if refused:
         verdict = Verdict.MISSING
@@ -168,7 +168,7 @@ def wall_clock(wall_us: int, synchronized: bool = True) -> Finding:
 def open_files(settings: Settings, limit: int) -> Finding:
     """Compare the number of files that a process may have open, ``limit``, with the connections
     that the listeners allow."""
-    wanted = sum(listener.max_connections for listener in settings.listener.open_ones())
+    wanted = sum(listener.max_connections for listener in settings.listener.enabled_listeners())
     if limit == resource.RLIM_INFINITY:
         return Finding("open files", Verdict.OK, f"no limit, for {wanted:,} connections")
     room = connections_within(limit)
@@ -317,13 +317,13 @@ def listening(listener: MainListener | OtherListener) -> Finding:
         except ConfigError as error:
             return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
     if isinstance(listener.bind, Address):
-        return port(subject, setting_of(listener), listener.bind)
+        return port(subject, bind_setting(listener), listener.bind)
     folder = Path(listener.bind.path).parent
     if not os.access(folder, os.W_OK | os.X_OK):
         there = folder.is_dir()
         detail = f"{folder} is not writable" if there else f"there is no directory {folder}"
         first = "make it writable for this user" if there else "make the directory"
-        remedy = f"{first}, or change {setting_of(listener)}."
+        remedy = f"{first}, or change {bind_setting(listener)}."
         return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{listener.bind}")
 
@@ -370,7 +370,7 @@ def data_directory(path: Path) -> Finding:
     try:
         with tempfile.TemporaryFile(dir=place) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
-        free = readable(shutil.disk_usage(place).free)
+        free = readable_size(shutil.disk_usage(place).free)
     except OSError as error:
         remedy = "choose another with --data-dir or durability.data_dir, or mend this one."
         detail = f"{path}: {with_remedy(error.strerror or error, path)}"
@@ -397,8 +397,8 @@ def disk(path: Path, retention_bytes_max: int) -> Finding:
     except OSError as error:
         return Finding("disk", Verdict.ABSENT, f"{path}: {error.strerror or error}")
     detail = (
-        f"the log may take {readable(retention_bytes_max)}; {path.absolute()} has"
-        f" {readable(has_bytes)}, and {readable(free_bytes)} are free"
+        f"the log may take {readable_size(retention_bytes_max)}; {path.absolute()} has"
+        f" {readable_size(has_bytes)}, and {readable_size(free_bytes)} are free"
     )
     if has_bytes + free_bytes >= retention_bytes_max:
         return Finding("disk", Verdict.OK, detail)

@@ -224,12 +224,12 @@ def _check_granted(answer: Suback) -> None:
 
 
 def _address(text: str) -> Address:
-    from penstock.config.address import FORM, Address  # pydantic comes with it
+    from penstock.config.address import ADDRESS_FORM, Address  # pydantic comes with it
 
     try:
         return Address.parse(text)
     except ValueError:
-        raise ConfigError(f"--broker is {text!r}, but must be {FORM}") from None
+        raise ConfigError(f"--broker is {text!r}, but must be {ADDRESS_FORM}") from None
 
 
 def _password(path: Path | None) -> bytes | None:

@@ -13,25 +13,25 @@ from penstock.engine.change_effects import AT_ONCE, NEW_CONNECTIONS, takes_effec
 
 @takes_effect(AT_ONCE)
 class Access(Group):
-    """Users, their permissions, and the price of wrong passwords. A reload reads both files
-    again."""
+    """Users, their permissions, and the delays and bans after wrong passwords. A reload reads
+    password_file and acl_file again."""
 
     password_file: str = ""
-    """File with the users and their passwords, written by `penstock passwd`; empty for none.
-    With one, only its users are let in, and clients without a user name where allow_anonymous is
-    true."""
+    """File with the users and their passwords, written by `penstock passwd`; empty for none. With a
+    password file, only its users are let in, and clients without a user name where allow_anonymous
+    is true."""
 
     acl_file: str = ""
     """File with the access list, the permissions to publish and subscribe, see docs/security.md.
     Empty for none: every client that is let in may do everything."""
 
     checks_waiting_max: int = Field(default=1000, ge=1, le=1_000_000)
-    """Clients whose password is being checked or waits for it; further ones are refused as "server
-    busy". For the cost of a check see docs/security.md. 1 to 1000000."""
+    """Most clients whose password is being checked or waits to be checked; further ones are refused
+    as "server busy". For the cost of a check see docs/security.md. 1 to 1000000."""
 
     verified_s: int = Field(default=300, ge=0, le=86_400)
-    """Time in seconds after a client has left in which its password is not checked again, so that
-    clients which come back after an outage cost nothing; at least half of the time is granted. 0 to
+    """Time in seconds after a client has disconnected in which its password is not checked again,
+    so that reconnecting after an outage costs nothing; at least half of the time is granted. 0 to
     86400; 0 checks every time."""
 
     failures_burst: int = Field(default=10, ge=0, le=1000)
@@ -44,7 +44,7 @@ class Access(Group):
     further failure doubles it. A client that would wait longer than 5 s is refused. 0 to 3600."""
 
     failure_delay_s_max: float = Field(default=10.0, ge=0, le=3600)
-    """The longest such delay, in seconds. 0 to 3600."""
+    """Longest delay of a check, in seconds. 0 to 3600."""
 
     ban_failures: int = Field(default=30, ge=0, le=1000)
     """Number of wrong passwords within ban_within_s after which an address is banned, and refused

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-FORM: Final = "HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:1883 or [::1]:1883"
+ADDRESS_FORM: Final = "HOST:PORT with a port from 0 to 65535, such as 127.0.0.1:1883 or [::1]:1883"
 SOCKET_FILE_BYTES_MAX: Final = 107  # sun_path of Linux has 108 with its closing zero
 
 _PORT_MAX: Final = 65535
@@ -33,7 +33,8 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine can reach it. Of the host names, only `localhost` counts."""
+        """True if only this machine can reach the address. Of the host names, only `localhost`
+        counts."""
         if self.host == "localhost":
             return True
         try:
@@ -53,7 +54,7 @@ class Address:
         if bracketed:
             host = host[1:-1]
         if not separator or not _is_port(port) or not _is_host(host, bracketed=bracketed):
-            raise ValueError(FORM)
+            raise ValueError(ADDRESS_FORM)
         return cls(host, int(port))
 
 
@@ -72,26 +73,26 @@ class SocketFile:
 
     @property
     def is_loopback(self) -> bool:
-        """True: only this machine can reach it."""
+        """True: only this machine can reach a Unix socket."""
         return True
 
     @classmethod
     def parse(cls, text: str) -> SocketFile:
-        """Read a path.
+        """Read the path of a Unix socket.
 
         Raises:
-            ValueError: it is too long for a socket.
+            ValueError: the path is too long for a socket, or has a zero byte.
         """
         if len(text.encode()) > SOCKET_FILE_BYTES_MAX or "\0" in text:
             raise ValueError(f"a path of at most {SOCKET_FILE_BYTES_MAX} bytes")
         return cls(text)
 
 
-def parse_place(text: str) -> Address | SocketFile:
-    """Read HOST:PORT, or a path where there is a slash.
+def parse_listen_address(text: str) -> Address | SocketFile:
+    """Read HOST:PORT, or the path of a Unix socket, which is any text with a slash.
 
     Raises:
-        ValueError: it is neither; the message says what is expected.
+        ValueError: the text is neither; the message says what is expected.
     """
     text = text.strip()
     if "/" in text:
@@ -101,7 +102,9 @@ def parse_place(text: str) -> Address | SocketFile:
     except ValueError:
         if ":" in text or text.isdigit():
             raise
-        raise ValueError(f"{FORM}, or a Unix socket's path with a slash in it: ./{text}") from None
+        raise ValueError(
+            f"{ADDRESS_FORM}, or a Unix socket's path with a slash in it: ./{text}"
+        ) from None
 
 
 def _is_port(text: str) -> bool:

@@ -35,8 +35,8 @@ class Admin(Group):
     of access.password_file, or checked by jwt_login or http_login. Empty: tokens only."""
 
     certificate: str = ""
-    """PEM file of the certificate and those between it and its authority: the process speaks
-    HTTPS. Empty for none. Read again at SIGHUP, as well as the key."""
+    """PEM file of the certificate and its intermediate certificates: the process speaks HTTPS.
+    Empty for none. Read again at SIGHUP, as well as the key."""
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
@@ -62,11 +62,11 @@ class Admin(Group):
         return self
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The arguments that tell the process of its files."""
-        given: list[str] = []
+    def file_options(self) -> tuple[str, ...]:
+        """The command-line options that give the admin process its files."""
+        options: list[str] = []
         if self.certificate:
-            given += ["--certificate", self.certificate, "--key", self.key]
+            options += ["--certificate", self.certificate, "--key", self.key]
         if self.token_file:
-            given += ["--token-file", self.token_file]
-        return tuple(given)
+            options += ["--token-file", self.token_file]
+        return tuple(options)

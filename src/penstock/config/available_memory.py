@@ -1,10 +1,10 @@
-"""The memory that this process may use: the machine's, or less where a cgroup says so.
+"""The memory that this process may use: the machine's, or less where a cgroup limits it.
 
-A container sees the whole machine in ``/proc/meminfo`` and is killed at the limit of its cgroup.
-Every cgroup above it may have a lower one::
+A container sees the memory of the whole machine in ``/proc/meminfo`` but is killed at the limit of
+its cgroup. The groups above its own may have lower limits, so the smallest of them counts::
 
       /proc/self/cgroup   0::/a/b          version 2: memory.max of /a/b, /a and /
-                          4:memory:/a/b    version 1: memory.limit_in_bytes of them
+                          4:memory:/a/b    version 1: memory.limit_in_bytes of the same groups
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _CONTROLLER = "memory"
 
 @dataclass(frozen=True, slots=True)
 class AvailableMemory:
-    """Memory that this process may use, in bytes, and the limit that says so."""
+    """The memory that this process may use, in bytes, and where the figure comes from, in words."""
 
     size_bytes: int
-    by: str
+    source: str
 
 
-def available(root: Path = Path("/"), machine_bytes: int = 0) -> AvailableMemory:
+def available_memory(root: Path = Path("/"), machine_bytes: int = 0) -> AvailableMemory:
     """Return the smaller of the machine's memory and the limits of this process's cgroups.
 
     Args:
@@ -33,7 +33,7 @@ def available(root: Path = Path("/"), machine_bytes: int = 0) -> AvailableMemory
     """
     if machine_bytes == 0:
         machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    limits = [limit for limit in map(_limit, _limit_files(root)) if limit > 0]
+    limits = [limit for limit in map(_read_limit, _limit_files(root)) if limit > 0]
     lowest = min(limits, default=machine_bytes)
     if lowest < machine_bytes:
         return AvailableMemory(lowest, "the limit of its cgroup")
@@ -41,7 +41,8 @@ def available(root: Path = Path("/"), machine_bytes: int = 0) -> AvailableMemory
 
 
 def _limit_files(root: Path) -> list[Path]:
-    """Return every file that may hold a limit for this process; it need not exist."""
+    """Return the paths of all files that may hold a limit for this process; a file need not
+    exist."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, UnicodeDecodeError):
@@ -53,7 +54,7 @@ def _limit_files(root: Path) -> list[Path]:
         controllers, _, path = rest.partition(":")
         own = PurePosixPath("/" + path.lstrip("/"))
         groups = [str(group).lstrip("/") for group in (own, *own.parents)]
-        if ".." in own.parts:  # of a namespace that this process is not in
+        if ".." in own.parts:  # the group is outside this process's cgroup namespace
             groups = [""]
         if not controllers:
             files += [mounted / group / "memory.max" for group in groups]
@@ -62,9 +63,9 @@ def _limit_files(root: Path) -> list[Path]:
     return files
 
 
-def _limit(file: Path) -> int:
-    """Return the limit in ``file``, bytes; 0 where there is none."""
+def _read_limit(file: Path) -> int:
+    """Return the limit that ``file`` holds, in bytes; 0 without a limit or without the file."""
     try:
         return int(file.read_text())
-    except (OSError, ValueError):  # "max" is none
+    except (OSError, ValueError):  # "max" means no limit
         return 0

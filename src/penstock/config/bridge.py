@@ -1,4 +1,4 @@
-"""Bridges: other brokers that messages are handed on to, and taken from."""
+"""Bridges: remote brokers that messages are forwarded to and taken from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ForwardingRule(Group):
     """Forward retained messages as retained ones; false forwards everything without RETAIN."""
 
 
-class Remote(Group):
+class RemoteBroker(Group):
     """A remote broker, and the messages that are forwarded to it and taken from it."""
 
     name: BridgeName
@@ -86,7 +86,7 @@ class Remote(Group):
 
     client_id: str = Field(default="", max_length=65_535)
     """Client identifier at the remote broker; empty takes penstock-NAME. Two bridges with the same
-    one disconnect each other."""
+    client identifier disconnect each other."""
 
     username: str | None = None
     """User name at the remote broker."""
@@ -106,11 +106,11 @@ class Remote(Group):
 
     session_expiry_s: int = Field(default=4_294_967_295, ge=1, le=4_294_967_295)
     """How long the remote broker keeps the bridge's session while it is not connected, in seconds,
-    MQTT 5. 1 to 4294967295; the last is for ever."""
+    MQTT 5. 1 to 4294967295; 4294967295 is for ever."""
 
     keep_alive_s: int = Field(default=60, ge=5, le=65_535)
-    """Keep alive, in seconds: a ping is sent after three quarters of it, and a remote broker that
-    is silent for one and a half times is given up. 5 to 65535."""
+    """Keep alive, in seconds: a ping is sent after three quarters of it, and the connection is
+    closed when the remote broker was silent for one and a half times as long. 5 to 65535."""
 
     persist: bool = True
     """Keep QoS 1 and 2 messages until the remote broker has them. false forwards everything with
@@ -128,11 +128,12 @@ class Remote(Group):
     """Time limit of each step of connecting, in seconds, above 0 up to 3600."""
 
     reconnect_s_min: float = Field(default=1.0, ge=0.1, le=3600)
-    """Pause when each address has failed once, doubled after each further round, give or take a
-    quarter. 0.1 to 3600."""
+    """Pause in seconds when each address has failed once, doubled after each further round, give or
+    take a quarter. 0.1 to 3600."""
 
     reconnect_s_max: float = Field(default=120.0, ge=0.1, le=86_400)
-    """The longest such pause, and the one after a refused login, in seconds. 0.1 to 86400."""
+    """Longest pause between two rounds, and the pause after a refused login, in seconds. 0.1 to
+    86400."""
 
     ca: str = ""
     """PEM file of the authorities that sign the remote broker's certificate, for TLS; empty takes
@@ -161,7 +162,7 @@ class Remote(Group):
         return addresses
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> Remote:
+    def _parts_fit(self) -> RemoteBroker:
         if (self.certificate or self.ca) and not self.is_encrypted:
             raise ValueError(
                 f"bridge {self.name!r} has certificates, which only mqtts:// and wss:// addresses"
@@ -169,18 +170,18 @@ class Remote(Group):
             )
         if bool(self.certificate) != bool(self.key):
             raise ValueError(f"bridge {self.name!r} needs both certificate and key, or neither")
-        for part in self.forwards:
-            for one in part.topic_filters:
-                for prefix in (part.local_prefix, part.remote_prefix):
-                    if not is_topic_filter(prefix + unshared(one), TOPIC_LEVELS_MAX):
+        for rule in self.forwards:
+            for topic_filter in rule.topic_filters:
+                for prefix in (rule.local_prefix, rule.remote_prefix):
+                    if not is_topic_filter(prefix + unshared(topic_filter), TOPIC_LEVELS_MAX):
                         raise ValueError(
-                            f"bridge {self.name!r}: {prefix!r} before {one!r} makes no topic"
-                            " filter; a prefix mostly ends with a slash"
+                            f"bridge {self.name!r}: {prefix!r} before {topic_filter!r} makes no"
+                            " topic filter; a prefix mostly ends with a slash"
                         )
-                if part.direction != "out" and _begins_below_dollar(part.local_prefix, one):
+                if rule.direction != "out" and _is_below_dollar(rule.local_prefix, topic_filter):
                     raise ValueError(
-                        f"bridge {self.name!r}: {one!r} would come in below $, which is the"
-                        " broker's own: give it a local_prefix"
+                        f"bridge {self.name!r}: {topic_filter!r} would come in below $, which is"
+                        " the broker's own: give it a local_prefix"
                     )
         if shared := sorted(BROKER_LIMITS & self.limits.model_fields_set):
             raise ValueError(
@@ -191,19 +192,19 @@ class Remote(Group):
 
     @property
     def is_encrypted(self) -> bool:
-        """Return whether any address is spoken to with TLS."""
+        """Return whether the bridge uses TLS with any of its addresses."""
         return any(RemoteUrl.parse(address).is_encrypted for address in self.addresses)
 
 
-def _begins_below_dollar(prefix: str, topic_filter: str) -> bool:
+def _is_below_dollar(prefix: str, topic_filter: str) -> bool:
     return (prefix + unshared(topic_filter)).startswith("$")
 
 
 class Bridge(Group):
     """Bridges to other brokers, see docs/bridges.md."""
 
-    remotes: tuple[Remote, ...] = Field(default=(), max_length=100)
-    """Remote brokers, 0 to 100."""
+    remotes: tuple[RemoteBroker, ...] = Field(default=(), max_length=100)
+    """RemoteBroker brokers, 0 to 100."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Bridge:

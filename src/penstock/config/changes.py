@@ -1,14 +1,14 @@
-"""A reload: two sets of settings are compared, and made one.
+"""A reload: compare newly read settings with the running ones, and merge the two.
 
 ::
 
-      running ─╮                  ╭─ changes that count at once, or for new connections
-      read ────┴─▶ `compared` ────┼─ changes that wait for a restart, or for the next table job
-                                  ╰─ `used`: the running settings with the former in place
+      running ─╮             ╭─ changes that take effect at once, or for new connections
+      read ────┴─▶ `compare` ┼─ changes that wait for a restart, or for the next table job
+                             ╰─ `merged`: the running settings with the former changes in place
 
-The mixture is checked as a whole once more, because no file has it: a file that moves a listener to
-an address of this machine *and* gives up its passwords must not leave the old address without
-passwords.
+The merged settings are validated as a whole once more, because no file has that combination: a file
+that moves a listener to an address of this machine *and* gives up its passwords must not leave the
+old address without passwords.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from penstock.config.describe import shown
+from penstock.config.describe import masked_toml
 from penstock.config.group import effect_of
 from penstock.config.limits import Limits
 from penstock.config.listener import OtherListener
@@ -33,9 +33,9 @@ from penstock.engine.change_effects import (
 from penstock.errors import ConfigError
 
 NOT_SET: Final = "not set"
-ANOTHER: Final = "another one, which is secret"
+CHANGED_UNSEEN: Final = "another one, which is secret"
 
-COUNT_NOW: Final = (AT_ONCE, NEW_CONNECTIONS)
+EFFECTIVE_AFTER_RELOAD: Final = (AT_ONCE, NEW_CONNECTIONS)
 """The effects for which a reload is enough."""
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -43,13 +43,14 @@ Model = TypeVar("Model", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting that has another value than in the running broker.
+    """One setting whose newly read value differs from that of the running broker.
 
     Attributes:
-        setting: such as "status.sys_interval_s", or "listener.others.services.max_connections".
+        setting: the dotted name, "status.sys_interval_s" or
+            "listener.others.services.max_connections".
         old: the value in use, in TOML's notation, secrets masked.
-        new: the value that was read.
-        effect: the moment from which it counts.
+        new: the value that was read, in the same form.
+        effect: the moment from which the new value takes effect.
     """
 
     setting: str
@@ -58,58 +59,61 @@ class Change:
     effect: ChangeEffect
 
     @property
-    def counts_now(self) -> bool:
-        """Return whether a reload was enough."""
-        return self.effect in COUNT_NOW
+    def is_effective(self) -> bool:
+        """Return whether the reload has put the change into effect, for new connections at
+        least."""
+        return self.effect in EFFECTIVE_AFTER_RELOAD
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The outcome of a comparison.
+    """The outcome of comparing running settings with newly read ones.
 
     Attributes:
-        used: the settings from now on.
-        changes: every setting that was read with another value, in the order of the groups.
+        merged: the settings from now on.
+        changes: every setting that differs, in the order of the groups.
     """
 
-    used: Settings
+    merged: Settings
     changes: tuple[Change, ...]
 
 
-def compared(running: Settings, read: Settings) -> Comparison:
-    """Compare the settings of a running broker with newly read ones; return the changes.
+def compare(running: Settings, read: Settings) -> Comparison:
+    """Return how newly read settings differ from those of the running broker, and the merged
+    settings.
 
     Raises:
-        ConfigError: the changes that count at once do not fit the settings that need a restart.
+        ConfigError: the changes that take effect at once do not fit the settings that need a
+            restart.
     """
     changes: list[Change] = []
     try:
-        used = Settings(
+        merged = Settings(
             **{
-                group: _merged(getattr(running, group), getattr(read, group), group, changes)
+                group: _merge(getattr(running, group), getattr(read, group), group, changes)
                 for group in Settings.model_fields
             }
         )
     except ValidationError as error:
-        told = "; ".join(
+        reasons = "; ".join(
             mistake["msg"].removeprefix("Value error, ")
             for mistake in error.errors(include_url=False)
         )
-        waiting = ", ".join(one.setting for one in changes if one.effect is RESTART)
+        waiting = ", ".join(change.setting for change in changes if change.effect is RESTART)
         raise ConfigError(
             f"the settings can only be used by a restart, because {waiting} cannot change before:"
-            f" until then {told}."
+            f" until then {reasons}."
         ) from None
-    return Comparison(used, tuple(changes))
+    return Comparison(merged, tuple(changes))
 
 
-def _merged(
+def _merge(
     running: Model, read: Model, path: str, changes: list[Change], given_only: bool = False
 ) -> Model:
-    """Return a group with the values that count from now on; add the differences to `changes`.
+    """Return a group with the values in effect from now on; append the differences to `changes`.
 
-    With `given_only`, a value that is not given is none, even if it is that of the default: the
-    limits of a listener, which else are those of the broker.
+    With `given_only`, a value counts only where it was given, even if it equals the default: a
+    limit that a listener does not give is that of the broker.
     """
     kind = type(running)
     values: dict[str, object] = {}
@@ -118,33 +122,35 @@ def _merged(
         effect = effect_of(kind, name)
         setting = f"{path}.{name}"
         if effect is BY_PART:
-            values[name] = _merged_parts(old, new, setting, changes)
+            values[name] = _merge_parts(old, new, setting, changes)
             continue
         was_given, is_given = (name in group.model_fields_set for group in (running, read))
         if old != new or (given_only and was_given != is_given):
-            told = NOT_SET if given_only and not was_given else shown(name, old)
-            telling = NOT_SET if given_only and not is_given else shown(name, new)
-            changes.append(Change(setting, told, ANOTHER if telling == told else telling, effect))
-        taken = read if effect in COUNT_NOW else running
-        if name in taken.model_fields_set:
-            values[name] = getattr(taken, name)
+            old_text = NOT_SET if given_only and not was_given else masked_toml(name, old)
+            new_text = NOT_SET if given_only and not is_given else masked_toml(name, new)
+            if new_text == old_text:
+                new_text = CHANGED_UNSEEN
+            changes.append(Change(setting, old_text, new_text, effect))
+        source = read if effect in EFFECTIVE_AFTER_RELOAD else running
+        if name in source.model_fields_set:
+            values[name] = getattr(source, name)
     return kind(**values)
 
 
-def _merged_parts(old: object, new: object, path: str, changes: list[Change]) -> object:
-    """Return the settings inside a setting that count from now on: of a table, or of listeners."""
+def _merge_parts(old: object, new: object, path: str, changes: list[Change]) -> object:
+    """Return the value of a setting with settings inside: a table of limits, or the listeners."""
     if isinstance(old, Limits) and isinstance(new, Limits):
-        return _merged(old, new, path, changes, given_only=True)
+        return _merge(old, new, path, changes, given_only=True)
     assert isinstance(old, tuple)
     assert isinstance(new, tuple)
-    found: dict[str, OtherListener] = {other.name: other for other in new}
-    kept: list[OtherListener] = []
-    for other in old:
-        again = found.pop(other.name, None)
-        if again is None:
-            changes.append(Change(f"{path}.{other.name}", "open", "closed", RESTART))
-            kept.append(other)
+    new_by_name: dict[str, OtherListener] = {listener.name: listener for listener in new}
+    merged: list[OtherListener] = []
+    for listener in old:
+        successor = new_by_name.pop(listener.name, None)
+        if successor is None:
+            changes.append(Change(f"{path}.{listener.name}", "open", "closed", RESTART))
+            merged.append(listener)
         else:
-            kept.append(_merged(other, again, f"{path}.{other.name}", changes))
-    changes.extend(Change(f"{path}.{name}", "closed", "open", RESTART) for name in found)
-    return tuple(kept)
+            merged.append(_merge(listener, successor, f"{path}.{listener.name}", changes))
+    changes.extend(Change(f"{path}.{name}", "closed", "open", RESTART) for name in new_by_name)
+    return tuple(merged)

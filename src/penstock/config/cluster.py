@@ -15,7 +15,7 @@ from penstock.engine.change_effects import RESTART, takes_effect
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 SCHEMES: Final = ("nats", "tls", "http", "https")
-"""Of URLs of NATS servers, without and with TLS, and of etcd servers."""
+"""URL schemes of NATS servers, without and with TLS, and of etcd servers."""
 
 
 @takes_effect(RESTART)
@@ -38,8 +38,8 @@ class Cluster(Group):
     Empty: the host name up to its first dot."""
 
     advertise: OptionalBindAddress = ""
-    """HOST:PORT at which clients reach this broker while it is the primary: clients that come to
-    another machine are told it. Empty: listener.bind."""
+    """HOST:PORT at which clients reach this broker while it is the primary: other machines refer
+    their clients to this address. Empty: listener.bind."""
 
     stream_advertise: OptionalBindAddress = ""
     """HOST:PORT at which the other machines reach this broker's stream service, from which they are
@@ -57,30 +57,30 @@ class Cluster(Group):
 
     standby_clients: Literal["refer", "relay"] = "refer"
     """The way in which a standby treats clients that connect to it: refer answers with the address
-    of the primary (MQTT 5) or that the server is unavailable (before); relay passes its bytes to
-    the primary, with a PROXY header of version 2, which the listener at cluster.advertise must
-    take."""
+    of the primary (MQTT 5) or that the server is unavailable (before); relay passes the bytes of
+    each client to the primary, with a PROXY header of version 2, which the listener at
+    cluster.advertise must take."""
 
     server_name: str = ""
-    """Name of the server of this machine in the system that keeps the log (server_name of NATS,
-    name of etcd): while this broker is the primary, a server of another machine is made the leader,
-    so that the loss of this machine does not cost the log its leader too. Empty: the name of this
-    machine, as `penstock cluster init` gives it."""
+    """Name that the log's server on this machine has in its own system (server_name of NATS, name
+    of etcd): while this broker is the primary, the server of another machine is made the leader, so
+    that losing this machine does not cost the log its leader too. Empty: the name of this machine,
+    as `penstock cluster init` gives it."""
 
     lease_s: float = Field(default=1.5, ge=0.5, le=60)
     """Time in seconds without a sign of the primary after which a standby takes over. 0.5 to 60."""
 
     append_s_max: float = Field(default=5.0, ge=1, le=60)
     """Time in seconds in which the log must take a commit; after that the broker tells its clients
-    that it cannot acknowledge, and tries on. 1 to 60."""
+    that it cannot acknowledge, and keeps trying. 1 to 60."""
 
     log_entries_max: int = Field(default=1_000_000, ge=1000, le=1_000_000_000)
-    """Entries that the log keeps for a machine that is away; one that is further behind takes a
-    copy of another machine's view. 1000 to 1000000000."""
+    """Entries that the log keeps for a machine that is offline; a machine that is further behind
+    takes a copy of another machine's store. 1000 to 1000000000."""
 
     credentials_file: str = ""
-    """File for the login at the servers: of NATS the credentials file of a user (.creds), or
-    USER:PASSWORD or a token in one line; of etcd USER:PASSWORD. Empty: without."""
+    """File for the login at the servers: for NATS the credentials file of a user (.creds), or
+    USER:PASSWORD or a token in one line; for etcd USER:PASSWORD. Empty: no login."""
 
     ca_file: str = ""
     """PEM file of the authorities that sign the servers' certificates; empty for those that the
@@ -94,9 +94,9 @@ class Cluster(Group):
 
     server_config: str = ""
     """Configuration file of the NATS server of this machine, which the broker then starts, watches
-    and ends itself, with its data in the directory nats of the data directory. Files that it names
-    are looked for in its own directory. `penstock cluster init` writes it. Empty: the servers run
-    by themselves."""
+    and ends itself, with its data in the directory nats of the data directory. Relative paths in
+    the file start at its own directory. `penstock cluster init` writes it. Empty: the servers are
+    run by something else."""
 
     @field_validator("log")
     @classmethod
@@ -142,7 +142,7 @@ class Cluster(Group):
         return bool(self.log)
 
     @property
-    def local_server(self) -> str:
+    def local_server_name(self) -> str:
         """The name of the log's server on this machine."""
         return self.server_name or self.node_name
 

@@ -1,4 +1,4 @@
-"""The check of the addresses that a member tells the others: do other machines reach them? Pure."""
+"""Check that other machines can reach the addresses that a cluster member advertises. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from penstock.engine.addresses import ip_of
 
 
 def address_problems(settings: Settings) -> Iterator[str]:
-    """Yield a sentence for each address of a member that the others cannot use."""
+    """Yield a sentence for each advertised address that other members cannot use."""
     cluster = settings.cluster
     is_trial = all(_is_loopback(urlsplit(url).hostname or "") for url in cluster.log)
-    for name, advertised, bind_name, bind, what in (
+    for name, advertised, bind_name, bind, consequence in (
         (
             "cluster.advertise",
             cluster.advertise,
@@ -30,21 +30,27 @@ def address_problems(settings: Settings) -> Iterator[str]:
             "no other machine can take a copy of this one's store when it is too far behind",
         ),
     ):
-        told = advertised or bind
-        why = _why_unusable(told, is_trial)
-        if why:
+        address = advertised or bind
+        reason = _why_unusable(address, is_trial)
+        if reason:
             source = name if advertised else f"{name} is empty, and {bind_name}"
-            yield f"{source} is {told}, {why}: {what}; set {name} to HOST:PORT of this machine"
+            yield (
+                f"{source} is {address}, {reason}: {consequence}; set {name} to HOST:PORT of this"
+                " machine"
+            )
 
 
-def _why_unusable(told: Address | SocketFile | str, is_trial: bool) -> str:
-    """Return why other machines cannot use an address; empty where they can."""
-    if not isinstance(told, Address):
-        return "a file of this machine" if told else ""
-    address = ip_of(told.host)
-    if address is not None and address.is_unspecified:
+def _why_unusable(address: Address | SocketFile | str, is_trial: bool) -> str:
+    """Return why other machines cannot use an address; empty where they can.
+
+    In a trial, a cluster whose members all run on one machine, loopback addresses are usable.
+    """
+    if not isinstance(address, Address):
+        return "a file of this machine" if address else ""
+    ip = ip_of(address.host)
+    if ip is not None and ip.is_unspecified:
         return "which stands for all addresses"
-    if not is_trial and _is_loopback(told.host):
+    if not is_trial and _is_loopback(address.host):
         return "which only this machine reaches"
     return ""
 

@@ -1,11 +1,11 @@
-"""Types of columns, as they are written: a scalar, or values within values.
+"""Types of columns and their notation: a scalar, or a nested type.
 
     float                                   struct<at: timestamp not null, unit: string>
     decimal(10,2)                           array<struct<name: string, tags: map<string, json>>>
 
-Nested types are written as in Spark's and Delta's schemas. A `struct` without fields has those that
-the column's setting `fields` gives it. Code that depends on a type asks `parse_type`; as text a
-type has the one form that `str` gives it.
+Nested types are written as in Spark's and Delta's schemas. A `struct` without fields has those of
+the column's setting `fields`. Code that depends on a type uses `parse_type`; `str` gives the one
+canonical text of a type.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-TYPES: Final = {
+SCALAR_TYPES: Final = {
     "string": "string",
     "bool": "bool",
     "boolean": "bool",
@@ -34,10 +34,10 @@ TYPES: Final = {
     "json": "json",
     "variant": "json",
 }
-"""The names that the type of a single value may have, and its one name here."""
+"""The canonical name of a scalar type, by each name under which it may be declared."""
 
 DEPTH_MAX: Final = 8
-"""Levels of types within types, a single value being 1."""
+"""Deepest nesting of types; a scalar has depth 1."""
 
 # What Delta, Parquet and Spark allow in a column's name without quoting or mapping.
 COLUMN_NAME: Final = re.compile(r"[^ ,;{}()\n\t=`]{1,255}")
@@ -69,7 +69,7 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """An object whose keys are not known before, with values of one type."""
+    """An object with any text as keys, and values of one type."""
 
     value: ColumnType
 
@@ -79,7 +79,8 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A named value of a struct. is_required says that a struct without it is broken."""
+    """A named value of a struct. With is_required, a struct without the value is a broken
+    payload."""
 
     name: str
     type: ColumnType
@@ -103,21 +104,21 @@ ColumnType = Scalar | ListOf | MapOf | StructOf
 
 
 def parse_type(text: str) -> ColumnType:
-    """Read a type.
+    """Parse a type.
 
     Raises:
-        ValueError: it is no type; the message is one sentence.
+        ValueError: the text is no type; the message is one sentence.
     """
     if len(text) > _CHARACTERS_MAX:
         raise ValueError(f"a type is written in at most {_CHARACTERS_MAX} characters")
-    reader = _Reader(text)
-    found = reader.type(1)
-    reader.end()
-    return found
+    parser = _TypeParser(text)
+    column_type = parser.parse_type(1)
+    parser.expect_end()
+    return column_type
 
 
 def depth(kind: ColumnType) -> int:
-    """Return how many types are within each other at most, 1 for a single value."""
+    """Return how deeply a type is nested, 1 for a scalar."""
     match kind:
         case ListOf(inner) | MapOf(inner):
             return 1 + depth(inner)
@@ -127,7 +128,7 @@ def depth(kind: ColumnType) -> int:
 
 
 def innermost(kind: ColumnType) -> Scalar | StructOf:
-    """Return the type that lists and maps of a type hold in the end."""
+    """Return the scalar or struct that is left when lists and maps around it are taken away."""
     while isinstance(kind, (ListOf, MapOf)):
         kind = kind.item if isinstance(kind, ListOf) else kind.value
     return kind
@@ -143,30 +144,30 @@ def _scalar(name: str) -> Scalar:
     digits = decimal_digits(name)
     if digits is not None and 1 <= digits[0] <= 38 and digits[1] <= digits[0]:
         return Scalar(f"decimal({digits[0]},{digits[1]})")
-    if name not in TYPES:
+    if name not in SCALAR_TYPES:
         raise ValueError(
-            f"decimal(P,S) with S up to P up to 38, one of {', '.join(TYPES)}, or of these"
+            f"decimal(P,S) with S up to P up to 38, one of {', '.join(SCALAR_TYPES)}, or of these"
             " struct<name: type, …>, array<type> and map<string, type>"
         )
-    return Scalar(TYPES[name])
+    return Scalar(SCALAR_TYPES[name])
 
 
-class _Reader:
-    """Reads a type from left to right."""
+class _TypeParser:
+    """A recursive-descent parser of one type, from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
-    def type(self, level: int) -> ColumnType:
+    def parse_type(self, level: int) -> ColumnType:
         if level > DEPTH_MAX:
             raise ValueError(f"types are nested {DEPTH_MAX} deep at most")
         name = self._next()
         if name == "struct":
-            return StructOf(self._fields(level)) if self._peek() == "<" else StructOf()
+            return StructOf(self._parse_fields(level)) if self._peek() == "<" else StructOf()
         if name == "array":
             self._expect("<")
-            item = self.type(level + 1)
+            item = self.parse_type(level + 1)
             self._expect(">")
             return ListOf(item)
         if name == "map":
@@ -174,33 +175,33 @@ class _Reader:
             if self._next() != "string":
                 raise ValueError("the keys of a map are text: map<string, type>")
             self._expect(",")
-            value = self.type(level + 1)
+            value = self.parse_type(level + 1)
             self._expect(">")
             return MapOf(value)
         return _scalar(name)
 
-    def end(self) -> None:
+    def expect_end(self) -> None:
         if self._peek():
             raise ValueError(f"a type is followed by {self._peek()!r}")
 
-    def _fields(self, level: int) -> tuple[StructField, ...]:
-        found: dict[str, StructField] = {}
+    def _parse_fields(self, level: int) -> tuple[StructField, ...]:
+        fields: dict[str, StructField] = {}
         self._expect("<")
         while True:
             name = self._next()
             if COLUMN_NAME.fullmatch(name) is None or name in "<>:,":
                 raise ValueError(f"a field of a struct is written name: type, not {name!r}")
-            if name.lower() in found:
+            if name.lower() in fields:
                 raise ValueError(f"a struct has two fields {name!r}, for Spark reads no case")
             self._expect(":")
-            kind = self.type(level + 1)
+            kind = self.parse_type(level + 1)
             is_required = self._peek().lower() == "not"
             if is_required and (self._next(), self._next().lower())[1] != "null":
                 raise ValueError("a field that a struct must have is written name: type not null")
-            found[name.lower()] = StructField(name, kind, is_required)
+            fields[name.lower()] = StructField(name, kind, is_required)
             if self._peek() == ">":
                 self._next()
-                return tuple(found.values())
+                return tuple(fields.values())
             self._expect(",")
 
     def _peek(self) -> str:

@@ -7,12 +7,12 @@ from penstock.config.values import DeadLetterTopic
 
 
 class DeadLetters(Group):
-    """Messages that were dropped on their way to a session, published once more."""
+    """Messages that were dropped on their way to a session, published again as dead letters."""
 
     topic: DeadLetterTopic = ""
-    """Topic name they are published to, such as penstock/dead-letters, with the reason, the client
-    identifier and the original topic as user properties; "" publishes none. A stream can take them
-    into a table."""
+    """Topic name that dead letters are published to, such as penstock/dead-letters, with the
+    reason, the client identifier and the original topic as user properties; "" publishes none. A
+    stream can take them into a table."""
 
     qos0: bool = False
-    """Publish those of QoS 0, too."""
+    """Publish dead letters of dropped QoS 0 messages, too."""

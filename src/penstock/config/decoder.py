@@ -20,7 +20,7 @@ from penstock.config.registry import RegistryDefinition
 
 Kind = Literal["json", "csv", "cbor", "msgpack", "protobuf", "avro", "sparkplug_b", "text", "raw"]
 
-_OF_KIND: Final[dict[str, frozenset[Kind]]] = {
+_KINDS_BY_SETTING: Final[dict[str, frozenset[Kind]]] = {
     "columns": frozenset({"json", "csv", "cbor", "msgpack", "protobuf", "avro", "text", "raw"}),
     "many": frozenset({"json", "cbor", "msgpack"}),
     "rows_path": frozenset({"json", "cbor", "msgpack", "protobuf", "avro"}),
@@ -37,16 +37,16 @@ _OF_KIND: Final[dict[str, frozenset[Kind]]] = {
     "framing": frozenset({"avro", "json", "protobuf"}),
     "registry": frozenset({"avro", "json", "protobuf"}),
 }
-"""Settings that mean something to some kinds only."""
+"""The kinds of decoders that have a setting, for each setting that not all kinds have."""
 
 
-def _type(value: str) -> str:
+def _canonical_type(value: str) -> str:
     return str(parse_type(value))
 
 
-def mistake_in_names(names: list[str]) -> str:
-    """Return the mistake in the names of columns that stand beside each other; empty if there is
-    none."""
+def column_name_mistake(names: list[str]) -> str:
+    """Return the mistake in the names of columns of one table or struct, in words; empty if there
+    is none."""
     for name in names:
         if COLUMN_NAME.fullmatch(name) is None:
             return (
@@ -63,7 +63,7 @@ def mistake_in_names(names: list[str]) -> str:
 class Column(Group):
     """One column of a decoded payload. `"float"` is short for `{ type = "float" }`."""
 
-    type: Annotated[str, AfterValidator(_type)]
+    type: Annotated[str, AfterValidator(_canonical_type)]
     """string, bool, int8, int16, int32, int64 (int, long), float32, float64 (float, double),
     decimal(P,S), timestamp, date, binary, json (variant): any value, as JSON text; or of these
     array<type>, map<string, type> and struct<name: type, other: type not null>."""
@@ -82,10 +82,10 @@ class Column(Group):
     """Treat a message without this value as broken; else the value is null."""
 
     default: bool | int | float | str | None = None
-    """Value for one that is missing or null; converted as a value of a payload is."""
+    """Value where the payload has none or null; converted as a value of a payload is."""
 
     null_values: tuple[str, ...] = Field(default=(), max_length=100)
-    """Texts that mean there is no value, in this column, beside those of the decoder."""
+    """Texts that stand for null in this column, beside those of the decoder."""
 
     scale: float = Field(default=1.0, allow_inf_nan=False)
     """Factor by which a number is multiplied, as in scale = 0.1 for tenths."""
@@ -94,7 +94,7 @@ class Column(Group):
     """Added to a number after scale."""
 
     unit_from: str = ""
-    """The unit of the payload's value, such as "degF" or "psi"; converted to `unit`. For a
+    """Unit of the payload's value, such as "degF" or "psi", which is converted to `unit`. For a
     timestamp that is a number: s, ms, us or ns since 1970."""
 
     unit: str = ""
@@ -113,14 +113,14 @@ class Column(Group):
 
     @model_validator(mode="before")
     @classmethod
-    def _type_alone(cls, given: Any) -> Any:
-        return {"type": given} if isinstance(given, str) else given
+    def _expand_type_name(cls, value: Any) -> Any:
+        return {"type": value} if isinstance(value, str) else value
 
     @property
     def depth(self) -> int:
-        """The number of types within each other, 1 for a single value."""
-        inside = max((field.depth for field in self.fields.values()), default=0)
-        return depth(parse_type(self.type)) + inside
+        """The depth to which the column's type is nested, 1 for a scalar."""
+        fields_depth = max((field.depth for field in self.fields.values()), default=0)
+        return depth(parse_type(self.type)) + fields_depth
 
     @model_validator(mode="after")
     def _fits_its_type(self) -> Column:
@@ -131,32 +131,32 @@ class Column(Group):
         if self.default is not None and not isinstance(whole, Scalar):
             raise ValueError(f"a column of type {self.type} has no default, single values have")
         if isinstance(inner, StructOf):
-            self._fits_a_struct(inner)
+            self._check_struct(inner)
             return self
         if self.fields:
             raise ValueError(f"a column of type {self.type} has no fields, a struct has")
-        self._fits_a_value(inner.name)
+        self._check_scalar(inner.name)
         return self
 
-    def _fits_a_struct(self, inner: StructOf) -> None:
+    def _check_struct(self, inner: StructOf) -> None:
         if inner.fields and self.fields:
             raise ValueError("the fields of a struct are in its type or in fields, not in both")
         if not (inner.fields or self.fields):
             raise ValueError("a struct has fields: struct<name: type>, or fields = {name = type}")
         if self.depth > DEPTH_MAX:
             raise ValueError(f"types are nested {DEPTH_MAX} deep at most")
-        mistake = mistake_in_names([*self.fields])
+        mistake = column_name_mistake([*self.fields])
         if mistake:
             raise ValueError(f"in a struct, {mistake}")
-        of_values = ("scale", "offset", "unit_from", "unit", "format", "time_zone", "binary")
-        for name in (*of_values, "null_values"):
+        of_scalars = ("scale", "offset", "unit_from", "unit", "format", "time_zone", "binary")
+        for name in (*of_scalars, "null_values"):
             if name in self.model_fields_set:
                 raise ValueError(f"a struct has no {name}: give it to one of its fields")
         for name, field in self.fields.items():
             if field.path.startswith("$."):
                 raise ValueError(f"the path of the field {name} begins at its struct, not at $")
 
-    def _fits_a_value(self, kind: str) -> None:
+    def _check_scalar(self, kind: str) -> None:
         is_number = kind.startswith(("int", "float", "decimal"))
         if (self.scale != 1 or self.offset != 0) and not is_number:
             raise ValueError(f"a column of type {kind} has no scale or offset, numbers have")
@@ -195,21 +195,21 @@ class DecoderDefinition(Group):
     """Path in the payload of the list whose items are the rows; empty for the payload itself."""
 
     rows_max: int = Field(default=100_000, ge=1, le=10_000_000)
-    """Most rows of a payload; one with more is broken. 1 to 10000000."""
+    """Most rows of a payload; a payload with more is broken. 1 to 10000000."""
 
     extra: str = ""
     """Name of a column for all keys that no column takes, as a JSON object; empty ignores them."""
 
     null_values: tuple[str, ...] = Field(default=(), max_length=100)
-    """Texts that mean there is no value, such as "unavailable". In csv an empty field does, too."""
+    """Texts that stand for null, such as "unavailable". In csv an empty field does, too."""
 
     lenient: bool = False
-    """Accept what other programs write and JSON does not allow: NaN, Infinity and -Infinity, which
-    are null but in columns of type float, and a byte order mark."""
+    """Accept texts that other programs write and JSON does not allow: NaN, Infinity and -Infinity,
+    which become null except in columns of type float, and a byte order mark."""
 
     values_max: int = Field(default=2_000_000, ge=1000, le=1_000_000_000)
-    """Most values of a payload (keys, items of lists, and rows times columns); one with more is
-    broken. It bounds memory and time, to about 100 bytes a value. 1000 to 1000000000."""
+    """Most values of a payload (keys, items of lists, and rows times columns); a payload with more
+    is broken. The limit bounds memory and time, at about 100 bytes a value. 1000 to 1000000000."""
 
     delimiter: str = Field(default=",", min_length=1, max_length=1)
     """Separator between the fields of a csv line, one character."""
@@ -228,8 +228,8 @@ class DecoderDefinition(Group):
     """Full name of the Protobuf message, such as plant.v1.Reading."""
 
     schema_file: str = ""
-    """File with the Avro schema the payloads are written with (.avsc). Of container files, which
-    have their own: the schema that records are resolved to, if any."""
+    """File with the Avro schema that payloads are written with (.avsc). For container files, which
+    carry that schema themselves: the schema that records are resolved to, if any."""
 
     framing: Literal["none", "single_object", "container", "confluent"] = "none"
     """Wrapping of a payload. none; single_object (avro): the fingerprint of the single-object
@@ -242,33 +242,33 @@ class DecoderDefinition(Group):
 
     expanded_bytes_max: int = Field(default=16 * 2**20, ge=1, le=2**31 - 1)
     """Longest compressed Sparkplug payload or Avro container file when expanded, in bytes; a longer
-    one is broken. 1 to 2147483647."""
+    payload is broken. 1 to 2147483647."""
 
     @model_validator(mode="before")
     @classmethod
-    def _kind_alone(cls, given: Any) -> Any:
-        return {"kind": given} if isinstance(given, str) else given
+    def _expand_kind_name(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> DecoderDefinition:
-        for name, kinds in _OF_KIND.items():
+        for name, kinds in _KINDS_BY_SETTING.items():
             if name in self.model_fields_set and self.kind not in kinds:
                 raise ValueError(
                     f"the decoder {self.kind} has no setting {name}, which is for"
                     f" {', '.join(sorted(kinds))}"
                 )
         self._check_framing()
-        needed: tuple[str, ...] = {"csv": ("columns",)}.get(self.kind, ())
+        required: tuple[str, ...] = {"csv": ("columns",)}.get(self.kind, ())
         if self.kind == "protobuf" and not (self.registry is not None and self.registry.subject):
-            needed = ("descriptor", "message")
+            required = ("descriptor", "message")
         if self.kind == "avro" and self.framing in ("none", "single_object"):
-            needed = ("schema_file",)
-        for name in needed:
+            required = ("schema_file",)
+        for name in required:
             if not getattr(self, name):
                 raise ValueError(f"the decoder {self.kind} needs {name}")
         if self.kind in ("text", "raw") and len(self.columns) > 1:
             raise ValueError(f"the decoder {self.kind} has one column at most")
-        if self.kind == "raw" and any(one.type != "binary" for one in self.columns.values()):
+        if self.kind == "raw" and any(col.type != "binary" for col in self.columns.values()):
             raise ValueError("the column of the decoder raw has the type binary")
         if (self.many or self.rows_path or self.extra) and not self.columns:
             raise ValueError("many, rows_path and extra are for a decoder with columns")
@@ -284,13 +284,13 @@ class DecoderDefinition(Group):
 
     @model_validator(mode="after")
     def _names_are_columns(self) -> DecoderDefinition:
-        mistake = mistake_in_names([*self.columns, *([self.extra] if self.extra else [])])
+        mistake = column_name_mistake([*self.columns, *([self.extra] if self.extra else [])])
         if mistake:
             raise ValueError(mistake)
         return self
 
     @model_validator(mode="after")
-    def _takes_what_is_nested(self) -> DecoderDefinition:
+    def _nested_types_fit_the_kind(self) -> DecoderDefinition:
         for name, column in self.columns.items():
             if self.kind in ("csv", "text") and column.depth > 1:
                 raise ValueError(

@@ -16,13 +16,14 @@ DerivedKind = Literal["windowed", "last_known", "sessions", "silent"]
 Function = Literal["count", "min", "max", "mean", "sum", "first", "last"]
 
 RECEIVED_AT: Final = "received_at"
-"""The time by which things are ordered unless an event time is declared."""
+"""The column with the time when the broker received a row: the event time unless one is
+declared."""
 
 _AGGREGATE: Final = re.compile(
     r"(count|min|max|mean|sum|first|last)(?:\(([^,;{}()\s=`]{1,255})\))?"
 )
 
-_OF_KIND: Final[dict[str, frozenset[DerivedKind]]] = {
+_KINDS_BY_SETTING: Final[dict[str, frozenset[DerivedKind]]] = {
     "window_s": frozenset({"windowed"}),
     "slide_s": frozenset({"windowed"}),
     "aggregates": frozenset({"windowed", "sessions"}),
@@ -34,9 +35,9 @@ _OF_KIND: Final[dict[str, frozenset[DerivedKind]]] = {
     "idle_s": frozenset({"windowed", "sessions"}),
     "commit_offsets_max": frozenset({"windowed", "sessions", "last_known"}),
 }
-"""Settings that mean something to some kinds only."""
+"""The kinds of derived tables that have a setting, for each setting that not all kinds have."""
 
-_NEEDED: Final[dict[DerivedKind, str]] = {
+_REQUIRED_SETTING: Final[dict[DerivedKind, str]] = {
     "windowed": "window_s",
     "sessions": "gap_s",
     "silent": "limit_s",
@@ -62,7 +63,7 @@ class Aggregate:
         return cls(cast(Function, found[1]), found[2] or "")
 
 
-def _aggregate(value: str) -> str:
+def _checked_aggregate(value: str) -> str:
     Aggregate.parse(value)
     return value
 
@@ -71,7 +72,7 @@ class DerivedDefinition(Group):
     """A table that is computed from the rows of a declared one."""
 
     name: TableName
-    """Its name: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+    """Name of the table: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
 
     kind: DerivedKind
     """windowed: aggregates over windows of time; last_known: the last good row of each topic;
@@ -79,7 +80,7 @@ class DerivedDefinition(Group):
     back."""
 
     source: TableName
-    """The declared table whose rows it is computed from; they are read from the log."""
+    """The declared table whose rows this table is computed from; the rows are read from the log."""
 
     keys: tuple[str, ...] = Field(default=("topic",), min_length=1, max_length=16)
     """Columns by whose values rows are grouped: columns of the source, such as its topic levels, or
@@ -104,7 +105,7 @@ class DerivedDefinition(Group):
     """Time from the start of one window to that of the next, in seconds; window_s unless said
     otherwise. 0.001 to 31536000."""
 
-    aggregates: dict[str, Annotated[str, AfterValidator(_aggregate)]] = Field(
+    aggregates: dict[str, Annotated[str, AfterValidator(_checked_aggregate)]] = Field(
         default={"count": "count"}, min_length=1, max_length=1000
     )
     """Columns by name, each count (of rows) or a function of a column: count, min, max, mean, sum,
@@ -131,8 +132,8 @@ class DerivedDefinition(Group):
     as {"0": 3000}."""
 
     group: GroupName | None = None
-    """The registered reader that its query is, as for declared tables. Without it the table's name;
-    empty for none."""
+    """Name of the registered reader that the table's query is, as for declared tables. Without it
+    the table's name; empty for none."""
 
     group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
     """How long the broker keeps unread messages when the query does not report, in seconds. 1 to
@@ -154,28 +155,30 @@ class DerivedDefinition(Group):
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> DerivedDefinition:
-        what = f"table {self.name!r} is {self.kind}, which"
-        for name, kinds in _OF_KIND.items():
+        subject = f"table {self.name!r} is {self.kind}, which"
+        for name, kinds in _KINDS_BY_SETTING.items():
             if name in self.model_fields_set and self.kind not in kinds:
                 raise ValueError(
-                    f"{what} has no setting {name}, that is for {' and '.join(sorted(kinds))}"
+                    f"{subject} has no setting {name}, that is for {' and '.join(sorted(kinds))}"
                 )
         if "idle_s" in self.model_fields_set and self.event_time == RECEIVED_AT:
             raise ValueError(
                 f"table {self.name!r} has idle_s, which is for tables with an event_time"
             )
-        needed = _NEEDED.get(self.kind)
-        if needed is not None and getattr(self, needed) is None:
-            raise ValueError(f"{what} needs {needed}")
+        required = _REQUIRED_SETTING.get(self.kind)
+        if required is not None and getattr(self, required) is None:
+            raise ValueError(f"{subject} needs {required}")
         if self.window_s is not None and (self.slide_s or 0) > self.window_s:
             raise ValueError(
                 f"table {self.name!r} has slide_s {self.slide_s:g} and window_s"
                 f" {self.window_s:g}: rows between two windows would be in none"
             )
         if self.kind == "last_known" and self.format != "delta":
-            raise ValueError(f"{what} replaces rows: its format is delta")
+            raise ValueError(f"{subject} replaces rows: its format is delta")
         if self.retained_only and self.keys != ("topic",):
-            raise ValueError(f"{what} with retained_only has the keys topic, as retained messages")
+            raise ValueError(
+                f"{subject} with retained_only has the keys topic, as retained messages"
+            )
         repeated = {key for key in self.keys if self.keys.count(key) > 1}
         if repeated:
             raise ValueError(f"table {self.name!r} has the key {min(repeated)!r} twice")

@@ -70,7 +70,7 @@ def as_toml(settings: Settings) -> str:
     lines: list[str] = []
     for group in Settings.model_fields:
         values = getattr(settings, group)
-        lines += ["", f"# {_sentence(values.__doc__)}", f"[{group}]"]
+        lines += ["", f"# {_on_one_line(values.__doc__)}", f"[{group}]"]
         tables: list[str] = []
         texts = explanations(type(values))
         for name in settings_of(group):
@@ -88,13 +88,13 @@ def as_markdown() -> str:
     """Return the whole of docs/configuration.md."""
     lines = [_INTRODUCTION, "| | |", "|---|---|"]
     lines += [
-        f"| [{group}](#{group}) | {_sentence(getattr(Settings(), group).__doc__)} |"
+        f"| [{group}](#{group}) | {_on_one_line(getattr(Settings(), group).__doc__)} |"
         for group in Settings.model_fields
     ]
     lines.append("")
     for group in Settings.model_fields:
         values = getattr(Settings(), group)
-        lines += [f"## {group}", "", _sentence(values.__doc__), ""]
+        lines += [f"## {group}", "", _on_one_line(values.__doc__), ""]
         lines += ["| Setting | Default | Change | Meaning |", "|---|---|---|---|"]
         texts = explanations(type(values))
         for name in settings_of(group):
@@ -104,7 +104,7 @@ def as_markdown() -> str:
             lines.append(f"| `{group}.{name}` | `{default}` | {change} | {text} |")
         for name, field in settings_of(group).items():
             table = _table_of(field)
-            if table is not None and not _is_like(table, type(values)):
+            if table is not None and not _repeats_group(table, type(values)):
                 effect = effect_of(type(values), name)
                 lines += _definitions(f"{group}.{name}", field, table, effect)
         first = next(iter(settings_of(group)))
@@ -115,20 +115,20 @@ def as_markdown() -> str:
 def _definitions(
     path: str, field: FieldInfo, table: type[BaseModel], effect: ChangeEffect
 ) -> Iterator[str]:
-    """Yield the lines that explain a table of settings inside a group, whose changes count as
-    those of the setting with the table."""
-    many: dict[object, str] = {tuple: f"each `[[{path}]]`", dict: f"each of `{path}`"}
+    """Yield the lines that explain a table of settings inside a group; a change of any of them
+    takes effect as `effect` says for the setting with the table."""
+    headings: dict[object, str] = {tuple: f"each `[[{path}]]`", dict: f"each of `{path}`"}
     yield from (
         "",
-        f"In {many.get(get_origin(field.annotation), f'`{path}`')}:",
+        f"In {headings.get(get_origin(field.annotation), f'`{path}`')}:",
         "",
         "| Setting | Default | Change | Meaning |",
         "|---|---|---|---|",
     )
     texts = explanations(table)
     for name, inner in table.model_fields.items():
-        given = "" if inner.is_required() or inner.default is None else _toml_value(inner.default)
-        default, text = f"`{given}`" if given else "", _cell(texts.get(name, ""))
+        value = "" if inner.is_required() or inner.default is None else _toml_value(inner.default)
+        default, text = f"`{value}`" if value else "", _cell(texts.get(name, ""))
         change = (effect_of(table, name) if effect is BY_PART else effect).name
         yield f"| `{name}` | {default} | {change} | {text} |"
     for name, inner in table.model_fields.items():
@@ -138,7 +138,8 @@ def _definitions(
 
 
 def _table_of(field: FieldInfo) -> type[BaseModel] | None:
-    """Return the settings inside a field, unless they are those of a group and described there."""
+    """Return the class of the settings inside a field; None without any, or if it is a group of its
+    own."""
     groups = [group.annotation for group in Settings.model_fields.values()]
     for kind in (field.annotation, *get_args(field.annotation)):
         if isinstance(kind, type) and issubclass(kind, BaseModel) and kind not in groups:
@@ -146,8 +147,8 @@ def _table_of(field: FieldInfo) -> type[BaseModel] | None:
     return None
 
 
-def _is_like(table: type[BaseModel], group: type[BaseModel]) -> bool:
-    """Return whether a table has the settings of the group itself, as listeners do."""
+def _repeats_group(table: type[BaseModel], group: type[BaseModel]) -> bool:
+    """Return whether a table repeats the settings of its group, as `[[listener.others]]` does."""
     return len(set(group.model_fields) & set(table.model_fields)) > 1
 
 
@@ -164,21 +165,21 @@ def _table_lines(path: str, comment: list[str], tables: tuple[BaseModel, ...]) -
     yield from comment
     for table in tables:
         yield f"[[{path}]]"
-        for name in _given(table):
-            yield f"{name} = {shown(name, getattr(table, name))}"
+        for name in _set_fields(table):
+            yield f"{name} = {masked_toml(name, getattr(table, name))}"
 
 
-def _given(value: BaseModel) -> list[str]:
-    """Return the fields of a table that were set; its others are as the documentation says.
+def _set_fields(value: BaseModel) -> list[str]:
+    """Return the names of the fields of a table that were set; the others have their defaults.
 
-    TOML has no null: a field that was set to none is left out.
+    TOML has no null: a field that was set to None is left out.
     """
     names = [name for name in type(value).model_fields if name in value.model_fields_set]
     return [name for name in names if getattr(value, name) is not None]
 
 
-def shown(name: str, value: object) -> str:
-    """Return a value in TOML's notation, without secrets."""
+def masked_toml(name: str, value: object) -> str:
+    """Return the value of the setting `name` in TOML's notation, with secrets masked."""
     if value and isinstance(value, str) and is_secret(name):
         return toml_value(MASK)
     if name == "user_properties" and isinstance(value, dict):
@@ -187,9 +188,11 @@ def shown(name: str, value: object) -> str:
 
 
 def _toml_value(value: object) -> str:
-    """Return a setting's value in TOML's notation, secrets masked."""
+    """Return any value in TOML's notation, with secrets masked that are known by their form."""
     if isinstance(value, BaseModel):
-        pairs = (f"{name} = {shown(name, getattr(value, name))}" for name in _given(value))
+        pairs = (
+            f"{name} = {masked_toml(name, getattr(value, name))}" for name in _set_fields(value)
+        )
         return "{" + ", ".join(pairs) + "}"
     if isinstance(value, dict):
         entries = (f"{toml_value(key)} = {_toml_value(item)}" for key, item in value.items())
@@ -203,7 +206,7 @@ def _toml_value(value: object) -> str:
     return toml_value(value)
 
 
-def _sentence(docstring: str | None) -> str:
+def _on_one_line(docstring: str | None) -> str:
     return " ".join((docstring or "").split())
 
 

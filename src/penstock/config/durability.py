@@ -1,4 +1,4 @@
-"""The promise of an acknowledgement, and where and how long messages are kept."""
+"""The guarantee of an acknowledgement, and the place and retention of stored messages."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Storage(Group):
 
 
 class Durability(ProducerLimits, Storage):
-    """The promise of an acknowledgement, and where and how long messages are kept."""
+    """The guarantee of an acknowledgement, and the place and retention of stored messages."""
 
     acknowledge_in_memory: tuple[TopicFilter, ...] = Field(default=(), max_length=100)
     """With "file": topics whose QoS 1 messages are acknowledged as soon as they are in memory. A
@@ -47,6 +47,6 @@ class Durability(ProducerLimits, Storage):
     65536 to 1073741824."""
 
     store_retry_s_max: Annotated[float, AT_ONCE] = Field(default=3600.0, ge=0, le=10**7)
-    """Time in seconds that the broker goes on without acknowledging anything while the store cannot
-    write (disk full, I/O error, read-only); then it tells its clients and ends with exit code 1. 0
-    to 10000000; 0 ends it at the first failure."""
+    """Time in seconds that the broker keeps running without acknowledging anything while the store
+    cannot write (disk full, I/O error, read-only); then it tells its clients and ends with exit
+    code 1. 0 to 10000000; 0 ends it at the first failure."""

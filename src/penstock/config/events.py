@@ -1,4 +1,4 @@
-"""Events: the broker's record of its own life, for readers of the log, and the flight recorder."""
+"""Events: the broker's record of what happens to clients and messages, in the log and in memory."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STREAM_FILTER: Final = "$events/#"
 
 @takes_effect(AT_ONCE)
 class Events(Group):
-    """The broker's record of its own life: the stream "events", see docs/audit.md, and in memory
-    the flight recorder, see docs/why.md."""
+    """The broker's record of what happens to clients and messages: in the log the stream "events",
+    see docs/audit.md, and in memory the flight recorder, see docs/why.md."""
 
     enabled: Annotated[bool, RESTART] = False
     """Write events into the log and offer them as the stream "events", which Spark reads like any
@@ -26,7 +26,8 @@ class Events(Group):
 
     kinds: tuple[EventKind, ...] = KINDS
     """Kinds of events to write. Those of single messages (received, committed, queued, sent,
-    resent, acknowledged, completed, bridged, moved, expired) are there only as topic_filters say.
+    resent, acknowledged, completed, bridged, moved, expired) are written only for messages that
+    topic_filters select.
     """
 
     topic_filters: tuple[MessageFilter, ...] = Field(default=(), max_length=1000)
@@ -43,6 +44,6 @@ class Events(Group):
 
     recorded_clients: Annotated[int, RESTART] = Field(default=10_000, ge=0, le=1_000_000)
     """Clients of which the flight recorder has the last minutes in memory, whether or not events
-    are enabled: for `penstock story` and `penstock why`. Up to 28 KiB each; a client that is away
-    makes room for one that connects. If it is not set and memory.budget_bytes has no room for so
-    many, it is lowered. 0 to 1000000; 0 records nothing."""
+    are enabled: for `penstock story` and `penstock why`. Up to 28 KiB each; the record of a
+    disconnected client makes room for that of one that connects. If it is not set and
+    memory.budget_bytes has no room for so many, it is lowered. 0 to 1000000; 0 records nothing."""

@@ -14,14 +14,14 @@ from penstock.engine.change_effects import RESTART, ChangeEffect, effect_declare
 
 
 class Group(BaseModel):
-    """The base of all groups: none has unknown settings, or changes after loading."""
+    """The base of all groups: refuses unknown settings, and cannot be changed after loading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     @field_validator("*", mode="before")
     @classmethod
-    def _true_is_no_number(cls, value: object, of: ValidationInfo) -> object:
-        """Refuse true and false where a number belongs: Python would count with them."""
+    def _refuse_bool_for_number(cls, value: object, of: ValidationInfo) -> object:
+        """Refuse true and false where a number belongs; Python would take them as 1 and 0."""
         field = cls.model_fields[of.field_name or ""]
         if isinstance(value, bool) and field.annotation in (int, float):
             raise PydanticCustomError("true_or_false", "not a number")
@@ -29,7 +29,8 @@ class Group(BaseModel):
 
 
 def effect_of(model: type[BaseModel], name: str) -> ChangeEffect:
-    """Return when a change of a field of `model` counts in a running broker."""
+    """Return the moment from which a change of the field `name` of `model` takes effect in a
+    running broker."""
     for declared in model.model_fields[name].metadata:
         if isinstance(declared, ChangeEffect):
             return declared
@@ -40,11 +41,12 @@ def effect_of(model: type[BaseModel], name: str) -> ChangeEffect:
 
 
 def explanations(model: type[BaseModel]) -> dict[str, str]:
-    """Return the text below each setting of a group, by name, those of its bases included.
+    """Return the text below each setting of a group, and of its base classes, by name of the
+    setting.
 
-    It is read from the source when somebody asks, which only help texts and documents do: to read
-    it for every class would be a fifth of the time that it takes to load the settings. Without the
-    source text, in an installation of compiled files only, there is none.
+    The texts are read from the source only when help or documents are written: reading them for
+    every class would be a fifth of the time that it takes to load the settings. Without source
+    text, in an installation of compiled files only, the result is empty.
     """
     return {
         name: text
@@ -55,19 +57,20 @@ def explanations(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _own_explanations(kind: type) -> dict[str, str]:
-    """Return the text below each attribute of a class, which Python does not keep, by name."""
+    """Return the text below each attribute of a class by name; Python does not keep these
+    strings."""
     try:
         source = inspect.getsource(kind)
     except OSError:
         return {}
     (definition,) = ast.parse(dedent(source)).body
     assert isinstance(definition, ast.ClassDef)
-    found = {}
+    texts = {}
     for attribute, text in pairwise(definition.body):
         match attribute, text:
             case (
                 ast.AnnAssign(target=ast.Name(id=name)),
                 ast.Expr(value=ast.Constant(value=str(explanation))),
             ):
-                found[name] = inspect.cleandoc(explanation)
-    return found
+                texts[name] = inspect.cleandoc(explanation)
+    return texts

@@ -1,7 +1,7 @@
 """Limits of clients, and of the memory and disk that they use.
 
 The limits are the engine's own: `penstock.engine.declared_limits` has their ranges, defaults and
-explanations. A listener may have others than the broker: those of its zone.
+explanations. A listener may override the broker's limits for its own clients (its zone).
 """
 
 from __future__ import annotations

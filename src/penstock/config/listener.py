@@ -38,14 +38,14 @@ class Certificate(Group):
     """A certificate and its key, for one host name."""
 
     certificate: str = Field(min_length=1)
-    """PEM file of the certificate and those between it and its authority."""
+    """PEM file of the certificate and its intermediate certificates."""
 
     key: str = Field(min_length=1)
     """PEM file of the private key, without a password."""
 
 
 class Endpoint(Group):
-    """The transport and address of a listener, and whether a client needs a name there."""
+    """The transport and address of a listener, and whether clients need a user name there."""
 
     kind: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"
     """Transport: "tcp"; "tls" (TLS 1.2 or newer over TCP); "ws" (WebSocket); "wss" (WebSocket
@@ -67,14 +67,15 @@ class Listener(ConnectionLimits, Endpoint):
     """The settings of every listener: an address, the kind of transport, and limits of its own."""
 
     max_connections: int = Field(default=10_000, ge=1, le=1_000_000)
-    """Open connections; further ones are closed, unless one leaves within a second. 1 to 1000000.
-    The limit of open files bounds all listeners together, see docs/listeners.md. If it is not set
-    and memory.budget_bytes has no room for 416 KiB of each, it is lowered, to 400 at least."""
+    """Most open connections; a further one is closed, unless another ends within a second. 1 to
+    1000000. The limit of open files bounds all listeners together, see docs/listeners.md. If it is
+    not set and memory.budget_bytes has no room for 416 KiB of each, it is lowered, to 400 at
+    least."""
 
     connections_per_address_max: int = Field(default=0, ge=0, le=1_000_000)
-    """Open connections from one source address, or from one IPv6 network of 64 bits; further ones
-    are closed, unless one leaves within a second. With proxy_protocol the address is the one that
-    the load balancer reports. 0 to 1000000; 0 is no limit."""
+    """Most open connections from one source address, or from one IPv6 network of 64 bits; a further
+    one is closed, unless another ends within a second. With proxy_protocol the address is the one
+    that the load balancer reports. 0 to 1000000; 0 is no limit."""
 
     connections_per_address_exempt: tuple[Network, ...] = Field(
         default=("127.0.0.0/8", "::1"), max_length=1000
@@ -87,12 +88,13 @@ class Listener(ConnectionLimits, Endpoint):
     queue until it is their turn. 0 to 1000000; 0 is no limit."""
 
     maximum_qos: int = Field(default=2, ge=0, le=2)
-    """Highest QoS of this listener's clients, 0 to 2: subscriptions get no higher one, and a client
-    that publishes with a higher one is disconnected (0x9B); MQTT 5 clients are told in CONNACK."""
+    """Highest QoS of this listener's clients, 0 to 2: a subscription is granted this QoS at most,
+    and a client that publishes with a higher one is disconnected (0x9B); CONNACK tells MQTT 5
+    clients."""
 
     retain_available: bool = True
     """Let this listener's clients publish retained messages; with false, a client that does is
-    disconnected (0x9A); MQTT 5 clients are told in CONNACK."""
+    disconnected (0x9A); CONNACK tells MQTT 5 clients."""
 
     mount_point: MountPoint = ""
     """Prefix of all topics of this listener's clients, invisible to them: with tenant/7/ they see
@@ -118,9 +120,9 @@ class Listener(ConnectionLimits, Endpoint):
     is admitted."""
 
     certificate: str = ""
-    """PEM file of the certificate and those between it and its authority, for kinds "tls" and
-    "wss". Read again when it has changed on disk and at a reload, as are the key, client_ca, crl
-    and sni; where the new files are wrong, the old stay in use."""
+    """PEM file of the certificate and its intermediate certificates, for kinds "tls" and "wss".
+    Read again when it has changed on disk and at a reload, as are the key, client_ca, crl and sni;
+    where the new files are wrong, the old stay in use."""
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
@@ -187,13 +189,13 @@ class Listener(ConnectionLimits, Endpoint):
             yield f"has limits.{shared[0]}, which bounds the whole broker: set it in [limits]"
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The files with private keys."""
+    def key_files(self) -> tuple[str, ...]:
+        """The paths of the files with private keys; one is empty where no key is set."""
         return (self.key, *(certificate.key for certificate in self.sni.values()))
 
     @property
     def is_encrypted(self) -> bool:
-        """Return whether TLS is spoken."""
+        """Return whether the listener speaks TLS."""
         return self.kind in ("tls", "wss")
 
     @property
@@ -206,7 +208,8 @@ class OtherListener(Listener):
     """A listener beside the main one."""
 
     name: ListenerName
-    """Its name in logs: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+    """Name of the listener in logs: 1 to 64 letters, digits and . _ - that start with a letter or
+    digit."""
 
     bind: ListenAddress
     """Address, HOST:PORT, or for kind "unix" the path of the socket file."""
@@ -224,7 +227,7 @@ class MainListener(Listener):
 
     @property
     def name(self) -> str:
-        """Its name in logs."""
+        """The name of the main listener in logs."""
         return MAIN_LISTENER
 
     @model_validator(mode="after")
@@ -238,24 +241,28 @@ class MainListener(Listener):
         for name in names:
             if names.count(name) > 1:
                 raise ValueError(f"two listeners are named {name!r}; give each its own name")
-        binds = [str(listener.bind) for listener in self.open_ones() if not is_any_port(listener)]
+        binds = [
+            str(listener.bind)
+            for listener in self.enabled_listeners()
+            if not has_any_port(listener)
+        ]
         for bind in binds:
             if binds.count(bind) > 1:
                 raise ValueError(f"two listeners have the address {bind}; give each its own")
         return self
 
-    def open_ones(self) -> tuple[MainListener | OtherListener, ...]:
-        """Return all listeners that are to be opened, the main one first."""
+    def enabled_listeners(self) -> tuple[MainListener | OtherListener, ...]:
+        """Return the listeners to open: the main one first, if it is enabled, then the others."""
         return (self, *self.others) if self.enabled else self.others
 
 
-def setting_of(listener: MainListener | OtherListener) -> str:
-    """Return the name of the setting that has a listener's address, for messages."""
+def bind_setting(listener: MainListener | OtherListener) -> str:
+    """Return the name of the setting with a listener's address, for error messages."""
     if isinstance(listener, MainListener):
         return "listener.bind"
     return f"the bind of listener.others {listener.name!r}"
 
 
-def is_any_port(listener: Listener) -> bool:
-    """Return whether the system chooses its port, so that no other listener can have the same."""
+def has_any_port(listener: Listener) -> bool:
+    """Return whether the system chooses the listener's port, so that no two listeners can clash."""
     return isinstance(listener.bind, Address) and listener.bind.port == 0

@@ -2,9 +2,9 @@
 
     command line  >  environment PENSTOCK_<GROUP>__<NAME>  >  file (--config)  >  defaults
 
-Every value remembers where it came from, so that a mistake is reported where it was made. An
+The origin of every value is recorded, so that a mistake is reported where it was made. An
 environment variable is a setting only if it has the double underscore (PENSTOCK_COMPILE, which
-steers the build, is none); a list or table is written in it as JSON.
+steers the build, has none); a list or table is written in it as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 
 from pydantic import BaseModel, ValidationError
 
-from penstock.config.mistakes import sentences, unknown_setting
+from penstock.config.mistakes import mistake_sentences, unknown_setting
 from penstock.config.origins import Origins
 from penstock.config.settings import Settings
 from penstock.errors import ConfigError
@@ -63,7 +63,7 @@ def load_settings(
     try:
         settings = Settings.model_validate(groups)
     except ValidationError as error:
-        raise ConfigError(sentences(error, origins)) from None
+        raise ConfigError(mistake_sentences(error, origins)) from None
     if not settings.listener.enabled and origins.location_of("listener", "bind") == COMMAND_LINE:
         raise ConfigError(
             "--bind gives the address of the main listener, which is turned off"
@@ -74,8 +74,7 @@ def load_settings(
 
 
 def _refuse_masks(groups: Groups, origins: Origins) -> None:
-    """Refuse a secret that `penstock config` has masked: its output is a file of settings without
-    secrets."""
+    """Refuse a secret that `penstock config` has masked: what the command prints has no secrets."""
     for group, settings in groups.items():
         for name, value in settings.items():
             if MASK in str(value):
@@ -139,16 +138,16 @@ def _refuse_one_underscore(variable: str) -> None:
         assert isinstance(settings, type)
         assert issubclass(settings, BaseModel)
         for name in settings.model_fields:
-            meant = environment_name(group, name)
-            if variable == meant.replace("__", "_"):
-                raise ConfigError(f"{variable} is not a setting; did you mean {meant}?")
+            suggestion = environment_name(group, name)
+            if variable == suggestion.replace("__", "_"):
+                raise ConfigError(f"{variable} is not a setting; did you mean {suggestion}?")
 
 
 def _environment_value(variable: str, text: str) -> object:
-    """Return JSON where the text looks like a list or table of it, else the text, which pydantic
-    converts.
+    """Return the decoded value where the text looks like a JSON list or table; else the text, which
+    pydantic converts.
 
-    An address such as `[::1]:1883` starts like a list too, and is told by its end.
+    An address such as `[::1]:1883` starts like a list too, and differs at its end.
     """
     if text[:1] + text[-1:] not in ("[]", "{}"):
         return text

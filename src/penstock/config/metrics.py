@@ -13,7 +13,7 @@ from penstock.engine.client_groups import OTHER
 from penstock.engine.name_patterns import PATTERN_CHARACTERS_MAX
 
 GROUPS_MAX: Final = 64
-"""Client groups of one broker."""
+"""Most client groups of one broker."""
 
 
 @takes_effect(NEW_CONNECTIONS)
@@ -30,7 +30,7 @@ class ClientGroup(Group):
     pattern."""
 
     user: str = Field(default="", max_length=PATTERN_CHARACTERS_MAX)
-    """Pattern of user names, likewise. Clients without a user name fit no pattern."""
+    """Pattern of user names, in the same form. Clients without a user name fit no pattern."""
 
     listener: str = ""
     """Name of the listener that the clients use, as "main"; empty for any."""

@@ -1,4 +1,4 @@
-"""One sentence for each mistake in the settings: the setting, its value and place, and the allowed
+"""One sentence for each mistake in the settings: the setting, its value and origin, and the allowed
 values.
 
 The allowed values are read from the field itself, so a sentence cannot disagree with the check.
@@ -16,14 +16,14 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from penstock.config.address import FORM, Address
+from penstock.config.address import ADDRESS_FORM, Address
 from penstock.config.origins import Origins
 from penstock.config.settings import Settings
 from penstock.masking import MASK, is_secret, masked
 
 _SHOWN_CHARACTERS_MAX: Final = 60
 
-_ELSEWHERE: Final = {
+_FOREIGN_NAMES: Final = {
     "port": "listener.bind",
     "host": "listener.bind",
     "address": "listener.bind",
@@ -52,7 +52,7 @@ _ELSEWHERE: Final = {
     "log_type": "log.level",
     "log_dest": "log.file",
 }
-"""Names of settings in Mosquitto and EMQX, and the setting here."""
+"""The setting of Penstock by the name that Mosquitto, EMQX or other brokers give it."""
 
 
 def settings_of(group: str) -> Mapping[str, FieldInfo]:
@@ -64,12 +64,12 @@ def settings_of(group: str) -> Mapping[str, FieldInfo]:
     return {}
 
 
-def sentences(error: ValidationError, origins: Origins) -> str:
-    """Return every mistake in `error` as a sentence, each in a line."""
-    every = error.errors(include_url=False)
-    paths = [mistake["loc"] for mistake in every]
+def mistake_sentences(error: ValidationError, origins: Origins) -> str:
+    """Return one sentence for every mistake in `error`, a line each."""
+    reported = error.errors(include_url=False)
+    paths = [mistake["loc"] for mistake in reported]
     # A list with a bad item is reported once more as too short: keep the innermost report.
-    mistakes = [mistake for mistake in every if not _is_outer(mistake["loc"], paths)]
+    mistakes = [mistake for mistake in reported if not _is_prefix(mistake["loc"], paths)]
     sentences = dict.fromkeys(_sentence(mistake, origins) for mistake in mistakes)
     return "\n".join(sentences)
 
@@ -88,37 +88,37 @@ def _sentence(mistake: ErrorDetails, origins: Origins) -> str:
         return mistake["msg"].removeprefix("Value error, ") + "."
     location = f" (from {origin})" if origin else ""
     if mistake["type"] == "missing":
-        return f"{dotted(path)} is missing{location}."
+        return f"{dotted_path(path)} is missing{location}."
     reason = mistake["msg"].removeprefix("Value error, ")
     if isinstance(path[-1], int) and get_origin(field.annotation) is tuple:  # an item of a list
         field = FieldInfo.from_annotation(get_args(field.annotation)[0])
-    wanted = reason if mistake["type"] == "value_error" else allowed(field)
-    given = MASK if is_secret(str(path[-1])) else _shown(mistake["input"])
-    return f"{dotted(path)} is {given}{location}, but must be {wanted}."
+    expected = reason if mistake["type"] == "value_error" else allowed_values(field)
+    value = MASK if is_secret(str(path[-1])) else _shortened(mistake["input"])
+    return f"{dotted_path(path)} is {value}{location}, but must be {expected}."
 
 
 def unknown_setting(path: tuple[int | str, ...], origin: str) -> str:
-    """Return the sentence for a setting that does not exist, with the name that was probably
-    meant."""
+    """Return the sentence for a setting that does not exist, with the most similar name that
+    does."""
     if len(path) > 2:
         return _unknown_in_table(path, origin)
-    every = [f"{group}.{name}" for group in Settings.model_fields for name in settings_of(group)]
-    own_group = [name for name in every if name.startswith(f"{path[0]}.")]
-    written = dotted(path)
+    known = [f"{group}.{name}" for group in Settings.model_fields for name in settings_of(group)]
+    own_group = [name for name in known if name.startswith(f"{path[0]}.")]
+    written = dotted_path(path)
     location = f" (from {origin})" if origin else ""
-    same_name = [name for name in every if name.rpartition(".")[2] == str(path[-1])]
-    elsewhere = _ELSEWHERE.get(str(path[-1]))
+    same_name = [name for name in known if name.rpartition(".")[2] == str(path[-1])]
+    translated = _FOREIGN_NAMES.get(str(path[-1]))
     close = (
-        ([elsewhere] if elsewhere else same_name[:1])
+        ([translated] if translated else same_name[:1])
         or difflib.get_close_matches(written, own_group, n=1, cutoff=0.7)
-        or difflib.get_close_matches(written, every, n=1, cutoff=0.7)
+        or difflib.get_close_matches(written, known, n=1, cutoff=0.7)
         or difflib.get_close_matches(written, list(Settings.model_fields), n=1, cutoff=0.7)
     )
     if close:
         return f"{written}{location} is not a setting; did you mean {close[0]}?"
-    known = [name.rpartition(".")[2] for name in own_group] or list(Settings.model_fields)
+    choices = [name.rpartition(".")[2] for name in own_group] or list(Settings.model_fields)
     where = f"settings of {path[0]}" if own_group else "groups of settings"
-    return f"{written}{location} is not a setting; the {where} are {', '.join(known)}."
+    return f"{written}{location} is not a setting; the {where} are {', '.join(choices)}."
 
 
 def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
@@ -126,20 +126,22 @@ def _unknown_in_table(path: tuple[int | str, ...], origin: str) -> str:
     table = _model_in(field.annotation) if field is not None else None
     known = list(table.model_fields) if table is not None else []
     location = f" (from {origin})" if origin else ""
-    elsewhere = _ELSEWHERE.get(str(path[-1]), "").rpartition(".")[2]
+    translated = _FOREIGN_NAMES.get(str(path[-1]), "").rpartition(".")[2]
     close = (
-        [elsewhere]
-        if elsewhere in known
+        [translated]
+        if translated in known
         else difflib.get_close_matches(str(path[-1]), known, n=1, cutoff=0.7)
     )
     if close:
-        return f"{dotted(path)}{location} is not a setting; did you mean {close[0]}?"
-    here = dotted(path[:-1])
-    return f"{dotted(path)}{location} is not a setting; those of {here} are {', '.join(known)}."
+        return f"{dotted_path(path)}{location} is not a setting; did you mean {close[0]}?"
+    here = dotted_path(path[:-1])
+    return (
+        f"{dotted_path(path)}{location} is not a setting; those of {here} are {', '.join(known)}."
+    )
 
 
-def allowed(field: FieldInfo) -> str:
-    """Return the values that a setting may have, to follow "must be"."""
+def allowed_values(field: FieldInfo) -> str:
+    """Return the values that a setting may have, in words that follow "must be"."""
     kind = field.annotation
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
@@ -148,7 +150,7 @@ def allowed(field: FieldInfo) -> str:
     if kind is bool:
         return "true or false"
     if kind is Address:
-        return FORM
+        return ADDRESS_FORM
     if kind is Path:
         return "a path"
     if kind in (int, float):
@@ -162,8 +164,8 @@ def allowed(field: FieldInfo) -> str:
     return "text"
 
 
-def dotted(path: tuple[int | str, ...]) -> str:
-    """Return `("stream", "streams", 0, "name")` as `stream.streams[0].name`."""
+def dotted_path(path: tuple[int | str, ...]) -> str:
+    """Return a path such as `("stream", "streams", 0, "name")` as `stream.streams[0].name`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}"
@@ -211,18 +213,20 @@ def _field_at(path: tuple[int | str, ...]) -> FieldInfo | None:
 
 
 def _model_in(kind: object) -> type[BaseModel] | None:
-    """Return the model a field holds, alone or in a tuple of them."""
+    """Return the group of settings inside a type, such as a tuple or dict of it; None without
+    one."""
     for candidate in (kind, *get_args(kind)):
         if isinstance(candidate, type) and issubclass(candidate, BaseModel):
             return candidate
     return None
 
 
-def _is_outer(path: tuple[int | str, ...], paths: list[tuple[int | str, ...]]) -> bool:
-    return any(len(other) > len(path) and other[: len(path)] == path for other in paths)
+def _is_prefix(path: tuple[int | str, ...], paths: list[tuple[int | str, ...]]) -> bool:
+    """Return whether another path goes on where this path ends."""
+    return any(len(longer) > len(path) and longer[: len(path)] == path for longer in paths)
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     text = masked(repr(value))
     if len(text) > _SHOWN_CHARACTERS_MAX:
         text = text[: _SHOWN_CHARACTERS_MAX - 1] + "…"

@@ -44,8 +44,8 @@ class OpenTelemetry(Group):
     """Time between two sets of metrics, in seconds. 0 to 86400; 0 sends none."""
 
     trace_ratio: float = Field(default=1.0, ge=0, le=1)
-    """Share of the followed messages without a trace context of their publisher that become
-    traces: 0 to 1. A publisher's own traceparent says whether its message does. Messages are
+    """Share, 0 to 1, of the followed messages without a trace context of their publisher that
+    become traces. Where a message has a traceparent, its sampled flag decides. Messages are
     followed as events.topic_filters and events.sample_one_in say. 0 reads no events at all."""
 
     trace_s_max: float = Field(default=60.0, ge=1, le=3600)
@@ -53,12 +53,12 @@ class OpenTelemetry(Group):
     seconds; what happens to it later is in no trace. 1 to 3600."""
 
     open_spans_max: int = Field(default=20_000, ge=100, le=1_000_000)
-    """Spans of messages under way that the process has in memory, 4 KiB each at most. Beyond that
-    the oldest trace is sent as it is. 100 to 1000000."""
+    """Most spans of messages in delivery that the process has in memory, 4 KiB each at most. Beyond
+    that the oldest trace is sent as it is. 100 to 1000000."""
 
     unsent_spans_max: int = Field(default=20_000, ge=100, le=1_000_000)
-    """Spans that wait to be sent, 4 KiB each at most; those beyond are dropped and counted. 100
-    to 1000000."""
+    """Most spans that wait to be sent, 4 KiB each at most; further spans are dropped and counted.
+    100 to 1000000."""
 
     service_name: str = Field(default="penstock", min_length=1, max_length=_ATTRIBUTE_LENGTH_MAX)
     """The resource attribute service.name; at most 256 characters."""
@@ -73,8 +73,8 @@ class OpenTelemetry(Group):
 
     stream_ca_file: str = ""
     """PEM file of the authorities that sign the certificate of the broker's own stream service,
-    from which events are read; needed where stream.certificate is of none that the system
-    trusts."""
+    from which events are read; needed where the system does not trust those of
+    stream.certificate."""
 
     @field_validator("resource_attributes")
     @classmethod
@@ -115,20 +115,22 @@ class OpenTelemetry(Group):
         return self
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The arguments that tell the process of its files."""
-        named = {
+    def file_options(self) -> tuple[str, ...]:
+        """The command-line options that give the OpenTelemetry process its files."""
+        file_by_option = {
             "--headers-file": self.headers_file,
             "--ca-file": self.ca_file,
             "--certificate": self.certificate,
             "--key": self.key,
             "--stream-ca-file": self.stream_ca_file,
         }
-        return tuple(part for option, file in named.items() if file for part in (option, file))
+        return tuple(
+            part for option, file in file_by_option.items() if file for part in (option, file)
+        )
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The arguments that tell the process of its other settings."""
+        """The command-line options that give the OpenTelemetry process its other settings."""
         return (
             "--endpoint",
             self.endpoint,

@@ -1,10 +1,11 @@
 """Origins of settings: a line of a file, an environment variable, or the command line.
 
-`tomllib` tells no lines. They are needed for mistakes only, so they are looked for then::
+`tomllib` gives no line numbers, and only error messages need them, so `line_of` finds a line by
+bisection, parsing the first n lines of the text::
 
-    text ── its first n lines, as TOML ──▶ not TOML: in the middle of a statement
-                                      ├──▶ without the setting ─╮ the statement that gives it
-                                      ╰──▶ with the setting ────╯ is between these two
+    first n lines ──▶ not TOML: line n is inside a statement; try another n
+                  ├──▶ TOML without the setting ─╮ the statement that gives the setting
+                  ╰──▶ TOML with the setting ────╯ is between two such n
 """
 
 from __future__ import annotations
@@ -14,25 +15,27 @@ from collections.abc import Sequence
 from typing import Final, final
 
 SettingPath = Sequence[int | str]
-"""Group, name and, inside a table, what leads on: `("listener", "others", 0, "bind")`."""
+"""Group, name and, inside a table, further names and indexes: `("listener", "others", 0,
+"bind")`."""
 
-_NAMED: Final = 2  # group and name
+_SETTING_PATH_LENGTH: Final = 2  # group and name
 
 
 @final
 class Origins:
-    """The origin of each setting that has another value than its default."""
+    """The origin of each setting that was given a value."""
 
     def __init__(self) -> None:
         self._locations: dict[tuple[str, str], str] = {}
         self._texts: dict[str, str] = {}
 
     def add(self, group: str, name: str, location: str) -> None:
-        """Note that a setting was given in `location`; a later location replaces an earlier one."""
+        """Record that a setting was given in `location`; a later location replaces an earlier
+        one."""
         self._locations[group, name] = location
 
     def add_file(self, location: str, text: str) -> None:
-        """Note the text of a file, which is valid TOML, to find lines in it."""
+        """Record the text of a file, which must be valid TOML, to find lines in it later."""
         self._texts[location] = text
 
     def location_of(self, group: str, name: str) -> str:
@@ -41,7 +44,7 @@ class Origins:
 
     def of(self, path: SettingPath) -> str:
         """Return the origin of the setting at `path`, with its line; empty for a default."""
-        if len(path) < _NAMED:
+        if len(path) < _SETTING_PATH_LENGTH:
             return ""
         return self.with_line_in(self.location_of(str(path[0]), str(path[1])), path)
 
@@ -54,21 +57,21 @@ class Origins:
 
 
 def line_of(text: str, path: SettingPath) -> int:
-    """Return the first line, from 1, of the statement that gives the setting at `path`, or the
-    longest present part of the path.
+    """Return the number, from 1, of the first line of the statement that gives the setting at
+    `path`. Where the text lacks that setting, the longest part of the path that is present counts.
 
     Args:
         text: valid TOML.
-        path: names and indexes.
+        path: names of tables and settings, and indexes into lists.
     """
     lines = text.split("\n")
     whole = tomllib.loads(text)
     while path and not _has(whole, path):
         path = path[:-1]
-    without, having = 0, len(lines)
+    without, having = 0, len(lines)  # numbers of lines that lack and have the setting
     while having - without > 1:
         middle = (without + having) // 2
-        found = _nearest_whole(lines, middle, without, having)
+        found = _nearest_valid_start(lines, middle, without, having)
         if found is None:
             break  # one statement from `without` to `having`
         length, content = found
@@ -79,11 +82,11 @@ def line_of(text: str, path: SettingPath) -> int:
     return without + 1
 
 
-def _nearest_whole(
+def _nearest_valid_start(
     lines: list[str], middle: int, below: int, above: int
 ) -> tuple[int, dict[str, object]] | None:
-    """Return a number of lines between `below` and `above` that are TOML, and their content; None
-    where only a statement of many lines is there."""
+    """Return the number n nearest to `middle` of which the first n lines are valid TOML, and their
+    content; None where `below` and `above` enclose a single statement."""
     for length in (*range(middle, below, -1), *range(middle + 1, above)):
         try:
             return length, tomllib.loads("\n".join(lines[:length]))

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 from penstock.config.address import Address, SocketFile
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
-FORM: Final = (
+URL_FORM: Final = (
     "mqtt://HOST:PORT, mqtts://HOST:PORT with TLS, ws://HOST:PORT/PATH or wss://HOST:PORT/PATH over"
     " WebSocket, or unix:///PATH"
 )
 
 _OTHER_NAMES: Final = {"tcp": "mqtt", "ssl": "mqtts", "tls": "mqtts"}
 _BETWEEN_URLS: Final = re.compile(r",\s*(?=[a-z]+://)")
-_PATH: Final = "/mqtt"  # where a server speaks MQTT over WebSocket by default
+_DEFAULT_PATH: Final = "/mqtt"  # of MQTT over WebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +26,12 @@ class RemoteUrl:
 
     Attributes:
         scheme: "mqtt", "mqtts", "ws", "wss" or "unix".
-        place: host and port, or the path of a Unix socket.
+        address: host and port, or the path of a Unix socket.
         path: the path for WebSocket, with its query; else empty.
     """
 
     scheme: str
-    place: Address | SocketFile
+    address: Address | SocketFile
     path: str = ""
 
     @property
@@ -45,58 +45,59 @@ class RemoteUrl:
         return self.scheme in ("ws", "wss")
 
     def __str__(self) -> str:
-        return f"{self.scheme}://{self.place}{self.path}"
+        return f"{self.scheme}://{self.address}{self.path}"
 
     @classmethod
     def parse(cls, text: str) -> RemoteUrl:
-        """Read a URL. Ports may be left out: 1883, 8883 with TLS, 80 and 443 over WebSocket.
+        """Parse a URL. Ports may be left out: 1883, 8883 with TLS, 80 and 443 over WebSocket.
 
-        ``tcp://``, ``ssl://`` and ``tls://``, as other clients have it, are ``mqtt://`` and
-        ``mqtts://``.
+        ``tcp://`` stands for ``mqtt://``, and ``ssl://`` and ``tls://`` for ``mqtts://``, as in
+        other clients.
 
         Raises:
-            ValueError: it has another form; the message says which is expected.
+            ValueError: the text has another form; the message says which is expected.
         """
         try:
             url = urlsplit(text)
         except ValueError:
-            raise ValueError(FORM) from None
+            raise ValueError(URL_FORM) from None
         scheme = _OTHER_NAMES.get(url.scheme, url.scheme)
         if scheme == "unix":
             if url.netloc or not url.path or url.query or url.fragment:
-                raise ValueError(FORM)
+                raise ValueError(URL_FORM)
             return cls(scheme, SocketFile.parse(url.path))
         port = PORTS.get(scheme)
         if port is None or url.fragment or "@" in url.netloc:
-            raise ValueError(FORM)
+            raise ValueError(URL_FORM)
         path = url.path
         if scheme in ("ws", "wss"):
-            path = (url.path or _PATH) + (f"?{url.query}" if url.query else "")
+            path = (url.path or _DEFAULT_PATH) + (f"?{url.query}" if url.query else "")
         elif url.path not in ("", "/") or url.query:
-            raise ValueError(FORM)
+            raise ValueError(URL_FORM)
         else:
             path = ""
         has_port = url.netloc.rpartition("]")[2].count(":") == 1
         try:
             address = Address.parse(url.netloc if has_port else f"{url.netloc}:{port}")
         except ValueError:
-            raise ValueError(FORM) from None
+            raise ValueError(URL_FORM) from None
         if address.port == 0:
-            raise ValueError(FORM)
+            raise ValueError(URL_FORM)
         return cls(scheme, address, path)
 
     @classmethod
     def parse_list(cls, text: str) -> list[RemoteUrl]:
-        """Read the URL of a cluster: hosts with commas between them, or whole URLs.
+        """Parse the URL of a cluster, hosts or whole URLs with commas between them; return one URL
+        a host.
 
-        ``mqtts://a,b:8884/`` is ``mqtts://a/,mqtts://b:8884/``.
+        ``mqtts://a,b:8884/`` stands for ``mqtts://a/,mqtts://b:8884/``.
 
         Raises:
-            ValueError: one has another form; the message says which is expected.
+            ValueError: one of the URLs has another form; the message says which is expected.
         """
         urls: list[RemoteUrl] = []
-        for one in _BETWEEN_URLS.split(text):
-            scheme, separator, rest = one.partition("://")
+        for part in _BETWEEN_URLS.split(text):
+            scheme, separator, rest = part.partition("://")
             hosts, slash, path = rest.partition("/")
             urls += [
                 cls.parse(f"{scheme}{separator}{host.strip()}{slash}{path}")

@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from penstock.config.access import Access
 from penstock.config.admin import Admin
-from penstock.config.bridge import Bridge, Remote
+from penstock.config.bridge import Bridge, RemoteBroker
 from penstock.config.cluster import Cluster
 from penstock.config.dead_letters import DeadLetters
 from penstock.config.durability import Durability
@@ -18,7 +18,7 @@ from penstock.config.group import Group
 from penstock.config.http_login import HttpLogin
 from penstock.config.jwt_login import JwtLogin
 from penstock.config.limits import Limits, Memory
-from penstock.config.listener import Listener, MainListener, is_any_port, setting_of
+from penstock.config.listener import Listener, MainListener, bind_setting, has_any_port
 from penstock.config.metrics import Metrics
 from penstock.config.mqtt5 import Mqtt5
 from penstock.config.opentelemetry import OpenTelemetry
@@ -55,19 +55,19 @@ class Settings(Group):
     @model_validator(mode="after")
     def _open_addresses_are_asked_for(self) -> Settings:
         """Refuse an address that is open to everyone, unless the settings ask for it by name."""
-        has_users = self.asks_for_users
-        for listener in self.listener.open_ones():
+        has_users = self.authenticates_users
+        for listener in self.listener.enabled_listeners():
             if listener.is_open and not (has_users or listener.allow_anonymous):
                 raise ValueError(
-                    f"{setting_of(listener)} is {listener.bind}, which other machines can reach,"
+                    f"{bind_setting(listener)} is {listener.bind}, which other machines can reach,"
                     " and clients are not authenticated: bind to 127.0.0.1, or name the users in"
                     " access.password_file, or let everyone in with --allow-anonymous"
                     " (listener.allow_anonymous = true)"
                 )
         stream = self.stream
-        asks = stream.token_file or stream.client_ca
-        is_asked_for = stream.allow_anonymous or (self.listener.allow_anonymous and not has_users)
-        if stream.enabled and not (stream.bind.is_loopback or asks or is_asked_for):
+        authenticates = stream.token_file or stream.client_ca
+        is_allowed = stream.allow_anonymous or (self.listener.allow_anonymous and not has_users)
+        if stream.enabled and not (stream.bind.is_loopback or authenticates or is_allowed):
             raise ValueError(
                 f"stream.bind is {stream.bind}, which other machines can reach, and readers of"
                 " streams are not authenticated: bind to 127.0.0.1, or ask for a token with"
@@ -77,10 +77,10 @@ class Settings(Group):
         return self
 
     @model_validator(mode="after")
-    def _certificates_that_name_users_are_asked_for(self) -> Settings:
-        """Refuse identities from certificates that no listener asks for: no client would have the
-        user that the access list names."""
-        asking = any(listener.client_ca for listener in self.listener.open_ones())
+    def _a_listener_asks_for_certificates(self) -> Settings:
+        """Refuse user names from certificates where no listener asks for certificates: no client
+        would have the user that the access list names."""
+        asking = any(listener.client_ca for listener in self.listener.enabled_listeners())
         if self.access.identity_from_certificate and not asking:
             raise ValueError(
                 "access.identity_from_certificate takes user names from certificates, and no"
@@ -90,7 +90,8 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _events_have_their_stream(self) -> Settings:
-        """Refuse events that no reader could get, or not under the name that readers expect."""
+        """Refuse events that no reader could get, or not under the stream name that readers
+        expect."""
         if not self.events.enabled:
             return self
         if not self.stream.enabled or self.durability.persistence != "file":
@@ -125,7 +126,9 @@ class Settings(Group):
                 "admin.users are users of the broker, and there is nothing to check their"
                 " passwords with: set access.password_file, jwt_login.keys or http_login.url"
             )
-        taken = {setting_of(one): one.bind for one in self.listener.open_ones()}
+        taken = {
+            bind_setting(listener): listener.bind for listener in self.listener.enabled_listeners()
+        }
         if self.stream.enabled:
             taken["stream.bind"] = self.stream.bind
         for setting, other in taken.items():
@@ -156,7 +159,7 @@ class Settings(Group):
     @model_validator(mode="after")
     def _client_groups_name_listeners(self) -> Settings:
         """Refuse a client group of a listener that is not there: no client would be in it."""
-        names = [listener.name for listener in self.listener.open_ones()]
+        names = [listener.name for listener in self.listener.enabled_listeners()]
         for group in self.metrics.client_groups:
             if group.listener and group.listener not in names:
                 raise ValueError(
@@ -167,7 +170,8 @@ class Settings(Group):
 
     @property
     def streams(self) -> tuple[StreamDefinition, ...]:
-        """All streams that are offered: the settings' own, and the stream of events."""
+        """All streams that readers can use: those of the settings, and the stream of events if it
+        is enabled."""
         offered = self.stream.streams
         if not self.events.enabled or any(stream.name == STREAM_NAME for stream in offered):
             return offered
@@ -183,35 +187,36 @@ class Settings(Group):
         )
 
     @property
-    def asks_for_users(self) -> bool:
-        """Return whether user names are checked, and not only claimed."""
+    def authenticates_users(self) -> bool:
+        """Return whether the broker checks user names, with passwords or tokens."""
         return bool(self.access.password_file or self.http_login.url or self.jwt_login.keys)
 
     def lets_anonymous_in(self, listener: Listener) -> bool:
-        """Return whether clients without a user name get in through this listener."""
-        is_private = not listener.is_open and not self.asks_for_users
+        """Return whether clients without a user name may connect to this listener."""
+        is_private = not listener.is_open and not self.authenticates_users
         return listener.allow_anonymous or is_private
 
-    def asks_for_token(self) -> bool:
+    def requires_stream_token(self) -> bool:
         """Return whether every use of the stream service needs a token."""
         stream = self.stream
-        has_rules = self.asks_for_users or bool(self.access.acl_file)
+        has_rules = self.authenticates_users or bool(self.access.acl_file)
         is_open = stream.allow_anonymous or stream.client_ca
         return bool(stream.token_file) or (has_rules and not is_open)
 
-    def lets_sinks_publish(self) -> bool:
-        """Return whether rows may be published through the stream service, which knows no users."""
-        has_rules = self.asks_for_users or bool(self.access.acl_file)
+    def allows_stream_publishing(self) -> bool:
+        """Return whether programs may publish rows through the stream service, which knows no
+        users."""
+        has_rules = self.authenticates_users or bool(self.access.acl_file)
         return self.stream.allow_publish or (self.stream.bind.is_loopback and not has_rules)
 
     @model_validator(mode="after")
     def _addresses_differ(self) -> Settings:
-        for listener in self.listener.open_ones():
+        for listener in self.listener.enabled_listeners():
             bind = listener.bind
             taken = self.stream.enabled and bind == self.stream.bind
-            if taken and not is_any_port(listener):
+            if taken and not has_any_port(listener):
                 raise ValueError(
-                    f"{setting_of(listener)} and stream.bind are both {bind}; give each its own"
+                    f"{bind_setting(listener)} and stream.bind are both {bind}; give each its own"
                     " port"
                 )
         return self
@@ -219,10 +224,12 @@ class Settings(Group):
     def limits_of(self, listener: Listener) -> Limits:
         """Return the limits of a listener's clients: its own where it has any, else the
         broker's."""
-        own = {name: getattr(listener.limits, name) for name in listener.limits.model_fields_set}
-        return self.limits.model_copy(update=own)
+        set_here = {
+            name: getattr(listener.limits, name) for name in listener.limits.model_fields_set
+        }
+        return self.limits.model_copy(update=set_here)
 
-    def limits_of_bridge(self, remote: Remote) -> Limits:
+    def limits_of_bridge(self, remote: RemoteBroker) -> Limits:
         """Return the limits of a bridge's session: its own where it has any, a queue without a
         limit, and else the broker's."""
         own: dict[str, object] = {

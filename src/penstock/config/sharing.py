@@ -9,10 +9,10 @@ from penstock.config.values import ShareName, SharingStrategy
 
 
 class ShareGroupStrategy(Group):
-    """The strategy of one group."""
+    """The strategy of one group of shared subscriptions."""
 
     group: ShareName
-    """Name of the group, as in $share/GROUP/FILTER; whatever the filter."""
+    """Name of the group, as in $share/GROUP/FILTER, with any filter."""
 
     strategy: SharingStrategy
     """The strategy of this group, with the values of sharing.strategy."""
@@ -25,13 +25,14 @@ class Sharing(Group):
     """Grant shared subscriptions. Otherwise they are refused with reason code 0x9E."""
 
     before_mqtt5: bool = True
-    """Grant them to MQTT 3.1 and 3.1.1 clients too, although only MQTT 5 specifies them."""
+    """Grant shared subscriptions to MQTT 3.1 and 3.1.1 clients too, although only MQTT 5 specifies
+    them."""
 
     strategy: SharingStrategy = "round_robin"
-    """The connected member that gets a message: "round_robin" one after the other; "random";
-    "sticky" the same one while it has room; "least_inflight" the one with the fewest messages in
-    flight and waiting; "hash_client" the same one for each publishing client; "hash_topic" the same
-    one for each topic. A member without room is passed over."""
+    """How the connected member that gets a message is chosen: "round_robin" one after the other;
+    "random"; "sticky" the same one while it has room; "least_inflight" the one with the fewest
+    messages in flight and waiting; "hash_client" the same one for each publishing client;
+    "hash_topic" the same one for each topic. A member without room is passed over."""
 
     groups: tuple[ShareGroupStrategy, ...] = Field(default=(), max_length=1000)
     """Other strategies by group, at most 1000."""

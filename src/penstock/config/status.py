@@ -45,12 +45,12 @@ class Log(Group):
 
     file: str = ""
     """File that lines are appended to; empty is standard error, which a service manager reads.
-    After another program renames it (logrotate) a new file is begun; lines that cannot be written
-    go to standard error."""
+    After another program renames the file (logrotate) a new one is begun; lines that cannot be
+    written go to standard error."""
 
     file_bytes_max: int = Field(default=10_485_760, ge=4096, le=1_099_511_627_776)
-    """Bytes of log.file, above which it is renamed to FILE.1, FILE.1 to FILE.2 and so on, and a
-    new one begins. 4096 to 1099511627776."""
+    """Size of log.file in bytes above which it is renamed to FILE.1, FILE.1 to FILE.2 and so on,
+    and a new file begins. 4096 to 1099511627776."""
 
     files_max: int = Field(default=5, ge=1, le=1000)
     """Renamed files kept beside log.file; the oldest is removed. 1 to 1000."""

@@ -16,11 +16,12 @@ class StreamDefinition(Group):
     """A named part of the log that Spark and other readers can read."""
 
     name: StreamName
-    """Its name for readers: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+    """Name of the stream for readers: 1 to 64 letters, digits and . _ - that start with a letter or
+    digit."""
 
     topic_filters: tuple[TopicFilter, ...] = Field(min_length=1, max_length=1000)
-    """Messages whose topic matches any of these belong to the stream; 1 to 1000 MQTT filters.
-    A leading wildcard leaves out topics that start with $."""
+    """Messages whose topic matches any of these belong to the stream; 1 to 1000 MQTT filters. A
+    leading wildcard does not match topics that start with $."""
 
     retention_s: int | None = Field(default=None, ge=0, le=10**10)
     """Time in seconds that messages of this stream are kept, also when they have left the log
@@ -33,7 +34,7 @@ class StreamDefinition(Group):
 
     @property
     def is_archived(self) -> bool:
-        """Return whether messages stay that have left the log."""
+        """Return whether the stream keeps messages longer than the log does."""
         return self.retention_s is not None or self.retention_bytes_max > 0
 
 
@@ -53,8 +54,8 @@ class Stream(Group):
     machines can reach. Without an access.password_file, listener.allow_anonymous says so too."""
 
     certificate: str = ""
-    """PEM file of the certificate and those between it and its authority: the service speaks TLS.
-    Empty for none. A reload reads it again, as well as the key and the tokens."""
+    """PEM file of the certificate and its intermediate certificates: the service speaks TLS. Empty
+    for none. A reload reads it again, as well as the key and the tokens."""
 
     key: str = ""
     """PEM file of the certificate's private key, without a password."""
@@ -77,12 +78,12 @@ class Stream(Group):
     cannot reach, and there is neither an access.password_file nor an access.acl_file."""
 
     staged_bytes_max: int = Field(default=16 * 1024**3, ge=1_048_576, le=2**62)
-    """Bytes of rows that wait in the data directory to be published; a task of Spark that brings
+    """Most bytes of rows that wait in the data directory to be published; a Spark task that brings
     more fails. 1048576 to 4611686018427387904."""
 
     staged_expiry_s: Annotated[float, RESTART] = Field(default=86_400.0, ge=0, le=10**10)
-    """Time in seconds after which rows are removed whose batch Spark has not decided to publish:
-    longer than the longest batch takes. 0 to 10000000000; 0 keeps them for ever."""
+    """Time in seconds after which rows are removed if Spark has not committed their batch: longer
+    than the longest batch takes. 0 to 10000000000; 0 keeps them for ever."""
 
     streams: Annotated[tuple[StreamDefinition, ...], RESTART] = Field(
         default=(StreamDefinition(name="messages", topic_filters=("#",)),),
@@ -92,15 +93,16 @@ class Stream(Group):
     """Streams offered, 1 to 100. Every message that belongs to one is kept in the log."""
 
     readers_max: int = Field(default=100, ge=0, le=1000)
-    """Groups of registered readers (docs/spark.md) that are known at a time. One more takes the
-    place of a group whose lease has ended, or is refused. 0 to 1000; 0 refuses all."""
+    """Most groups of registered readers (docs/spark.md). One more replaces a group whose lease has
+    ended, or is refused. 0 to 1000; 0 refuses all."""
 
     readers_per_token_max: int = Field(default=10, ge=1, le=1000)
-    """Groups of one token, unless the token may do everything (docs/security.md). 1 to 1000."""
+    """Most groups of registered readers of one token, unless the token may do everything
+    (docs/security.md). 1 to 1000."""
 
     reader_lease_s_max: float = Field(default=604_800.0, ge=1, le=10**8)
-    """Longest lease of a reader, in seconds: how long the log is kept for a reader that is away. 1
-    to 100000000."""
+    """Longest lease of a reader, in seconds: how long the log is kept for a reader that is not
+    connected. 1 to 100000000."""
 
     readers_hold_bytes_max: int = Field(default=20 * 1024**3, ge=0, le=2**62)
     """Size of the log in bytes above which messages leave it although readers have not read them,
@@ -109,8 +111,8 @@ class Stream(Group):
     holds nothing back."""
 
     tables_max: int = Field(default=100, ge=0, le=1000)
-    """Tables whose jobs report their progress (docs/spark.md), so that publishers get receipts. The
-    report of one more is refused; it lands messages all the same. 0 to 1000."""
+    """Most tables whose jobs report their progress (docs/spark.md), so that publishers get
+    receipts. The report of one more is refused; its job lands messages all the same. 0 to 1000."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Stream:
@@ -132,16 +134,16 @@ class Stream(Group):
         return self
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """The arguments that tell the service's process of its files."""
-        given: list[str] = []
+    def file_options(self) -> tuple[str, ...]:
+        """The command-line options that give the stream service its files."""
+        options: list[str] = []
         if self.certificate:
-            given += ["--certificate", self.certificate, "--key", self.key]
+            options += ["--certificate", self.certificate, "--key", self.key]
         if self.client_ca:
-            given += ["--client-ca", self.client_ca]
+            options += ["--client-ca", self.client_ca]
         if self.token_file:
-            given += ["--token-file", self.token_file]
-        return tuple(given)
+            options += ["--token-file", self.token_file]
+        return tuple(options)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Stream:

@@ -24,7 +24,7 @@ Metadata = Literal["received_at", "topic", "client_id", "qos", "retain"]
 
 
 class RepeatsDefinition(Group):
-    """Recognition of messages that were sent again, so that each is landed once."""
+    """Deduplication of messages that publishers sent again, so that each is landed once."""
 
     column: str = ""
     """The decoded column with the message's id: text or a whole number, the same in all rows of a
@@ -46,10 +46,11 @@ class RepeatsDefinition(Group):
 
 
 class TableDefinition(Group):
-    """A table: which messages, how they become rows, and where these are kept."""
+    """A declared table: which messages land in it, how they become rows, and where the rows are
+    kept."""
 
     name: TableName
-    """Its name: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
+    """Name of the table: 1 to 64 letters, digits and . _ - that start with a letter or digit."""
 
     topics: TopicPatternText
     """The messages: an MQTT topic filter in which a level may have a name, and so become a column:
@@ -60,7 +61,7 @@ class TableDefinition(Group):
     payload unchanged."""
 
     stream: StreamName = "messages"
-    """The stream it is read from, see stream.streams."""
+    """The stream from which the messages are read, see stream.streams."""
 
     path: LocalDirectory = ""
     """Directory of the table; empty for its name below tables.dir. Messages that do not become rows
@@ -79,7 +80,7 @@ class TableDefinition(Group):
     hour of a time, such as "hour(received_at)", and buckets, see docs/tables.md. At most 4."""
 
     partitions_max: int = Field(default=1000, ge=1, le=100_000)
-    """Most partitions that one commit may have files in: one that would have more is refused. 1 to
+    """Most partitions that one commit may have files in; a commit to more is refused. 1 to
     100000."""
 
     repeats: RepeatsDefinition | None = None
@@ -95,13 +96,14 @@ class TableDefinition(Group):
     as {"0": 3000}; backfill adds earlier messages."""
 
     group: GroupName | None = None
-    """The registered reader that its landing is (docs/spark.md, Readers): the broker then keeps
-    messages that have not landed, whatever its retention says. Without it the table's name; empty
-    for none. One for each table of a broker."""
+    """Name of the registered reader that the table's job is (docs/spark.md, Readers): the broker
+    then keeps messages that have not landed, whatever its retention says. Without it the table's
+    name; empty for none. Every table of a broker has its own."""
 
     group_lease_s: float = Field(default=259_200.0, ge=1, le=10**8)
-    """How long the broker keeps such messages when the landing does not report, in seconds: longer
-    than it is ever away. At most stream.reader_lease_s_max of the broker. 1 to 100000000."""
+    """How long the broker keeps messages that have not landed when the job does not report, in
+    seconds: longer than the job is ever stopped. At most stream.reader_lease_s_max of the broker. 1
+    to 100000000."""
 
     commit_s_min: float = Field(default=0.5, ge=0, le=86_400)
     """Shortest time from one commit to the next, in seconds; longer makes fewer, larger files. 0 to
@@ -143,10 +145,11 @@ class IcebergNames(Group):
     """The catalog and namespace of tables of format iceberg."""
 
     catalog: CatalogName = "penstock"
-    """Name of the catalog in tables.dir/iceberg.db, by which pyiceberg and others open it."""
+    """Name of the catalog in tables.dir/iceberg.db, under which pyiceberg and other programs open
+    it."""
 
     namespace: CatalogName = "penstock"
-    """Namespace of the tables in it, such as bronze."""
+    """Namespace of the tables in the catalog, such as bronze."""
 
 
 @takes_effect(TABLE_JOBS)
@@ -164,7 +167,8 @@ class Tables(Group):
     """The tables, 0 to 1000."""
 
     derived: tuple[DerivedDefinition, ...] = Field(default=(), max_length=1000)
-    """Tables that are computed from the rows of these, 0 to 1000; see docs/derived_tables.md."""
+    """Tables that are computed from the rows of declared tables, 0 to 1000; see
+    docs/derived_tables.md."""
 
     @model_validator(mode="after")
     def _names_differ(self) -> Tables:

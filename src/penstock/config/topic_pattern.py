@@ -21,7 +21,7 @@ from penstock.engine.topics import is_shared, is_topic_filter
 
 LevelType = Literal["string", "int", "float"]
 
-_NAMED: Final = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
+_NAMED_LEVEL: Final = re.compile(r"\{([^{}:]*)(?::([^{}]*))?\}")
 _COLUMN_NAME: Final = re.compile(r"[^\W\d]\w{0,127}")
 _BRACE: Final = re.compile(r"\{\{|\}\}|[{}]")
 
@@ -43,7 +43,7 @@ def parse_levels(text: str) -> tuple[Level, ...]:
     """Return the levels of a pattern.
 
     Raises:
-        ValueError: it is no pattern; the message is one sentence.
+        ValueError: the text is no pattern; the message is one sentence.
     """
     levels = tuple(_level(level, text) for level in text.split("/"))
     if is_shared(text):
@@ -64,10 +64,10 @@ def parse_levels(text: str) -> tuple[Level, ...]:
 
 
 def _level(level: str, text: str) -> Level:
-    named = _NAMED.fullmatch(level)
-    if named is None:
+    match = _NAMED_LEVEL.fullmatch(level)
+    if match is None:
         return Level(_without_doubled_braces(level, text))
-    name, kind = named[1], named[2]
+    name, kind = match[1], match[2]
     if _COLUMN_NAME.fullmatch(name) is None:
         raise ValueError(
             f"the topic pattern {text!r} has a level {level}, whose name must be letters, digits"
@@ -95,7 +95,7 @@ def _without_doubled_braces(level: str, text: str) -> str:
     return _BRACE.sub(brace, level)
 
 
-def _pattern(value: str) -> str:
+def _checked_pattern(value: str) -> str:
     try:
         parse_levels(value)
     except ValueError as mistake:
@@ -105,5 +105,5 @@ def _pattern(value: str) -> str:
     return value
 
 
-TopicPatternText = Annotated[str, AfterValidator(_pattern)]
+TopicPatternText = Annotated[str, AfterValidator(_checked_pattern)]
 """A setting that is a topic pattern."""

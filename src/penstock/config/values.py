@@ -1,6 +1,6 @@
-"""The kinds of values of settings: which values are allowed, and the words for the others.
+"""The types of values of settings: a check for each, and the words for the values that it allows.
 
-Each message follows "must be" in the sentence about a mistake (`mistakes.py`).
+The message of each ValueError follows "must be" in the sentence about a mistake (`mistakes.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
-from penstock.config.address import Address, SocketFile, parse_place
+from penstock.config.address import Address, SocketFile, parse_listen_address
 from penstock.engine.declared_limits import TOPIC_LEVELS_MAX
 from penstock.engine.reporting.events import KINDS
 from penstock.engine.topics import (
@@ -32,49 +32,49 @@ _LOCATION: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
-def _address(value: object) -> object:
+def _parsed_address(value: object) -> object:
     return Address.parse(value) if isinstance(value, str) else value
 
 
-def _address_or_empty(value: object) -> object:
-    return value if value == "" else _address(value)
+def _parsed_address_or_empty(value: object) -> object:
+    return value if value == "" else _parsed_address(value)
 
 
-def _place(value: object) -> object:
-    return parse_place(value) if isinstance(value, str) else value
+def _parsed_listen_address(value: object) -> object:
+    return parse_listen_address(value) if isinstance(value, str) else value
 
 
-def _network(value: str) -> str:
+def _checked_network(value: str) -> str:
     try:
         return str(ipaddress.ip_network(value))
     except ValueError:
         raise ValueError("a network such as 10.0.0.0/8, 192.0.2.7 or fd00::/8") from None
 
 
-def _file_mode(value: str) -> str:
+def _checked_file_mode(value: str) -> str:
     if _FILE_MODE.fullmatch(value) is None:
         raise ValueError('three octal digits for owner, group and others, such as "660"')
     return value
 
 
-def _http_path(value: str) -> str:
+def _checked_http_path(value: str) -> str:
     if _HTTP_PATH.fullmatch(value) is None:
         raise ValueError("a path that starts with a slash, such as /mqtt")
     return value
 
 
-def _name(value: str) -> str:
+def _checked_name(value: str) -> str:
     if _NAME.fullmatch(value) is None:
         raise ValueError("1 to 64 letters, digits and . _ - that start with a letter or digit")
     return value
 
 
-def _name_or_none(value: str) -> str:
-    return value and _name(value)
+def _checked_name_or_empty(value: str) -> str:
+    return value and _checked_name(value)
 
 
 def checked_topic_filter(value: str) -> str:
-    """Return ``value``, a topic filter without a share name.
+    """Return ``value`` if it is a topic filter without a share name.
 
     Raises:
         ValueError: it is something else; the message says what it must be.
@@ -84,7 +84,7 @@ def checked_topic_filter(value: str) -> str:
     return value
 
 
-def _bridged_filter(value: str) -> str:
+def _checked_bridged_filter(value: str) -> str:
     if is_shared(value) and not is_share_name(share_name(value)):
         raise ValueError("$share/GROUP/FILTER, with a name without + and # for the group")
     if not is_topic_filter(unshared(value), TOPIC_LEVELS_MAX):
@@ -92,14 +92,14 @@ def _bridged_filter(value: str) -> str:
     return value
 
 
-def _topic_prefix(value: str) -> str:
+def _checked_topic_prefix(value: str) -> str:
     if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or is_shared(value)):
         raise ValueError("the beginning of a topic name, such as plant/7/, or nothing")
     return value
 
 
 def checked_mount_point(value: str) -> str:
-    """Return ``value``, a mount point of a listener, or nothing.
+    """Return ``value`` if it is a mount point of a listener, or empty.
 
     Raises:
         ValueError: it is something else; the message says what it must be.
@@ -113,58 +113,58 @@ def _is_branch(value: str) -> bool:
     return value.endswith("/") and not value.startswith("$") and len(value) <= 1000
 
 
-def _printable(value: str) -> str:
+def _checked_printable(value: str) -> str:
     if not value.isprintable():
         raise ValueError("printable characters, or nothing")
     return value
 
 
-def _id_prefix(value: str) -> str:
+def _checked_id_prefix(value: str) -> str:
     if value.startswith("$") or not value.isprintable():
         raise ValueError("printable characters, the first of them not $, or nothing")
     return value
 
 
-def _topic_name(value: str) -> str:
+def _checked_topic_name(value: str) -> str:
     if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or is_shared(value)):
         raise ValueError("a topic name without wildcards, or nothing")
     return value
 
 
-def _dead_letter_topic(value: str) -> str:
+def _checked_dead_letter_topic(value: str) -> str:
     if value and (not is_topic_name(value, TOPIC_LEVELS_MAX) or value.startswith("$")):
         raise ValueError("a topic name without wildcards that does not start with $, or nothing")
     return value
 
 
-def _message_filter(value: str) -> str:
+def _checked_message_filter(value: str) -> str:
     checked_topic_filter(value)
     if is_of_events(value):
         raise ValueError("a topic filter of messages; there are no events about events")
     return value
 
 
-def _event_kind(value: str) -> str:
+def _checked_event_kind(value: str) -> str:
     if value not in KINDS:
         raise ValueError("one of " + ", ".join(KINDS))
     return value
 
 
-def _share_name(value: str) -> str:
+def _checked_share_name(value: str) -> str:
     if not is_share_name(value):
         raise ValueError("the name of a group of shared subscriptions, without / + and #")
     return value
 
 
-def _local_path(value: Path) -> Path:
+def _checked_local_path(value: Path) -> Path:
     return Path(local_directory(str(value)))
 
 
 def local_directory(value: str) -> str:
-    """Return a directory of this machine, of which a location may be the file: URL.
+    """Return the path of a directory of this machine, given as a path or as a file: URL.
 
     Raises:
-        ValueError: it is a location of something else.
+        ValueError: the value is the URL of an object store or of another server.
     """
     if _LOCATION.match(value) is None:
         return value
@@ -177,33 +177,35 @@ def local_directory(value: str) -> str:
     return unquote(found.path)
 
 
-BindAddress = Annotated[Address, BeforeValidator(_address), PlainSerializer(str)]
+BindAddress = Annotated[Address, BeforeValidator(_parsed_address), PlainSerializer(str)]
 OptionalBindAddress = Annotated[
-    Address | Literal[""], BeforeValidator(_address_or_empty), PlainSerializer(str)
+    Address | Literal[""], BeforeValidator(_parsed_address_or_empty), PlainSerializer(str)
 ]
-ListenAddress = Annotated[Address | SocketFile, BeforeValidator(_place), PlainSerializer(str)]
-Network = Annotated[str, AfterValidator(_network)]
+ListenAddress = Annotated[
+    Address | SocketFile, BeforeValidator(_parsed_listen_address), PlainSerializer(str)
+]
+Network = Annotated[str, AfterValidator(_checked_network)]
 LocalDirectory = Annotated[str, AfterValidator(local_directory)]
-LocalPath = Annotated[Path, AfterValidator(_local_path)]
-FileMode = Annotated[str, AfterValidator(_file_mode)]
-HttpPath = Annotated[str, AfterValidator(_http_path)]
-ListenerName = Annotated[str, AfterValidator(_name)]
-StreamName = Annotated[str, AfterValidator(_name)]
-TableName = Annotated[str, AfterValidator(_name)]
-CatalogName = Annotated[str, AfterValidator(_name)]
-GroupName = Annotated[str, AfterValidator(_name_or_none)]
-BridgeName = Annotated[str, AfterValidator(_name)]
-PrintableText = Annotated[str, AfterValidator(_printable)]
-IdPrefix = Annotated[str, AfterValidator(_id_prefix)]
+LocalPath = Annotated[Path, AfterValidator(_checked_local_path)]
+FileMode = Annotated[str, AfterValidator(_checked_file_mode)]
+HttpPath = Annotated[str, AfterValidator(_checked_http_path)]
+ListenerName = Annotated[str, AfterValidator(_checked_name)]
+StreamName = Annotated[str, AfterValidator(_checked_name)]
+TableName = Annotated[str, AfterValidator(_checked_name)]
+CatalogName = Annotated[str, AfterValidator(_checked_name)]
+GroupName = Annotated[str, AfterValidator(_checked_name_or_empty)]
+BridgeName = Annotated[str, AfterValidator(_checked_name)]
+PrintableText = Annotated[str, AfterValidator(_checked_printable)]
+IdPrefix = Annotated[str, AfterValidator(_checked_id_prefix)]
 MountPoint = Annotated[str, AfterValidator(checked_mount_point)]
-TopicName = Annotated[str, AfterValidator(_topic_name)]
-TopicPrefix = Annotated[str, AfterValidator(_topic_prefix)]
+TopicName = Annotated[str, AfterValidator(_checked_topic_name)]
+TopicPrefix = Annotated[str, AfterValidator(_checked_topic_prefix)]
 TopicFilter = Annotated[str, AfterValidator(checked_topic_filter)]
-BridgedFilter = Annotated[str, AfterValidator(_bridged_filter)]
-MessageFilter = Annotated[str, AfterValidator(_message_filter)]
-EventKind = Annotated[str, AfterValidator(_event_kind)]
-DeadLetterTopic = Annotated[str, AfterValidator(_dead_letter_topic)]
-ShareName = Annotated[str, AfterValidator(_share_name)]
+BridgedFilter = Annotated[str, AfterValidator(_checked_bridged_filter)]
+MessageFilter = Annotated[str, AfterValidator(_checked_message_filter)]
+EventKind = Annotated[str, AfterValidator(_checked_event_kind)]
+DeadLetterTopic = Annotated[str, AfterValidator(_checked_dead_letter_topic)]
+ShareName = Annotated[str, AfterValidator(_checked_share_name)]
 SharingStrategy = Literal[
     "round_robin", "random", "sticky", "least_inflight", "hash_client", "hash_topic"
 ]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from urllib.parse import SplitResult, urlsplit
 
 
-def check_web_url(name: str, url: str, ca_file: str, secret: str) -> None:
-    """Check that a service can be asked.
+def check_web_url(name: str, url: str, ca_file: str, secret_setting: str) -> None:
+    """Check the URL of a service and the settings beside it.
 
     Args:
         name: name of the group with the settings name.url and name.ca_file.
         url: the URL of the service.
         ca_file: the file of authorities that sign its certificate, or empty.
-        secret: the setting that a password belongs into.
+        secret_setting: the name of the setting for a password, without its group.
 
     Raises:
-        ValueError: it cannot; the message is one sentence.
+        ValueError: the service could not be reached so; the message is one sentence.
     """
     parts = urlsplit(url)
     is_web = parts.scheme in ("http", "https") and not parts.fragment
@@ -23,14 +23,14 @@ def check_web_url(name: str, url: str, ca_file: str, secret: str) -> None:
         raise ValueError(f"{name}.url is {url!r}, but must be http://HOST[:PORT]/PATH or https://…")
     if parts.username is not None:
         raise ValueError(
-            f"{name}.url must have no user name or password in it: use {name}.{secret}"
+            f"{name}.url must have no user name or password in it: use {name}.{secret_setting}"
         )
     if ca_file and parts.scheme != "https":
         raise ValueError(f"{name}.ca_file is for https://, and {name}.url is http://")
 
 
 def _has_port(parts: SplitResult) -> bool:
-    """Return whether the port is one, or left out."""
+    """Return whether the port of a URL is left out, or from 1 to 65535."""
     try:
         return parts.port != 0
     except ValueError:

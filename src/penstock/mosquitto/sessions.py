@@ -149,7 +149,7 @@ class _SessionImporter:
         self._server, self._clock = engine(settings, store, Authenticate(), Authorize())
         self._now = self._clock.now()
         self._bridges = bridges
-        listeners = settings.listener.open_ones()
+        listeners = settings.listener.enabled_listeners()
         by_name = {one.name: engine_limits(settings, one) for one in listeners}
         self._limits = {port: by_name[name] for port, name in zones.items() if name in by_name}
         self._expiry_s_max = settings.limits.session_expiry_s_max

@@ -192,9 +192,9 @@ class ServerAddresses:
         host = place.host.lower()
         for url in self.urls:
             if (
-                isinstance(url.place, Address)
-                and url.place.host.lower() == host
-                and (not has_port or url.place.port == place.port)
+                isinstance(url.address, Address)
+                and url.address.host.lower() == host
+                and (not has_port or url.address.port == place.port)
                 and (url.is_encrypted or not self.current.is_encrypted)
             ):
                 yield url

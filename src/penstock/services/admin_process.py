@@ -61,7 +61,7 @@ def changing_arguments(settings: Admin, events: Sequence[str]) -> tuple[str, ...
         str(settings.answer_s_max),
         "--disk-free-bytes-min",
         str(settings.disk_free_bytes_min),
-        *settings.files,
+        *settings.file_options,
         *(("--passwords",) if settings.users else ()),
         *events,
     )

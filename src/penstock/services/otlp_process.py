@@ -34,4 +34,4 @@ def changing_arguments(settings: OpenTelemetry, stream: Sequence[str]) -> tuple[
         settings: the settings of the process.
         stream: arguments that tell it how to reach the stream service; none: it reads no events.
     """
-    return (*settings.arguments, *settings.files, *stream)
+    return (*settings.arguments, *settings.file_options, *stream)

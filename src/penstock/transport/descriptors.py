@@ -43,7 +43,7 @@ def prepared(settings: Settings) -> Descriptors:
     """Raise the limit, and say once where it is lower than the listeners want."""
     limit = raise_limit()
     room = connections_within(limit)
-    wanted = max(listener.max_connections for listener in settings.listener.open_ones())
+    wanted = max(listener.max_connections for listener in settings.listener.enabled_listeners())
     if wanted > room:
         logger.warning(
             "the limit of open files is %d: at most %d connections are served, not the %d that"

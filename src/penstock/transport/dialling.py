@@ -114,16 +114,16 @@ async def dial(
         return DialledSocketWire(str(url), name, accept, write_buffer_bytes_max)
 
     async with asyncio.timeout(connect_timeout_s):
-        if isinstance(url.place, SocketFile):
-            await loop.create_unix_connection(made, url.place.path)
+        if isinstance(url.address, SocketFile):
+            await loop.create_unix_connection(made, url.address.path)
             return
         encryption = context if url.is_encrypted else None
-        connected = await connect(url.place.host, url.place.port)
+        connected = await connect(url.address.host, url.address.port)
         try:
             if encryption is None:
                 await loop.create_connection(made, sock=connected)
             else:
-                await open_tls(connected, made, encryption, connect_timeout_s, url.place.host)
+                await open_tls(connected, made, encryption, connect_timeout_s, url.address.host)
         except BaseException:
             upgrade.cancel()
             connected.close()

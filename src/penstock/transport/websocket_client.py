@@ -53,7 +53,7 @@ class DialledWebSocket(WebSocketStream):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Ask for WebSocket: the connection stands."""
         super().connection_made(transport)
-        host = str(self._url.place).removesuffix(f":{PORTS[self._url.scheme]}")
+        host = str(self._url.address).removesuffix(f":{PORTS[self._url.scheme]}")
         headers = [
             (name.encode("latin-1"), value.encode("latin-1")) for name, value in self._headers
         ]

@@ -48,7 +48,7 @@ def test_every_limit_of_a_zone_reaches_the_engine() -> None:
         "write_buffer_bytes_max": 5000,
     }
     settings = load_settings(None, {"listener.others": [other]}, {})
-    main, services = settings.listener.open_ones()
+    main, services = settings.listener.enabled_listeners()
     limits = engine_limits(settings, services)
     assert limits.zone == "services"
     assert {name: getattr(limits, name) for name in zone} == zone

@@ -14,7 +14,7 @@ from penstock.bridge.plan import (
     outgoing,
     remote_subscriptions,
 )
-from penstock.config.bridge import ForwardingRule, Remote
+from penstock.config.bridge import ForwardingRule, RemoteBroker
 from penstock.errors import ConfigError
 from penstock.protocol.kinds import V5, V311
 from penstock.protocol.packets import Subscription
@@ -24,9 +24,9 @@ BOTH = ForwardingRule(
 )
 
 
-def remote(**settings: Any) -> Remote:
+def remote(**settings: Any) -> RemoteBroker:
     given: dict[str, Any] = {"name": "up", "addresses": ("mqtt://a",), "forwards": (BOTH,)}
-    return Remote(**given | settings)
+    return RemoteBroker(**given | settings)
 
 
 def test_each_direction_subscribes_where_the_messages_come_from() -> None:

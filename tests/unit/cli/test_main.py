@@ -112,7 +112,7 @@ def test_the_example_in_the_help_of_serve_is_a_configuration(tmp_path: Path) -> 
     example = [*lines[start : lines.index("", start)], "[access]", 'password_file = "users"']
     file.write_text("\n".join(line.strip() for line in example))
     settings = load_settings(file, {}, {})
-    assert [listener.kind for listener in settings.listener.open_ones()] == ["tcp", "tls"]
+    assert [listener.kind for listener in settings.listener.enabled_listeners()] == ["tcp", "tls"]
 
 
 def test_users_can_be_named_on_the_command_line(tmp_path: Path) -> None:

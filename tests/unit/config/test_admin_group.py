@@ -32,4 +32,4 @@ def test_what_cannot_work_is_refused(settings: dict[str, object], said: str) -> 
 
 def test_an_address_for_others_is_accepted_with_a_token() -> None:
     settings = {"admin.bind": "0.0.0.0:8080", "admin.token_file": "tokens"}
-    assert load_settings(None, settings, {}).admin.files == ("--token-file", "tokens")
+    assert load_settings(None, settings, {}).admin.file_options == ("--token-file", "tokens")

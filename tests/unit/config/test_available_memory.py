@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.config.available_memory import AvailableMemory, available
+from penstock.config.available_memory import AvailableMemory, available_memory
 
 GIB = 2**30
 CGROUP = AvailableMemory(2 * GIB, "the limit of its cgroup")
@@ -30,20 +30,20 @@ def write(root: Path, name: str, text: str) -> None:
 def test_the_lowest_limit_of_its_cgroups_counts(tmp_path: Path, own: str, name: str) -> None:
     write(tmp_path, "proc/self/cgroup", own)
     write(tmp_path, f"sys/fs/cgroup/{name}", f"{2 * GIB}\n")
-    assert available(tmp_path, 8 * GIB) == CGROUP
-    assert available(tmp_path, GIB) == AvailableMemory(GIB, "the machine's memory")
+    assert available_memory(tmp_path, 8 * GIB) == CGROUP
+    assert available_memory(tmp_path, GIB) == AvailableMemory(GIB, "the machine's memory")
 
 
 @pytest.mark.parametrize("text", ["max\n", "9223372036854771712\n", "", "nonsense"])
 def test_a_cgroup_without_a_limit(tmp_path: Path, text: str) -> None:
     write(tmp_path, "proc/self/cgroup", "0::/a\n")
     write(tmp_path, "sys/fs/cgroup/a/memory.max", text)
-    assert available(tmp_path, 8 * GIB) == AvailableMemory(8 * GIB, "the machine's memory")
+    assert available_memory(tmp_path, 8 * GIB) == AvailableMemory(8 * GIB, "the machine's memory")
 
 
 def test_a_system_without_cgroups(tmp_path: Path) -> None:
-    assert available(tmp_path, 8 * GIB).size_bytes == 8 * GIB
+    assert available_memory(tmp_path, 8 * GIB).size_bytes == 8 * GIB
 
 
 def test_this_machine_has_memory() -> None:
-    assert available().size_bytes > 2**20
+    assert available_memory().size_bytes > 2**20

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from penstock.config.bridge import Bridge, Remote
+from penstock.config.bridge import Bridge, RemoteBroker
 from penstock.config.limits import Limits
 from penstock.config.settings import Settings
 
@@ -30,11 +30,11 @@ FORWARDS: Any = ({"topic_filters": ("#",)},)
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], said: str) -> None:
     given: dict[str, Any] = {"name": "up", "addresses": ("mqtt://a",), "forwards": FORWARDS}
     with pytest.raises(ValidationError, match=said):
-        Remote(**given | settings)
+        RemoteBroker(**given | settings)
 
 
 def test_names_differ() -> None:
-    remote = Remote(name="up", addresses=("mqtt://a",), forwards=FORWARDS)
+    remote = RemoteBroker(name="up", addresses=("mqtt://a",), forwards=FORWARDS)
     with pytest.raises(ValidationError, match="names 'up' twice"):
         Bridge(remotes=(remote, remote))
 
@@ -42,9 +42,9 @@ def test_names_differ() -> None:
 def test_the_queue_of_a_bridge_has_no_limit_unless_it_is_given_one() -> None:
     settings = Settings()
     given: dict[str, Any] = {"name": "up", "addresses": ("mqtt://a",), "forwards": FORWARDS}
-    free = settings.limits_of_bridge(Remote(**given, limits=Limits(max_inflight=5)))
+    free = settings.limits_of_bridge(RemoteBroker(**given, limits=Limits(max_inflight=5)))
     assert (free.max_inflight, free.max_mqueue_len, free.mqueue_overflow) == (5, 0, "spill")
     bounded = settings.limits_of_bridge(
-        Remote(**given, limits=Limits(max_mqueue_len=9, mqueue_overflow="drop_oldest"))
+        RemoteBroker(**given, limits=Limits(max_mqueue_len=9, mqueue_overflow="drop_oldest"))
     )
     assert (bounded.max_mqueue_len, bounded.mqueue_overflow) == (9, "drop_oldest")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from penstock.config.changes import ANOTHER, NOT_SET, compared
+from penstock.config.changes import CHANGED_UNSEEN, NOT_SET, compare
 from penstock.config.group import effect_of
 from penstock.config.load import load_settings
 from penstock.config.settings import Settings
@@ -20,14 +20,14 @@ def settings(**given: Any) -> Settings:
 
 
 def changes(running: Settings, read: Settings) -> list[tuple[str, str, str, object]]:
-    return [(one.setting, one.old, one.new, one.effect) for one in compared(running, read).changes]
+    return [(one.setting, one.old, one.new, one.effect) for one in compare(running, read).changes]
 
 
 def test_the_same_settings_change_nothing() -> None:
     same = settings(log__level="debug", listener__others=[{"name": "a", "bind": "127.0.0.1:1"}])
-    found = compared(same, same)
+    found = compare(same, same)
     assert found.changes == ()
-    assert found.used == same
+    assert found.merged == same
 
 
 def test_each_change_says_when_it_counts_and_only_some_are_used() -> None:
@@ -43,7 +43,7 @@ def test_each_change_says_when_it_counts_and_only_some_are_used() -> None:
         ("tables.dir", '"tables"', '"elsewhere"', TABLE_JOBS),
         ("log.level", '"info"', '"debug"', AT_ONCE),
     ]
-    used = compared(Settings(), read).used
+    used = compare(Settings(), read).merged
     assert (used.log.level, used.limits.max_inflight) == ("debug", 7)
     assert used.listener.bind == Settings().listener.bind
     assert used.tables == Settings().tables
@@ -51,8 +51,8 @@ def test_each_change_says_when_it_counts_and_only_some_are_used() -> None:
 
 def test_what_waits_for_a_restart_is_told_each_time() -> None:
     read = settings(sharing__strategy="random")
-    used = compared(Settings(), read).used
-    assert [change.setting for change in compared(used, read).changes] == ["sharing.strategy"]
+    used = compare(Settings(), read).merged
+    assert [change.setting for change in compare(used, read).changes] == ["sharing.strategy"]
 
 
 def test_listeners_are_compared_by_name() -> None:
@@ -74,7 +74,7 @@ def test_listeners_are_compared_by_name() -> None:
         ("listener.others.b.mode", '"660"', '"600"', RESTART),
         ("listener.others.c", "closed", "open", RESTART),
     ]
-    a, b = compared(running, read).used.listener.others
+    a, b = compare(running, read).merged.listener.others
     assert (a.name, a.limits.max_inflight) == ("a", 32)
     assert (b.name, b.max_connections, b.mode) == ("b", 6, "660")
 
@@ -85,7 +85,7 @@ def test_a_limit_of_a_listener_that_is_gone_is_the_brokers_again() -> None:
     assert changes(running, Settings()) == [
         ("listener.limits.max_inflight", "32", NOT_SET, NEW_CONNECTIONS)
     ]
-    used = compared(running, settings(limits__max_inflight=9)).used
+    used = compare(running, settings(limits__max_inflight=9)).merged
     assert used.limits_of(used.listener).max_inflight == 9
 
 
@@ -96,14 +96,14 @@ def test_secrets_are_not_told() -> None:
 
     ((_, old, new, _),) = changes(bridge("geheim"), bridge("noch geheimer"))
     assert "geheim" not in old
-    assert new == ANOTHER
+    assert new == CHANGED_UNSEEN
 
 
 def test_a_mixture_that_would_be_refused_at_a_start_is_refused() -> None:
     """The file moves to a private address and gives up its users; the open address stays."""
     running = settings(listener__bind="0.0.0.0:1883", access__password_file="users")
     with pytest.raises(ConfigError, match=r"listener\.bind cannot change before"):
-        compared(running, Settings())
+        compare(running, Settings())
 
 
 def test_every_setting_of_every_group_has_an_effect() -> None:

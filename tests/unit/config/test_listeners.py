@@ -52,7 +52,7 @@ def test_a_zone_has_its_own_limits_and_the_brokers_for_the_rest(tmp_path: Path) 
         """,
         tmp_path,
     )
-    main, services = settings.listener.open_ones()
+    main, services = settings.listener.enabled_listeners()
     assert settings.limits_of(main) == settings.limits
     zone = settings.limits_of(services)
     assert (zone.max_inflight, zone.max_mqueue_len, zone.receive_maximum) == (128, 10000, 77)
@@ -84,7 +84,9 @@ def test_printed_listeners_read_back_are_the_same(tmp_path: Path) -> None:
     settings = load_settings(environ=environ)
     again = loaded(as_toml(settings), tmp_path)
     assert again == settings
-    for ours, theirs in zip(settings.listener.open_ones(), again.listener.open_ones(), strict=True):
+    for ours, theirs in zip(
+        settings.listener.enabled_listeners(), again.listener.enabled_listeners(), strict=True
+    ):
         assert again.limits_of(theirs) == settings.limits_of(ours)
 
 
@@ -94,7 +96,7 @@ def test_addresses_of_each_kind() -> None:
         {"name": "local", "kind": "unix", "bind": "run/mqtt.sock"},
         enabled=False,
     )
-    assert [listener.bind for listener in settings.listener.open_ones()] == [
+    assert [listener.bind for listener in settings.listener.enabled_listeners()] == [
         Address("::1", 1883),
         SocketFile("run/mqtt.sock"),
     ]

@@ -217,7 +217,7 @@ def test_an_open_address_is_taken_when_everyone_is_let_in() -> None:
 
 def test_readers_that_show_a_token_may_come_from_other_machines() -> None:
     overrides = {"stream.bind": "0.0.0.0:8815", "stream.token_file": "tokens"}
-    assert load_settings(None, overrides, {}).stream.files == ("--token-file", "tokens")
+    assert load_settings(None, overrides, {}).stream.file_options == ("--token-file", "tokens")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The memory a configuration commits to in the worst case."""
+"""The memory that clients can make the broker use, in the worst case."""
 
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,11 @@ from penstock.config.available_memory import AvailableMemory
 from penstock.config.load import load_settings
 from penstock.config.memory import (
     UNBOUNDED,
-    commitment,
-    excess,
-    fitted,
-    readable,
-    statement,
+    budget_mistake,
+    fit_to_memory,
+    readable_size,
+    report_memory,
+    worst_case,
 )
 
 SMALL: dict[str, Any] = {
@@ -37,13 +37,13 @@ MIB = 2**20
 ONE = (8 + 64 + 256 + 24 + 64) * KIB  # connection: itself, packet, read, window, to be sent
 
 
-def parts_of(changes: dict[str, Any]) -> dict[str, int]:
-    parts = commitment(load_settings(None, SMALL | changes, {})).parts
-    return {part.name: part.size_bytes for part in parts}
+def uses_of(changes: dict[str, Any]) -> dict[str, int]:
+    uses = worst_case(load_settings(None, SMALL | changes, {})).uses
+    return {use.name: use.size_bytes for use in uses}
 
 
 def test_the_sum_of_what_clients_may_make_the_broker_hold() -> None:
-    assert parts_of({}) == {
+    assert uses_of({}) == {
         "connections": 10 * ONE,
         "half received": 65_000 + 1000,
         "waiting": 40_000 + 10_000 + 1000,
@@ -74,7 +74,7 @@ def test_the_sum_of_what_clients_may_make_the_broker_hold() -> None:
 )
 def test_limits_of_one_client_multiply_with_nothing(changes: dict[str, Any]) -> None:
     """The default promised 27 TiB: each was a product with the connections, or the sessions."""
-    assert parts_of(changes) == parts_of({})
+    assert uses_of(changes) == uses_of({})
 
 
 @pytest.mark.parametrize(
@@ -90,43 +90,43 @@ def test_limits_of_one_client_multiply_with_nothing(changes: dict[str, Any]) -> 
     ],
 )
 def test_a_bound_that_is_off_is_none(name: str, part: str) -> None:
-    assert parts_of({f"memory.{name}": 0})[part] == UNBOUNDED
+    assert uses_of({f"memory.{name}": 0})[part] == UNBOUNDED
 
 
 def test_producers_without_a_bound_are_none() -> None:
-    assert parts_of({"durability.producers_max": 0})["producers"] == UNBOUNDED
+    assert uses_of({"durability.producers_max": 0})["producers"] == UNBOUNDED
 
 
 def test_without_a_bound_in_bytes_the_largest_retained_messages_count() -> None:
     changes = {"memory.retained_bytes_max": 0, "limits.retained_messages_max": 6}
     changes["limits.topic_levels_max"] = 2
-    assert parts_of(changes)["retained"] == 6 * (1000 + 2 * 384)
+    assert uses_of(changes)["retained"] == 6 * (1000 + 2 * 384)
 
 
 def test_a_log_in_memory_counts() -> None:
     in_memory = {"durability.persistence": "memory"}
-    log = parts_of(in_memory | {"durability.retention_bytes_max": 10_000_000})["log"]
+    log = uses_of(in_memory | {"durability.retention_bytes_max": 10_000_000})["log"]
     assert log == 3 * 101_000 + 10_000_000
-    assert parts_of(in_memory | {"durability.retention_bytes_max": 0})["log"] == UNBOUNDED
+    assert uses_of(in_memory | {"durability.retention_bytes_max": 0})["log"] == UNBOUNDED
 
 
 def test_dead_letters_count_where_there_are_any() -> None:
-    assert parts_of({"dead_letters.topic": "lost"})["dead letters"] == 80 * MIB + 1000
+    assert uses_of({"dead_letters.topic": "lost"})["dead letters"] == 80 * MIB + 1000
 
 
 def test_what_clients_left_that_are_gone_before_their_verdict_counts() -> None:
     checked = {"access.password_file": "users", "access.checks_waiting_max": 7}
-    assert parts_of(checked)["connections"] == 10 * ONE + 7 * 256 * KIB
+    assert uses_of(checked)["connections"] == 10 * ONE + 7 * 256 * KIB
 
 
 def test_each_listener_counts_its_connections_and_those_with_tls_more() -> None:
     other = {"name": "b", "bind": "127.0.0.1:1884", "max_connections": 3}
     other |= {"kind": "tls", "certificate": "c", "key": "k"}
-    both = parts_of({"listener.others": [other]})["connections"]
+    both = uses_of({"listener.others": [other]})["connections"]
     assert both == 10 * ONE + 3 * (ONE + 64 * KIB)
     other["limits"] = {"max_packet_size_bytes": 10 * MIB, "connect_packet_size_bytes_max": MIB}
-    assert parts_of({"listener.others": [other]})["connections"] == both + 3 * (MIB - 64 * KIB)
-    assert parts_of({"listener.others": [other]})["unsent"] == 150_000 + 10 * MIB
+    assert uses_of({"listener.others": [other]})["connections"] == both + 3 * (MIB - 64 * KIB)
+    assert uses_of({"listener.others": [other]})["unsent"] == 150_000 + 10 * MIB
 
 
 @pytest.mark.parametrize(
@@ -143,28 +143,30 @@ def test_each_listener_counts_its_connections_and_those_with_tls_more() -> None:
 )
 def test_a_budget_that_is_exceeded_names_what_to_lower(changes: dict[str, Any], named: str) -> None:
     settings = load_settings(None, SMALL | changes | {"memory.budget_bytes": 500_000}, {})
-    assert named in excess(settings)
+    assert named in budget_mistake(settings)
 
 
 def test_a_budget_that_is_kept_and_no_budget_refuse_nothing() -> None:
-    enough = sum(parts_of({}).values())
-    assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough}, {})) == ""
-    assert excess(load_settings(None, SMALL | {"memory.budget_bytes": enough - 1}, {})) != ""
-    assert excess(load_settings(None, {}, {})) == ""
+    enough = sum(uses_of({}).values())
+    assert budget_mistake(load_settings(None, SMALL | {"memory.budget_bytes": enough}, {})) == ""
+    assert (
+        budget_mistake(load_settings(None, SMALL | {"memory.budget_bytes": enough - 1}, {})) != ""
+    )
+    assert budget_mistake(load_settings(None, {}, {})) == ""
 
 
 def test_the_example_in_the_documentation_keeps_to_its_budget(tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "flow.md").read_text()
     example = tmp_path / "penstock.toml"
     example.write_text(text.split("```toml\n")[1].split("```")[0])
-    settings = fitted(load_settings(example, {}, {}), machine(2**40))
+    settings = fit_to_memory(load_settings(example, {}, {}), machine(2**40))
     assert settings.memory.budget_bytes == 2 * 2**30
-    assert excess(settings) == ""
-    assert commitment(settings).size_bytes > 2**30, "and needs most of it"
+    assert budget_mistake(settings) == ""
+    assert worst_case(settings).size_bytes > 2**30, "and needs most of it"
 
 
 def test_sizes_for_people() -> None:
-    assert [readable(size) for size in (500, 1536, 3 * 1024**3)] == [
+    assert [readable_size(size) for size in (500, 1536, 3 * 1024**3)] == [
         "500 bytes",
         "1.5 KiB",
         "3 GiB",
@@ -182,23 +184,23 @@ def machine(size_bytes: int) -> AvailableMemory:
 def test_the_worst_case_fits_on_every_machine(gib: float) -> None:
     """By default 10,000 clients could make the broker hold 27 TiB, wherever it ran."""
     there_is = machine(int(gib * 2**30))
-    settings = fitted(load_settings(None, {}, {}), there_is)
-    assert 0 < commitment(settings).size_bytes <= there_is.size_bytes * 3 / 4
-    said = statement(settings, there_is)
+    settings = fit_to_memory(load_settings(None, {}, {}), there_is)
+    assert 0 < worst_case(settings).size_bytes <= there_is.size_bytes * 3 / 4
+    said = report_memory(settings, there_is)
     assert said.warning == ""
     assert "three quarters of the machine's memory" in said.text
     assert "\n" not in said.text
 
 
 def test_a_machine_that_is_too_small_is_warned_of() -> None:
-    settings = fitted(load_settings(None, {}, {}), machine(2**28))
+    settings = fit_to_memory(load_settings(None, {}, {}), machine(2**28))
     assert settings.listener.max_connections == 400
-    assert "lower listener.max_connections" in statement(settings, machine(2**28)).warning
+    assert "lower listener.max_connections" in report_memory(settings, machine(2**28)).warning
 
 
 def test_the_defaults_stay_where_they_fit() -> None:
     settings = load_settings(None, {}, {})
-    assert fitted(settings, machine(2**40)) == settings
+    assert fit_to_memory(settings, machine(2**40)) == settings
 
 
 def test_listeners_that_set_no_connections_share_what_is_left() -> None:
@@ -206,37 +208,39 @@ def test_listeners_that_set_no_connections_share_what_is_left() -> None:
         {"name": "b", "bind": "127.0.0.1:1884"},
         {"name": "c", "bind": "127.0.0.1:1885", "max_connections": 700},
     ]
-    settings = fitted(load_settings(None, {"listener.others": others}, {}), machine(2**32))
-    first, second, third = settings.listener.open_ones()
+    settings = fit_to_memory(load_settings(None, {"listener.others": others}, {}), machine(2**32))
+    first, second, third = settings.listener.enabled_listeners()
     assert 400 < first.max_connections == second.max_connections < 1500
     assert third.max_connections == 700
-    assert statement(settings, machine(2**32)).warning == ""
+    assert report_memory(settings, machine(2**32)).warning == ""
     set_all = {"listener.max_connections": 9000, "listener.others": others[1:]}
     assert (
         "max_connections"
-        in statement(
-            fitted(load_settings(None, set_all, {}), machine(2**32)), machine(2**32)
+        in report_memory(
+            fit_to_memory(load_settings(None, set_all, {}), machine(2**32)), machine(2**32)
         ).warning
     )
 
 
 def test_a_bound_that_is_set_stays_and_is_warned_of_where_it_does_not_fit() -> None:
     settings = load_settings(None, {"memory.sessions_bytes_max": 4 * 2**30}, {})
-    small = fitted(settings, machine(2**30))
+    small = fit_to_memory(settings, machine(2**30))
     assert small.memory.sessions_bytes_max == 4 * 2**30
     assert small.memory.retained_bytes_max == 2**26
-    warning = statement(small, machine(2**30)).warning
+    warning = report_memory(small, machine(2**30)).warning
     assert "budget is 768 MiB" in warning
     assert "memory.sessions_bytes_max" in warning
-    assert statement(settings, machine(2**40)).warning == ""
+    assert report_memory(settings, machine(2**40)).warning == ""
     unbounded = load_settings(None, {"memory.retained_bytes_max": 0}, {})
-    assert "lower memory.retained_bytes_max" in statement(unbounded, machine(2**40)).warning
+    assert "lower memory.retained_bytes_max" in report_memory(unbounded, machine(2**40)).warning
     unbounded = load_settings(None, {"memory.waiting_bytes_max": 0}, {})
-    assert "without bound" in statement(unbounded, machine(2**40)).warning
+    assert "without bound" in report_memory(unbounded, machine(2**40)).warning
 
 
 def test_all_is_fitted_to_a_budget_that_is_set() -> None:
-    settings = fitted(load_settings(None, {"memory.budget_bytes": 3 * 2**29}, {}), machine(2**40))
+    settings = fit_to_memory(
+        load_settings(None, {"memory.budget_bytes": 3 * 2**29}, {}), machine(2**40)
+    )
     assert settings.memory.sessions_bytes_max == 2**28
-    assert excess(settings) == ""
-    assert "(memory.budget_bytes)" in statement(settings, machine(2**40)).text
+    assert budget_mistake(settings) == ""
+    assert "(memory.budget_bytes)" in report_memory(settings, machine(2**40)).text

@@ -50,4 +50,7 @@ def test_what_cannot_work_is_refused(settings: dict[str, object], said: str) -> 
 
 def test_files_are_arguments_by_their_names() -> None:
     settings = {"opentelemetry.endpoint": "https://h", "opentelemetry.headers_file": "headers"}
-    assert load_settings(None, settings, {}).opentelemetry.files == ("--headers-file", "headers")
+    assert load_settings(None, settings, {}).opentelemetry.file_options == (
+        "--headers-file",
+        "headers",
+    )

@@ -22,4 +22,4 @@ OPEN = {"bind": "0.0.0.0:8815", "allow_anonymous": True}
     ],
 )
 def test_without_a_word_only_where_everyone_may(settings: dict[str, object], allowed: bool) -> None:
-    assert Settings.model_validate(settings).lets_sinks_publish() is allowed
+    assert Settings.model_validate(settings).allows_stream_publishing() is allowed

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from penstock.config.column_type import TYPES
+from penstock.config.column_type import SCALAR_TYPES
 from penstock.config.decoder import Kind
 from penstock.decoding.api import Decoder
 from penstock.errors import ConfigError
@@ -30,7 +30,7 @@ from tests.unit.decoding.test_with_a_schema import (
 )
 
 NAMES = ["a", "b", "c", "x-1", "5"]
-SCALARS = st.sampled_from([*TYPES, "decimal(10,3)", "decimal(38,0)"])
+SCALARS = st.sampled_from([*SCALAR_TYPES, "decimal(10,3)", "decimal(38,0)"])
 TYPE = st.recursive(
     SCALARS,
     lambda inner: (

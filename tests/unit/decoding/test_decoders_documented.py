@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from penstock.config.column_type import TYPES
+from penstock.config.column_type import SCALAR_TYPES
 from penstock.config.decoder import Column, DecoderDefinition, Kind
 
 DOCUMENT = (Path(__file__).parents[3] / "docs/decoders.md").read_text(encoding="utf-8")
@@ -22,7 +22,7 @@ def test_an_example_is_a_decoder(example: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*get_args(Kind), *Column.model_fields, *DecoderDefinition.model_fields, *TYPES]
+    "name", [*get_args(Kind), *Column.model_fields, *DecoderDefinition.model_fields, *SCALAR_TYPES]
 )
 def test_it_is_named(name: str) -> None:
     written = DOCUMENT.replace("kind = ", "`kind` = ")

@@ -177,7 +177,7 @@ def test_values_come_over_with_the_line_that_they_are_from(tmp_path: Path) -> No
     assert (limits.max_inflight, limits.session_expiry_s_max) == (7, 1_209_600)
     assert (limits.max_packet_size_bytes, limits.keep_alive_s_max) == (66_536, 300)
     assert settings.status.sys_interval_s == 30
-    main, unix, ws = settings.listener.open_ones()
+    main, unix, ws = settings.listener.enabled_listeners()
     assert (str(main.bind), main.kind, main.max_connections) == ("127.0.0.1:1884", "tcp", 50)
     assert (str(unix.bind), unix.kind) == (f"{tmp_path}/socket", "unix")
     assert (str(ws.bind), ws.kind, ws.limits.topic_alias_maximum) == ("[::1]:8080", "ws", 3)
@@ -208,7 +208,7 @@ def test_a_listener_with_less_protection_than_before_is_left_out(tmp_path: Path)
         "listener 8883\ncertfile c.pem\nkeyfile k.pem\nrequire_certificate true\n"
         "listener 1886 127.0.0.1\nallow_anonymous true\nlistener 0 DIR/s\nprotocol websockets\n",
     )
-    assert [str(one.bind) for one in settings.listener.open_ones()] == ["127.0.0.1:1886"]
+    assert [str(one.bind) for one in settings.listener.enabled_listeners()] == ["127.0.0.1:1886"]
     assert finding(found, 3).says == "Its listener is not opened."
     for line in (1, 4, 6, 12):
         assert finding(found, line).says.startswith("It is not opened: ")
