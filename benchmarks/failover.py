@@ -27,7 +27,9 @@ from benchmarks.machine import machine
 from penstock.cli.version import version_text
 from penstock.protocol.kinds import V5
 from tests.support.cluster_faults import FAULTS, NAMES
-from tests.support.cluster_storm import PROBE_ANSWER_S, Interruption, Silences, suffer, table
+from tests.support.cluster_load import PROBE_ANSWER_S
+from tests.support.cluster_storm import Silences, suffer
+from tests.support.cluster_verdict import Interruption, table
 from tests.support.deadline import DEADLINE_S, wait_for
 from tests.support.ledger import Publisher
 from tests.support.machines import Machines
@@ -118,7 +120,7 @@ def main() -> None:
                 wait_for(
                     "the log to be led elsewhere", lambda: _is_led_elsewhere(machines), _LEAD_S
                 )
-                found.append(suffer(machines, load, silences, fault, draw))
+                found.append(suffer(machines, load, silences, fault, draw, outlived=1.0))
     console.print(table(found), highlight=False)
 
 

@@ -147,9 +147,7 @@ class Cluster:
         self._away: Machine | None = None
         members = [machine.member for machine in self._machines.all.values()]
         self.addresses: tuple[Address, ...] = tuple(member.address for member in members)
-        self.stream = ",".join(
-            f"{host}:{port}" for host, port in (m.stream_address for m in members)
-        )
+        self.stream = self._machines.streams
         self.client: tuple[str, ...] = self._machines.client.command
         self.targets: tuple[str, ...] = (LOST, STOPPED) if why else (LOST, CUT, STOPPED)
         place = f"on loopback, for {why}" if why else "in network namespaces"

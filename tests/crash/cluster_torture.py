@@ -5,6 +5,10 @@ stopped and damaged in turn under load: ``tests/support/cluster_faults``, ``clus
 prints what was done, how long acknowledgements stayed away by kind of fault, and what became of the
 messages; the exit code is 1 if a promise is broken, and the directory with stores and logs is kept
 then. Where namespaces cannot be made all is on loopback, without the faults of the network.
+
+Many faults are better split over several storms, each of which ends with its ledgers, table and
+views compared: ``--runs 10 --faults 100``. ``--add-to FILE`` notes each storm in a file and prints
+the sum of all that it has, also of storms that ran at other times.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from typing import Final
 from penstock.version import build_kind
 from tests.network.test_wall_clock import LIBRARY
 from tests.support.cluster_faults import NAMES
-from tests.support.cluster_storm import Verdict, kinds_of, play
+from tests.support.cluster_storm import kinds_of, play
+from tests.support.cluster_verdict import Verdict, note, noted, total
 from tests.support.networks import Network, obstacle
 
 FAULTS: Final = 30
@@ -33,9 +38,15 @@ MACHINES: Final = ("a", "b", "c")
 
 
 def storm(
-    faults: int, seconds: float, seed: int, only: list[str], has_network: bool, clock: Path | None
-) -> int:
-    """One storm; the exit code."""
+    faults: int,
+    seconds: float,
+    seed: int,
+    only: list[str],
+    has_network: bool,
+    clock: Path | None,
+    lands: bool,
+) -> Verdict | None:
+    """Play one storm; return its verdict, None if it failed."""
     kinds = kinds_of(has_network, clock is not None)
     if only:
         kinds = [kind for kind in kinds if kind.name in only]
@@ -56,18 +67,18 @@ def storm(
         with contextlib.ExitStack() as stack:
             network = stack.enter_context(Network(MACHINES)) if has_network else None
             stack.enter_context(contextlib.redirect_stdout(said))
-            verdict = play(directory, network, seed, faults, kinds, tell, clock, seconds)
+            verdict = play(directory, network, seed, faults, kinds, tell, clock, seconds, lands)
     except (KeyboardInterrupt, SystemExit):
         shutil.rmtree(directory, ignore_errors=True)
         raise
     except Exception:
         said_last = said.getvalue()[-20_000:]
         print(f"{said_last}FAILED\n{traceback.format_exc()}\n(what is left: {directory})")
-        return 1
+        return None
     print(verdict)
-    print(f"load of the machine at the end {os.getloadavg()[0]:.1f}")
+    print(f"load of the machine at the end {os.getloadavg()[0]:.1f}", flush=True)
     shutil.rmtree(directory)
-    return 0
+    return verdict
 
 
 def main() -> int:
@@ -76,8 +87,11 @@ def main() -> int:
     parser.add_argument("--faults", type=int, help=f"how many; {FAULTS}")
     parser.add_argument("--seconds", type=float, help="as many as take so long, about")
     parser.add_argument("--seed", type=int, default=time.time_ns() % 2**32)
+    parser.add_argument("--runs", type=int, default=1, help="storms, each with the next seed")
+    parser.add_argument("--add-to", type=Path, metavar="FILE", help="note them, print the sum")
     parser.add_argument("--only", action="append", choices=NAMES, help="this kind; again for more")
     parser.add_argument("--no-clock", action="store_true", help="without libfaketime")
+    parser.add_argument("--no-landing", action="store_true", help="without Spark")
     parser.add_argument("--loopback", action="store_true", help="without network namespaces")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # and end all we began
@@ -85,10 +99,25 @@ def main() -> int:
     why = "asked for" if asked.loopback else obstacle()
     if why:
         print(f"on loopback, without faults of the network: {why}")
+    clock = None if asked.no_clock else LIBRARY
+    if clock is None:
+        print("without the fault of the clock: libfaketime is not there, or not wanted")
     seconds = float("inf") if asked.seconds is None else asked.seconds
-    return storm(
-        faults, seconds, asked.seed, asked.only or [], not why, None if asked.no_clock else LIBRARY
-    )
+    played = []
+    for seed in range(asked.seed, asked.seed + asked.runs):
+        verdict = storm(
+            faults, seconds, seed, asked.only or [], not why, clock, not asked.no_landing
+        )
+        played.append(verdict)
+        if asked.add_to is not None:
+            note(asked.add_to, verdict)
+    kept, failed = [verdict for verdict in played if verdict is not None], played.count(None)
+    if asked.add_to is not None:
+        kept, failed = noted(asked.add_to)
+    if len(kept) + failed > 1:
+        print(f"\nall storms, of which {failed} failed and are not counted here")
+        print(total(kept))
+    return 1 if None in played else 0
 
 
 if __name__ == "__main__":

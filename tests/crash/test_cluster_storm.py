@@ -15,8 +15,10 @@ from typing import Final
 
 import pytest
 
+from tests.network.test_wall_clock import LIBRARY
 from tests.support import nats_cluster
 from tests.support.cluster_storm import kinds_of, play
+from tests.support.cluster_verdict import Interruption, Verdict, note, noted, total
 from tests.support.members import NAMES
 from tests.support.networks import Network, obstacle
 
@@ -30,9 +32,13 @@ def play_one(directory: Path, kinds: tuple[str, ...] = ()) -> None:
     print(f"CRASH_SEED={seed}")
     with contextlib.ExitStack() as stack:
         network = None if obstacle() else stack.enter_context(Network(NAMES))
-        faults = kinds_of(network is not None, has_clock=False)
+        faults = kinds_of(network is not None, LIBRARY is not None)
         faults = [fault for fault in faults if not kinds or fault.name in kinds]
-        print(play(directory, network, seed, len(faults), faults))
+        verdict = play(
+            directory, network, seed, len(faults), faults, clock_library=LIBRARY, lands=not kinds
+        )
+        print(verdict)
+    assert {one.fault for one in verdict.interruptions} == {fault.name for fault in faults}
 
 
 @nats_cluster.needed
@@ -47,6 +53,21 @@ def test_a_lost_machine_a_pulled_cable_and_a_handover_under_load(tmp_path: Path)
 @pytest.mark.torture("every kind of fault once: some minutes")
 def test_every_kind_of_fault(tmp_path: Path) -> None:
     play_one(tmp_path)
+
+
+def test_verdicts_of_storms_are_noted_and_added_up(tmp_path: Path) -> None:
+    notes = tmp_path / "notes"
+    one = Verdict({1: 10, 2: 20}, 1, 2, 33, [Interruption("cable", 1.5)], 60.0)
+    other = Verdict({1: 5, 2: 7}, 0, 1, None, [Interruption("cable", 0.0)], 30.0)
+    for verdict in (one, None, other):
+        note(notes, verdict)
+    verdicts, failed = noted(notes)
+    assert (verdicts, failed) == ([one, other], 1)
+    assert total(verdicts) == Verdict(
+        {1: 15, 2: 27}, 1, 3, 33, [*one.interruptions, *other.interruptions], 90.0, 2
+    )
+    last_line = str(total(verdicts)).splitlines()[-1]
+    assert " ".join(last_line.split()) == "cable 2 1 1.50 1.50 1.50"
 
 
 def test_nothing_of_a_network_is_left_whatever_happens() -> None:

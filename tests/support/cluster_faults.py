@@ -17,7 +17,13 @@
 ``flipped bit``    one bit of a block of the log is another one, in the files of a server that does
                    not lead, which is started anew with them while a standby reads what it has
                    missed; then it is replaced by an empty one
-``clock``          the wall clock of the primary's broker jumps, and jumps back
+``view bit``       one bit of a standby's view is another one: of a file of its store, while it is
+                   stopped; half of them are made the primary next. Either it does not matter, or
+                   it is refused: an operator's ``store check`` finds it, and ``cluster reseed``
+                   mends it
+``lost view``      the store of a standby is removed while it is stopped; it is seeded by itself
+``clock``          the wall clock of the primary's broker jumps by five minutes, and jumps elsewhere
+                   when it is its turn again, while other faults happen
 ``hand over``      the primary is asked to hand over
 ================== ================================================================================
 """
@@ -29,22 +35,28 @@ import random
 import shutil
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from penstock.control.client import ask
 from penstock.control.cluster_requests import HandOver, HandOverStarted
 from penstock.errors import PenstockError
+from penstock.store.database import STORE_DIRECTORY
 from tests.support.deadline import let_pass, wait_for
 from tests.support.machines import Machine, Machines
 
 Repair = Callable[[], None]
 
-CLOCK_JUMP_S: Final = 300
+CLOCKS_S: Final = (-300, 0, 300)
+"""Offsets, seconds, of a broker's wall clock from the machine's."""
+
 _BURST_S: Final = 0.09
 _BETWEEN_S: Final = 0.01
 _FILL: Final = "filled"
 _PIECE: Final = bytes(1 << 20)
+_NO_DATA: Final = ("LOG", "LOCK")  # how names of files begin that say nothing of the view
+_SETTLED_S: Final = 45.0
 
 
 class Fault(NamedTuple):
@@ -56,6 +68,8 @@ class Fault(NamedTuple):
         lasts_s: shortest and longest time until it is repaired.
         needs_network: whether it cannot happen on loopback.
         from_repair: whether the time until acknowledgements come counts from the repair.
+        others_serve: whether clients are served before it is repaired, by another machine if need
+            be.
     """
 
     name: str
@@ -63,6 +77,7 @@ class Fault(NamedTuple):
     lasts_s: tuple[float, float]
     needs_network: bool = False
     from_repair: bool = False
+    others_serve: bool = False
 
 
 def _nothing() -> None:
@@ -96,7 +111,8 @@ def _cable(machines: Machines, draw: random.Random) -> Repair:
     return repair
 
 
-def _one_way(machines: Machines, is_mute: bool) -> Repair:
+def _one_way(machines: Machines, draw: random.Random, is_mute: bool) -> Repair:
+    del draw
     machine, network = _primary(machines), machines.network
     assert network is not None
     machine.is_away = True
@@ -142,7 +158,7 @@ def _kill_majority(machines: Machines, draw: random.Random) -> Repair:
 
 def _slow_disk(machines: Machines, draw: random.Random) -> Repair:
     server = _primary(machines).nats
-    ends_s = time.monotonic() + draw.uniform(3, 6)
+    ends_s = time.monotonic() + draw.uniform(2, 4)
     while time.monotonic() < ends_s:
         server.pause()
         let_pass(_BURST_S)
@@ -179,11 +195,7 @@ def _flip_bit(machines: Machines, draw: random.Random) -> Repair:
     block = draw.choice([path for path in blocks if path.stat().st_size])
     size = block.stat().st_size
     place = draw.randrange(max(0, size - (256 << 10)), size)  # of the newest, as a standby reads
-    with block.open("r+b") as file:
-        file.seek(place)
-        (byte,) = file.read(1)
-        file.seek(place)
-        file.write(bytes([byte ^ 1 << draw.randrange(8)]))
+    _flip(block, place, draw)
     damaged.nats.start()
     reader.member.start()
 
@@ -201,11 +213,55 @@ def _flip_bit(machines: Machines, draw: random.Random) -> Repair:
     return repair
 
 
+def _flip(path: Path, place: int, draw: random.Random) -> None:
+    """Turn a bit of a byte of a file."""
+    with path.open("r+b") as file:
+        file.seek(place)
+        (byte,) = file.read(1)
+        file.seek(place)
+        file.write(bytes([byte ^ 1 << draw.randrange(8)]))
+
+
+def _flip_view_bit(machines: Machines, draw: random.Random) -> Repair:
+    machine = _standby(machines, draw)
+    member = machine.member
+    member.kill()
+    store = member.data_dir / STORE_DIRECTORY
+    files = [path for path in sorted(store.iterdir()) if not path.name.startswith(_NO_DATA)]
+    path = draw.choice([path for path in files if path.stat().st_size])
+    _flip(path, draw.randrange(path.stat().st_size), draw)
+    member.start()
+    wait_for("its role, or its end", lambda: member.role() or not member.is_running, _SETTLED_S)
+    if draw.random() < 0.5:
+        with contextlib.suppress(PenstockError):
+            ask(_primary(machines).member.data_dir, HandOver(machine.name), HandedOver)
+
+    def repair() -> None:
+        if member.is_running:
+            member.kill()
+        if member.penstock("store", "check").returncode:
+            told = member.penstock("cluster", "reseed")
+            assert told.returncode == 0, told.stderr
+            for kept in member.data_dir.glob(f"{STORE_DIRECTORY}.kept-*"):
+                shutil.rmtree(kept)
+        member.start()
+
+    return repair
+
+
+def _lose_view(machines: Machines, draw: random.Random) -> Repair:
+    member = _standby(machines, draw).member
+    member.kill()
+    shutil.rmtree(member.data_dir / STORE_DIRECTORY)
+    member.start()
+    return _nothing
+
+
 def _jump_clock(machines: Machines, draw: random.Random) -> Repair:
     machine = _primary(machines)
-    jump_s = draw.choice((-1, 1)) * CLOCK_JUMP_S
-    set_clock(machine, jump_s)
-    return lambda: set_clock(machine, 0)
+    now_s = int(clock_file(machine).read_text())
+    set_clock(machine, draw.choice([jump_s for jump_s in CLOCKS_S if jump_s != now_s]))
+    return _nothing
 
 
 def _hand_over(machines: Machines, draw: random.Random) -> Repair:
@@ -234,24 +290,37 @@ def _seen_by(machine: Machine) -> Path:
 
 
 FAULTS: Final = (
-    Fault("machine", lambda machines, _draw: _lose(_primary(machines)), (3, 8)),
-    Fault("other machine", lambda machines, draw: _lose(_standby(machines, draw)), (2, 6)),
-    Fault("cable", _cable, (3, 10), needs_network=True),
-    Fault("mute", lambda machines, _draw: _one_way(machines, is_mute=True), (3, 10), True),
-    Fault("deaf", lambda machines, _draw: _one_way(machines, is_mute=False), (3, 10), True),
-    Fault("pause", _pause, (2, 12)),
-    Fault("broker", _kill_broker, (0, 4)),
-    Fault("server", lambda machines, _draw: _kill_server(_primary(machines)), (0, 4)),
+    Fault("machine", lambda machines, _draw: _lose(_primary(machines)), (0, 3), others_serve=True),
+    Fault(
+        "other machine",
+        lambda machines, draw: _lose(_standby(machines, draw)),
+        (0, 3),
+        others_serve=True,
+    ),
+    Fault("cable", _cable, (0, 3), needs_network=True, others_serve=True),
+    Fault("mute", partial(_one_way, is_mute=True), (0, 3), needs_network=True, others_serve=True),
+    Fault("deaf", partial(_one_way, is_mute=False), (0, 3), needs_network=True, others_serve=True),
+    Fault("pause", _pause, (0, 4), others_serve=True),
+    Fault("broker", _kill_broker, (0, 2), others_serve=True),
+    Fault(
+        "server",
+        lambda machines, _draw: _kill_server(_primary(machines)),
+        (0, 2),
+        others_serve=True,
+    ),
     Fault(
         "log leader",
         lambda machines, _draw: _kill_server(wait_for("a leader", machines.log_leader)),
-        (0, 4),
+        (0, 2),
+        others_serve=True,
     ),
-    Fault("majority", _kill_majority, (2, 8), from_repair=True),
+    Fault("majority", _kill_majority, (1, 5), from_repair=True),
     Fault("slow disk", _slow_disk, (0, 0)),
-    Fault("full disk", _full_disk, (2, 6), needs_network=True),
-    Fault("flipped bit", _flip_bit, (2, 5)),
-    Fault("clock", _jump_clock, (11, 14)),
+    Fault("full disk", _full_disk, (2, 4), needs_network=True),
+    Fault("flipped bit", _flip_bit, (1, 3)),
+    Fault("view bit", _flip_view_bit, (0, 2)),
+    Fault("lost view", _lose_view, (0, 1)),
+    Fault("clock", _jump_clock, (0, 1)),
     Fault("hand over", _hand_over, (0, 1)),
 )
 NAMES: Final = tuple(fault.name for fault in FAULTS)

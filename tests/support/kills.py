@@ -157,8 +157,9 @@ def compare(publisher: Publisher, subscriber: Subscriber) -> None:
     judge(publisher, received, f"at {subscriber.client_id}")
 
 
-def compare_log(stream_address: Address, publishers: Sequence[Publisher]) -> None:
-    """The same of the log, as the stream service shows it after all that."""
+def compare_log(stream_address: Address, publishers: Sequence[Publisher]) -> dict[str, list[int]]:
+    """Compare the log, as the stream service shows it after all that; return its numbers by topic
+    of the ledgers."""
     rows: dict[str, list[int]] = {}
     host, port = stream_address
     with StreamClient(f"{host}:{port}") as client:
@@ -171,6 +172,7 @@ def compare_log(stream_address: Address, publishers: Sequence[Publisher]) -> Non
                     rows.setdefault(topic, []).append(int(payload))
     for publisher in publishers:
         judge(publisher, rows.get(publisher.topic, []), "in the log")
+    return rows
 
 
 def judge(publisher: Publisher, numbers: list[int], where: str, qos: int = 2) -> None:

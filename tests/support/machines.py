@@ -14,6 +14,7 @@ Without a network all is on loopback, and machines are lost as their processes a
 from __future__ import annotations
 
 import contextlib
+import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -154,7 +155,15 @@ class Machines:
         self.network = network
         self.client = network.place(CLIENT) if network else LOOPBACK
         self.nats = NatsCluster(directory / "nats", places=places)
-        chosen = {"cluster.name": CLUSTER, "log.level": "info", **(settings or {})}
+        token_file = directory / "seed.token"
+        token_file.touch(mode=0o600)
+        token_file.write_text(secrets.token_hex(32))
+        chosen = {
+            "cluster.name": CLUSTER,
+            "cluster.seed_token_file": token_file,
+            "log.level": "info",
+            **(settings or {}),
+        }
         try:
             urls = {name: self._own_first(name) for name in names}
             self.members = Members(directory / "members", urls, chosen, names, places)
@@ -189,6 +198,12 @@ class Machines:
     def addresses(self) -> list[Address]:
         """Where the brokers are."""
         return [machine.member.address for machine in self.all.values()]
+
+    @property
+    def streams(self) -> str:
+        """The stream services of all brokers, as readers name them."""
+        addresses = (machine.member.stream_address for machine in self.all.values())
+        return ",".join(f"{host}:{port}" for host, port in addresses)
 
     def entrance(self, answer_s: float = 3.0) -> Roaming:
         """Return the way of one device to whoever is the primary."""

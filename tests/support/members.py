@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, final
@@ -32,6 +33,7 @@ from tests.support.networks import LOOPBACK, Place
 NAMES: Final = ("a", "b", "c")
 _READY: Final = "penstock ready "
 _STANDBY: Final = "penstock standby"
+_START: Final = b"--- start"
 
 
 @final
@@ -57,6 +59,7 @@ class MemberBroker:
         self.name = name
         self.data_dir = directory / "data"
         self._output = directory / "output.log"
+        self._place = place
         self._command = (*place.command, *command)
         self._held = [ReservedPort("127.0.0.1"), ReservedPort("127.0.0.1")]
         self.address: Address = (place.host, self._held[0].port)
@@ -64,6 +67,8 @@ class MemberBroker:
         self._environment = environment({"cluster.node": name, **settings})
         self._process: subprocess.Popen[bytes] | None = None
         self._groups: list[int] = []
+        self._role = ""  # as its output says up to here:
+        self._read_bytes = 0
 
     def set_environment(self, name: str, value: str) -> None:
         """Set one more variable for the starts to come."""
@@ -89,7 +94,7 @@ class MemberBroker:
             *("--data-dir", str(self.data_dir)),
         ]
         with self._output.open("ab") as output:
-            output.write(b"--- start\n")
+            output.write(_START + b"\n")
             output.flush()
             self._process = subprocess.Popen(
                 command,
@@ -115,14 +120,19 @@ class MemberBroker:
 
     def role(self) -> str:
         """What it said last: "primary", "standby", or nothing since its start."""
-        for line in reversed(self.log().splitlines()):
-            if line.startswith(_READY):
-                return "primary"
-            if line.startswith(_STANDBY):
-                return "standby"
-            if line == "--- start":
-                break
-        return ""
+        if self._output.exists():
+            with self._output.open("rb") as output:
+                output.seek(self._read_bytes)
+                whole, _, _ = output.read().rpartition(b"\n")
+            self._read_bytes += len(whole) + 1 if whole else 0
+            for line in whole.splitlines():
+                if line.startswith(_READY.encode()):
+                    self._role = "primary"
+                elif line.startswith(_STANDBY.encode()):
+                    self._role = "standby"
+                elif line == _START:
+                    self._role = ""
+        return self._role
 
     def urls(self) -> list[str]:
         """The addresses in the line with which it said that it is ready, or a standby."""
@@ -154,6 +164,18 @@ class MemberBroker:
         """Ask it to end; its exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(DEADLINE_S)
+
+    def penstock(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a command of an operator on its machine, with its settings, to its end."""
+        return subprocess.run(
+            [*self._place.command, sys.executable, "-m", "penstock", *arguments,
+             "--data-dir", str(self.data_dir)],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            check=False,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End all that is left, and look for defects in what it wrote."""
