@@ -234,7 +234,7 @@ def _flip_view_bit(machines: Machines, draw: random.Random) -> Repair:
     wait_for("its role, or its end", lambda: member.role() or not member.is_running, _SETTLED_S)
     if draw.random() < 0.5:
         with contextlib.suppress(PenstockError):
-            ask(_primary(machines).member.data_dir, HandOver(machine.name), HandedOver)
+            ask(_primary(machines).member.data_dir, HandOver(machine.name), HandOverStarted)
 
     def repair() -> None:
         if member.is_running:
