@@ -8,6 +8,7 @@ A group of processes is watched from its start until whoever started it has ende
 death alone would not do: the kernel tells a child of the death of the *thread* that started it.
 """
 
+import atexit
 import contextlib
 import os
 import signal
@@ -35,8 +36,8 @@ def _tell(line: str) -> None:
 
 @cache
 def _watcher() -> subprocess.Popen[bytes]:
-    """One for the test run; it ends by itself."""
-    return subprocess.Popen(
+    """One for the test run; it ends with it, whether that ends well or is killed."""
+    watcher = subprocess.Popen(
         [sys.executable, "-I", __file__],
         env={},  # it is none of the processes that the run marks as its own
         bufsize=0,
@@ -45,6 +46,8 @@ def _watcher() -> subprocess.Popen[bytes]:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+    atexit.register(watcher.communicate)  # it closes the pipe, and waits
+    return watcher
 
 
 def end_what_is_left(told: Iterable[str]) -> None:
