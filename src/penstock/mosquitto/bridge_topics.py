@@ -10,10 +10,10 @@ from penstock.engine.topics import is_topic_filter
 _DIRECTIONS: Final = ("out", "in", "both")
 
 
-def topic_words(value: str) -> tuple[str, str, int, str, str] | None:
-    """Return filter, direction, QoS, local and remote prefix of a `topic` line; None where it is
-    none."""
-    rest = value.strip()
+def parse_topic_line(value: str) -> tuple[str, str, int, str, str] | None:
+    """Return filter, direction, QoS, local and remote prefix of a `topic` line; None if the line is
+    wrong."""
+    rest = value.strip()  # not parsed yet
     if rest.startswith('"') and not rest.startswith('""'):
         pattern, quote, rest = rest[1:].partition('"')
         if not quote:
@@ -22,9 +22,9 @@ def topic_words(value: str) -> tuple[str, str, int, str, str] | None:
     else:
         pattern, *words = rest.split() or [""]
     pattern = "" if pattern == '""' else pattern
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         if word.startswith("#"):
-            words = words[:at]
+            words = words[:index]
             break
     direction = words[0].lower() if words else "out"
     qos = words[1] if len(words) > 1 else "0"
@@ -35,8 +35,8 @@ def topic_words(value: str) -> tuple[str, str, int, str, str] | None:
 
 
 def common_level(local: str, remote: str) -> tuple[str, str, str] | None:
-    """Return both prefixes and the level that two names of one topic end with; None if they do
-    not."""
+    """Return both prefixes, and the last level that two names of one topic have in common; None if
+    their last levels differ."""
     if not local or not remote:
         return None
     above_local, _, last = local.rpartition("/")
@@ -50,8 +50,8 @@ def common_level(local: str, remote: str) -> tuple[str, str, str] | None:
     )
 
 
-def mistake_in_rule(pattern: str, direction: str, local: str, remote: str) -> str:
-    """Return why Penstock takes no such rule, in a sentence; empty where it does."""
+def rule_mistake(pattern: str, direction: str, local: str, remote: str) -> str:
+    """Return why Penstock cannot have such a forwarding rule, one sentence; empty if it can."""
     for prefix in (local, remote):
         if prefix and ("+" in prefix or "#" in prefix):
             return f"The prefix {prefix!r} has a wildcard."

@@ -1,4 +1,5 @@
-"""Mosquitto's bridges: each becomes one of Penstock's, or is left out with a reason."""
+"""The translation of Mosquitto's bridges: each becomes one of Penstock's, or is left out with a
+reason."""
 
 from __future__ import annotations
 
@@ -9,33 +10,33 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.mosquitto.authorities import certificates_in
-from penstock.mosquitto.bridge_topics import common_level, mistake_in_rule, topic_words
-from penstock.mosquitto.configuration import BridgeSection, names
+from penstock.mosquitto.bridge_topics import common_level, parse_topic_line, rule_mistake
+from penstock.mosquitto.configuration import BridgeSection, option_names
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.toml_file import Table
-from penstock.mosquitto.values import number_of, refuse, truth_of
+from penstock.mosquitto.values import note_invalid, parse_boolean, parse_number
 
 _VERSIONS: Final = {"mqttv31": "3.1", "mqttv311": "3.1.1", "mqttv50": "5"}
-_NOT_IN_A_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
+_FORBIDDEN_IN_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _PORT: Final = "1883"
-_TLS_OPTIONS: Final = names("bridge_cafile bridge_capath bridge_certfile bridge_keyfile")
+_TLS_OPTIONS: Final = option_names("bridge_cafile bridge_capath bridge_certfile bridge_keyfile")
 
 _NOTES: Final[dict[str, tuple[str, str]]] = {
     "bridge_alpn": (MISSING, "ALPN is not offered by bridges."),
     "bridge_attempt_unsubscribe": (SAME, "The bridge ends subscriptions that its rules lost."),
-    "bridge_bind_address": (MISSING, "The system chooses the address that a bridge dials from."),
-    "bridge_ciphers": (MISSING, "TLS is spoken with OpenSSL's default ciphers."),
-    "bridge_ciphers_tls1.3": (MISSING, "TLS is spoken with OpenSSL's default ciphers."),
+    "bridge_bind_address": (MISSING, "The system chooses the source address of a bridge."),
+    "bridge_ciphers": (MISSING, "TLS uses OpenSSL's default ciphers."),
+    "bridge_ciphers_tls1.3": (MISSING, "TLS uses OpenSSL's default ciphers."),
     "bridge_max_topic_alias": (SAME, "Topic aliases are used as the remote broker allows."),
     "bridge_receive_maximum": (
         MISSING,
-        "The window towards here is that of the broker: limits.receive_maximum.",
+        "The bridge announces the broker's receive maximum, limits.receive_maximum.",
     ),
     "bridge_reload_type": (SAME, "A change of bridges needs a restart."),
-    "bridge_require_ocsp": (MISSING, "OCSP is not asked."),
-    "bridge_tcp_keepalive": (SAME, "A silent remote broker is given up by the keep alive of MQTT."),
-    "bridge_tcp_user_timeout": (SAME, "A silent remote broker is given up by the keep alive."),
-    "bridge_tls_version": (DIFFERS, "TLS 1.2 and 1.3 are spoken; there is nothing to set."),
+    "bridge_require_ocsp": (MISSING, "OCSP is not supported."),
+    "bridge_tcp_keepalive": (SAME, "MQTT's keep alive detects a remote broker that is silent."),
+    "bridge_tcp_user_timeout": (SAME, "MQTT's keep alive detects a silent remote broker."),
+    "bridge_tls_version": (DIFFERS, "TLS 1.2 and 1.3 are supported; there is nothing to set."),
     "idle_timeout": (MISSING, "A bridge stays connected: there is no start_type lazy."),
     "local_cleansession": (
         MISSING,
@@ -48,22 +49,31 @@ _NOTES: Final[dict[str, tuple[str, str]]] = {
     "local_password": (SAME, "A bridge is no client here and needs no password."),
     "local_username": (
         DIFFERS,
-        "A bridge is no client here: the access list does not hold for it, its rules do.",
+        "A bridge is no client here: its rules apply to it, and the access list does not.",
     ),
     "threshold": (MISSING, "A bridge stays connected: there is no start_type lazy."),
 }
 
 
 @final
-class Bridge:
-    """One bridge, translated.
+class TranslatedBridge:
+    """The translation of one bridge.
 
     Args:
-        section: its lines.
-        findings: the findings, to which those of each line are added.
-        bundles: files to write, certificates of a directory joined; one is added here.
+        section: the lines of the bridge.
+        findings: the findings of the import, to which one for each line is added.
+        bundles: text by name of the files to write, with all certificates of a directory; the
+            bridge may add one.
         client_ids: the client identifiers in the database.
-        directory: the place of the bundles.
+        directory: the directory of the bundles.
+
+    Attributes:
+        mosquitto_name: the bridge's name in Mosquitto.
+        name: its name in Penstock.
+        table: its settings.
+        forwards: its forwarding rules, a table each.
+        omission_reason: why the bridge is left out, one sentence; empty if it is not.
+        client_id: its client identifier at the remote broker.
     """
 
     def __init__(
@@ -76,10 +86,10 @@ class Bridge:
     ) -> None:
         words = section.opening.value.split()
         self.mosquitto_name = words[0] if words else ""
-        self.name = _name_of(self.mosquitto_name)
+        self.name = _valid_name(self.mosquitto_name)
         self.table = Table("[[bridge.remotes]]", f"{section.opening.place}: {section.opening.text}")
         self.forwards: list[Table] = []
-        self.left_out = ""
+        self.omission_reason = ""
         self.client_id = ""
         self._findings = findings
         self._section = section
@@ -88,36 +98,36 @@ class Bridge:
         self._directory = directory
         self._values = {line.option: line for line in section.lines}
         self._handlers: dict[str, Callable[[Line], None]] = {
-            "address": self._addresses,
-            "addresses": self._addresses,
-            "bridge_cafile": self._authorities,
-            "bridge_capath": self._authority_directory,
-            "bridge_certfile": self._file,
-            "bridge_identity": self._pre_shared,
-            "bridge_insecure": self._insecure,
-            "bridge_keyfile": self._file,
-            "bridge_max_packet_size": self._packet_size,
-            "bridge_outgoing_retain": self._outgoing_retain,
-            "bridge_protocol_version": self._version,
-            "bridge_psk": self._pre_shared,
-            "bridge_session_expiry_interval": self._session_expiry,
-            "bridge_tls_use_os_certs": self._system_authorities,
-            "cleansession": self._clean,
-            "clientid": self._client_id,
-            "keepalive_interval": self._keep_alive,
-            "notification_topic": self._status,
-            "notifications": self._status,
-            "notifications_local_only": self._status,
-            "password": self._password,
-            "remote_clientid": self._client_id,
-            "remote_password": self._password,
-            "remote_username": self._username,
-            "restart_timeout": self._restart,
-            "round_robin": self._round_robin,
-            "start_type": self._start,
-            "topic": self._topic,
-            "try_private": self._private,
-            "username": self._username,
+            "address": self._set_addresses,
+            "addresses": self._set_addresses,
+            "bridge_cafile": self._set_ca_file,
+            "bridge_capath": self._bundle_authorities,
+            "bridge_certfile": self._set_certificate_or_key,
+            "bridge_identity": self._refuse_pre_shared_key,
+            "bridge_insecure": self._set_check_host_name,
+            "bridge_keyfile": self._set_certificate_or_key,
+            "bridge_max_packet_size": self._set_packet_size,
+            "bridge_outgoing_retain": self._note_outgoing_retain,
+            "bridge_protocol_version": self._set_version,
+            "bridge_psk": self._refuse_pre_shared_key,
+            "bridge_session_expiry_interval": self._set_session_expiry,
+            "bridge_tls_use_os_certs": self._note_system_authorities,
+            "cleansession": self._set_clean_start,
+            "clientid": self._set_client_id,
+            "keepalive_interval": self._set_keep_alive,
+            "notification_topic": self._note_status,
+            "notifications": self._note_status,
+            "notifications_local_only": self._note_status,
+            "password": self._set_password,
+            "remote_clientid": self._set_client_id,
+            "remote_password": self._set_password,
+            "remote_username": self._set_username,
+            "restart_timeout": self._set_reconnect_pauses,
+            "round_robin": self._note_round_robin,
+            "start_type": self._note_start_type,
+            "topic": self._add_rules,
+            "try_private": self._set_try_private,
+            "username": self._set_username,
         }
         self._translate()
 
@@ -125,57 +135,63 @@ class Bridge:
         opening = self._section.opening
         findings = self._findings
         self._findings = Findings()
-        self._take_lines()
+        self._translate_lines()
         for finding in self._findings.all:
-            if self.left_out and finding.kind != MISSING:
-                findings.note(MISSING, finding.place, finding.text, "Its bridge is left out.")
+            if self.omission_reason and finding.kind != MISSING:
+                findings.note(
+                    MISSING, finding.place, finding.text, "The bridge of this line is left out."
+                )
             else:
                 findings.all.append(finding)
         self._findings = findings
-        if self.left_out:
-            findings.add(MISSING, opening, f"The bridge is left out: {self.left_out}")
+        if self.omission_reason:
+            findings.add(MISSING, opening, f"The bridge is left out: {self.omission_reason}")
             return
         if self.table.get("version") is None:
             self.table.set("version", "3.1.1", "Mosquitto's default")
         self._add_client_id()
         self._add_status()
-        changed = "" if self.name == self.mosquitto_name else ", a name of the allowed characters"
+        remark = "" if self.name == self.mosquitto_name else ", a name of the allowed characters"
         findings.add(
-            TAKEN, opening, f'a bridge [[bridge.remotes]] with name = "{self.name}"{changed}.'
+            TAKEN, opening, f'a bridge [[bridge.remotes]] with name = "{self.name}"{remark}.'
         )
 
-    def _take_lines(self) -> None:
+    def _translate_lines(self) -> None:
         self.table.set("name", self.name, "")
         for line in self._section.lines:
             handler = self._handlers.get(line.option)
             if handler is not None:
                 handler(line)
             else:
-                kind, says = _NOTES[line.option]
-                self._findings.add(kind, line, says)
+                kind, explanation = _NOTES[line.option]
+                self._findings.add(kind, line, explanation)
         if ("bridge_certfile" in self._values) != ("bridge_keyfile" in self._values):
-            self.left_out = "it needs both bridge_certfile and bridge_keyfile, in Mosquitto, too."
+            self.omission_reason = (
+                "it needs both bridge_certfile and bridge_keyfile, in Mosquitto, too."
+            )
         if not self.table.get("addresses"):
-            self.left_out = self.left_out or "it has no address that can be dialled."
+            self.omission_reason = self.omission_reason or "it has no valid address."
         elif not self.forwards:
-            self.left_out = self.left_out or "none of its topic lines could be taken over."
+            self.omission_reason = (
+                self.omission_reason or "none of its topic lines could be translated."
+            )
 
     @property
     def local_client_id(self) -> str:
-        """Return the client identifier of its session in Mosquitto's own database."""
-        given = self._values.get("local_clientid")
-        if given is not None:
-            return given.value
+        """Return the client identifier of the bridge's session in Mosquitto's own database."""
+        line = self._values.get("local_clientid")
+        if line is not None:
+            return line.value
         return f"local.{self.client_id or self._default_client_id()}"
 
     def rename(self, name: str) -> None:
-        """Give it another name, because one before it has the same."""
+        """Give the bridge another name, because an earlier bridge has the same."""
         self.name = name
         self.table.set("name", name, "")
 
     # -- the remote broker -----------------------------------------------------------------
 
-    def _addresses(self, line: Line) -> None:
+    def _set_addresses(self, line: Line) -> None:
         is_encrypted = _TLS_OPTIONS & set(self._values) or self._is_true("bridge_tls_use_os_certs")
         scheme = "mqtts" if is_encrypted else "mqtt"
         found: list[str] = []
@@ -192,29 +208,30 @@ class Bridge:
                 host = f"[{host}]"
             found.append(f"{scheme}://{host}:{port}")
         if not found:
-            refuse(line, self._findings)
+            note_invalid(line, self._findings)
             return
         self.table.set("addresses", found, line)
         self._findings.add(TAKEN, line, f"addresses = {', '.join(found)}.")
 
-    def _set(self, line: Line, name: str, value: object, more: str = "") -> None:
+    def _set(self, line: Line, name: str, value: object, difference: str = "") -> None:
         self.table.set(name, value, line)
-        shown = str(value).lower() if isinstance(value, bool) else value
-        self._findings.add(DIFFERS if more else TAKEN, line, f"{name} = {shown}.{more}")
+        text = str(value).lower() if isinstance(value, bool) else value
+        kind = DIFFERS if difference else TAKEN
+        self._findings.add(kind, line, f"{name} = {text}.{difference}")
 
-    def _version(self, line: Line) -> None:
+    def _set_version(self, line: Line) -> None:
         version = _VERSIONS.get(line.value.strip())
         if version is None:
-            refuse(line, self._findings)
+            note_invalid(line, self._findings)
             return
         self._set(line, "version", version)
 
-    def _client_id(self, line: Line) -> None:
+    def _set_client_id(self, line: Line) -> None:
         self.client_id = line.value
         self._set(line, "client_id", line.value)
 
     def _add_client_id(self) -> None:
-        """Set the client identifier that Mosquitto takes where none is given."""
+        """Set the client identifier that Mosquitto uses for a bridge without one."""
         if self.client_id:
             return
         self.client_id = self._default_client_id()
@@ -223,49 +240,50 @@ class Bridge:
             TAKEN,
             self._section.opening.place,
             "remote_clientid (default)",
-            f"client_id = {self.client_id!r}, which Mosquitto takes on a machine of this name: the"
-            " remote broker goes on with the same session.",
+            f"client_id = {self.client_id!r}, which Mosquitto uses on a machine of this name: the"
+            " remote broker resumes the same session.",
         )
 
     def _default_client_id(self) -> str:
-        """Return HOST.NAME, of the host that the database tells, or else this one."""
+        """Return HOST.NAME, with the host of the bridge's session in the database, or else this
+        one."""
         ending = f".{self.mosquitto_name}"
         for client_id in sorted(self._client_ids):
             if client_id.startswith("local.") and client_id.endswith(ending):
                 return client_id.removeprefix("local.")
         return f"{socket.gethostname()}{ending}"
 
-    def _username(self, line: Line) -> None:
+    def _set_username(self, line: Line) -> None:
         self._set(line, "username", line.value)
 
-    def _password(self, line: Line) -> None:
+    def _set_password(self, line: Line) -> None:
         self.table.set("password", line.value, line)
         self._findings.add(
             TAKEN, line, "password; the file is readable for its owner only, keep it so."
         )
 
-    def _keep_alive(self, line: Line) -> None:
-        value = number_of(line, self._findings)
+    def _set_keep_alive(self, line: Line) -> None:
+        value = parse_number(line, self._findings)
         if value is not None:
             self._set(line, "keep_alive_s", max(5, min(value, 65_535)))
 
-    def _clean(self, line: Line) -> None:
-        value = truth_of(line, self._findings)
+    def _set_clean_start(self, line: Line) -> None:
+        value = parse_boolean(line, self._findings)
         if value is not None:
             self._set(line, "clean_start", value)
 
-    def _private(self, line: Line) -> None:
-        value = truth_of(line, self._findings)
+    def _set_try_private(self, line: Line) -> None:
+        value = parse_boolean(line, self._findings)
         if value is not None:
             self._set(line, "try_private", value)
 
-    def _packet_size(self, line: Line) -> None:
-        value = number_of(line, self._findings)
+    def _set_packet_size(self, line: Line) -> None:
+        value = parse_number(line, self._findings)
         if value is not None:
             self._set(line, "max_packet_size_bytes", max(0, min(value, 268_435_460)))
 
-    def _session_expiry(self, line: Line) -> None:
-        value = number_of(line, self._findings)
+    def _set_session_expiry(self, line: Line) -> None:
+        value = parse_number(line, self._findings)
         if value is None:
             return
         if value == 0:
@@ -273,23 +291,25 @@ class Bridge:
             return
         self._set(line, "session_expiry_s", min(value, 4_294_967_295))
 
-    def _restart(self, line: Line) -> None:
+    def _set_reconnect_pauses(self, line: Line) -> None:
         words = line.value.split()
         if not words or not all(word.isdigit() for word in words[:2]):
-            refuse(line, self._findings)
+            note_invalid(line, self._findings)
             return
-        least = max(1, min(int(words[0]), 3600))
-        most = max(least, min(int(words[1]), 7200)) if len(words) > 1 else least
-        self.table.set("reconnect_s_min", least, line)
-        self.table.set("reconnect_s_max", most, line)
-        self._findings.add(TAKEN, line, f"reconnect_s_min = {least}, reconnect_s_max = {most}.")
+        shortest = max(1, min(int(words[0]), 3600))
+        longest = max(shortest, min(int(words[1]), 7200)) if len(words) > 1 else shortest
+        self.table.set("reconnect_s_min", shortest, line)
+        self.table.set("reconnect_s_max", longest, line)
+        self._findings.add(
+            TAKEN, line, f"reconnect_s_min = {shortest}, reconnect_s_max = {longest}."
+        )
 
-    def _round_robin(self, line: Line) -> None:
-        if truth_of(line, self._findings):
+    def _note_round_robin(self, line: Line) -> None:
+        if parse_boolean(line, self._findings):
             self._findings.add(
                 MISSING,
                 line,
-                "The next address is tried when one cannot be reached, and stays while it answers.",
+                "The next address is tried when one cannot be reached, and kept while it answers.",
             )
         else:
             self._findings.add(
@@ -299,39 +319,39 @@ class Bridge:
                 " to the first by itself.",
             )
 
-    def _start(self, line: Line) -> None:
+    def _note_start_type(self, line: Line) -> None:
         if line.value.split()[:1] == ["automatic"]:
-            self._findings.add(SAME, line, "A bridge dials when the broker starts, and again.")
+            self._findings.add(SAME, line, "A bridge connects at the start, and reconnects.")
         else:
             self._findings.add(
-                DIFFERS, line, "A bridge dials when the broker starts, and stays connected."
+                DIFFERS, line, "A bridge connects when the broker starts, and stays connected."
             )
 
     # -- notifications -----------------------------------------------------------------------
 
-    def _status(self, line: Line) -> None:
-        """Note a line about notifications; ``_add_status`` translates all of them together."""
+    def _note_status(self, line: Line) -> None:
+        """Add the finding of a line about notifications; ``_add_status`` sets the topic."""
         if line.option == "notification_topic":
             self._findings.add(TAKEN, line, "status_topic, at the remote broker.")
             return
-        value = truth_of(line, self._findings)
+        value = parse_boolean(line, self._findings)
         if value is None:
             return
         if line.option == "notifications_local_only":
-            says = "No status_topic at the remote broker; penstock sessions list shows it here."
+            difference = "No status_topic at the remote broker; see penstock sessions list here."
             self._findings.add(
-                DIFFERS if value else SAME, line, says if value else "See notifications."
+                DIFFERS if value else SAME, line, difference if value else "See notifications."
             )
         else:
-            says = "status_topic, at the remote broker" if value else "no status_topic"
-            self._findings.add(TAKEN, line, f"{says}.")
+            outcome = "status_topic, at the remote broker" if value else "no status_topic"
+            self._findings.add(TAKEN, line, f"{outcome}.")
 
     def _add_status(self) -> None:
         if self._is_false("notifications") or self._is_true("notifications_local_only"):
             return
-        given = self._values.get("notification_topic")
-        topic = f"$SYS/broker/connection/{self.client_id}/state" if given is None else given.value
-        self.table.set("status_topic", topic, given or "Mosquitto's default: notifications true")
+        line = self._values.get("notification_topic")
+        topic = f"$SYS/broker/connection/{self.client_id}/state" if line is None else line.value
+        self.table.set("status_topic", topic, line or "Mosquitto's default: notifications true")
 
     def _is_true(self, option: str) -> bool:
         line = self._values.get(option)
@@ -343,22 +363,22 @@ class Bridge:
 
     # -- TLS -------------------------------------------------------------------------------
 
-    def _authorities(self, line: Line) -> None:
+    def _set_ca_file(self, line: Line) -> None:
         self._set(line, "ca", str(Path(line.value).absolute()))
 
-    def _authority_directory(self, line: Line) -> None:
+    def _bundle_authorities(self, line: Line) -> None:
         if "bridge_cafile" in self._values:
             self._findings.add(MISSING, line, "ca is one file, that of bridge_cafile.")
             return
         try:
             texts = certificates_in(Path(line.value))
         except OSError as error:
-            self.left_out = f"its authorities in {line.value} cannot be read ({error})."
+            self.omission_reason = f"its authorities in {line.value} cannot be read ({error})."
             self._findings.add(MISSING, line, "The directory cannot be read.")
             return
         if not texts:
-            self.left_out = f"there is no certificate of an authority in {line.value}."
-            self._findings.add(MISSING, line, "There is no certificate in it.")
+            self.omission_reason = f"there is no certificate of an authority in {line.value}."
+            self._findings.add(MISSING, line, "The directory has no certificate in it.")
             return
         name = f"bridge_{self.name}_ca.pem"
         self._bundles[name] = "".join(texts)
@@ -366,44 +386,44 @@ class Bridge:
             line,
             "ca",
             str(self._directory / name),
-            " One file with the certificates of that directory.",
+            " The file has the certificates of that directory.",
         )
 
-    def _system_authorities(self, line: Line) -> None:
-        if truth_of(line, self._findings):
-            self._findings.add(TAKEN, line, "Without ca, those of the system are believed.")
+    def _note_system_authorities(self, line: Line) -> None:
+        if parse_boolean(line, self._findings):
+            self._findings.add(TAKEN, line, "Without ca, the system's authorities are trusted.")
         else:
             self._findings.add(SAME, line, "See bridge_cafile.")
 
-    def _file(self, line: Line) -> None:
+    def _set_certificate_or_key(self, line: Line) -> None:
         name = "certificate" if line.option == "bridge_certfile" else "key"
         self._set(line, name, str(Path(line.value).absolute()))
 
-    def _insecure(self, line: Line) -> None:
-        value = truth_of(line, self._findings)
+    def _set_check_host_name(self, line: Line) -> None:
+        value = parse_boolean(line, self._findings)
         if value is not None:
             self._set(line, "check_host_name", not value)
 
-    def _pre_shared(self, line: Line) -> None:
-        self.left_out = "it proves itself by a pre-shared key, which is not spoken here."
-        self._findings.add(MISSING, line, "TLS with pre-shared keys is not spoken.")
+    def _refuse_pre_shared_key(self, line: Line) -> None:
+        self.omission_reason = "it uses a pre-shared key, which is not supported here."
+        self._findings.add(MISSING, line, "TLS with pre-shared keys is not supported.")
 
     # -- topics ----------------------------------------------------------------------------
 
-    def _outgoing_retain(self, line: Line) -> None:
-        value = truth_of(line, self._findings)
+    def _note_outgoing_retain(self, line: Line) -> None:
+        value = parse_boolean(line, self._findings)
         if value is not None:
-            self._findings.add(TAKEN, line, f"retain = {str(value).lower()} of what goes out.")
+            self._findings.add(TAKEN, line, f"retain = {str(value).lower()} of outgoing messages.")
 
-    def _topic(self, line: Line) -> None:
-        words = topic_words(line.value)
+    def _add_rules(self, line: Line) -> None:
+        words = parse_topic_line(line.value)
         if words is None:
-            refuse(line, self._findings)
+            note_invalid(line, self._findings)
             return
         pattern, direction, qos, local, remote = words
         if not pattern:
-            whole = common_level(local, remote)
-            if whole is None:
+            common = common_level(local, remote)
+            if common is None:
                 self._findings.add(
                     MISSING,
                     line,
@@ -411,21 +431,21 @@ class Bridge:
                     " where it is published.",
                 )
                 return
-            local, remote, pattern = whole
-        mistake = mistake_in_rule(pattern, direction, local, remote)
+            local, remote, pattern = common
+        mistake = rule_mistake(pattern, direction, local, remote)
         if mistake:
             self._findings.add(MISSING, line, mistake)
             return
-        keeps = not self._is_false("bridge_outgoing_retain")
-        parts = [(direction, True)]
-        if direction == "both" and not keeps:
-            parts = [("out", False), ("in", True)]
+        keeps_outgoing = not self._is_false("bridge_outgoing_retain")
+        rules = [(direction, True)]
+        if direction == "both" and not keeps_outgoing:
+            rules = [("out", False), ("in", True)]
         elif direction == "out":
-            parts = [("out", keeps)]
-        for way, keeps_retain in parts:
+            rules = [("out", keeps_outgoing)]
+        for rule_direction, keeps_retain in rules:
             table = Table("[[bridge.remotes.forwards]]", f"{line.place}: {line.text}")
             table.set("topic_filters", [pattern], "")
-            table.set("direction", way, "")
+            table.set("direction", rule_direction, "")
             table.set("qos_max", qos, "")
             if local:
                 table.set("local_prefix", local, "")
@@ -439,6 +459,7 @@ class Bridge:
         )
 
 
-def _name_of(mosquitto_name: str) -> str:
-    name = _NOT_IN_A_NAME.sub("-", mosquitto_name).lstrip("-_.")[:64]
+def _valid_name(mosquitto_name: str) -> str:
+    """Return a bridge's name as Penstock allows it, as similar as possible."""
+    name = _FORBIDDEN_IN_NAME.sub("-", mosquitto_name).lstrip("-_.")[:64]
     return name or "bridge"

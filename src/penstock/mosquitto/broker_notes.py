@@ -1,4 +1,4 @@
-"""Sentences about options of the whole broker that become no setting."""
+"""Findings for options of the whole broker that do not become a setting."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ NOTES: Final[dict[str, tuple[str, str]]] = {
     ),
     "autosave_interval": (
         SAME,
-        "What is acknowledged is on disk at once; nothing is saved at intervals.",
+        "A message is on disk before it is acknowledged; nothing is saved at intervals.",
     ),
     "autosave_on_changes": (
         SAME,
-        "What is acknowledged is on disk at once; nothing is saved at intervals.",
+        "A message is on disk before it is acknowledged; nothing is saved at intervals.",
     ),
     "auth_plugin_deny_special_chars": (
         MISSING,
         (
-            "It belongs to a plugin, and plugins cannot be loaded; a pattern of the access list"
-            " never grants anything to a name with + # or / in it."
+            "This option belongs to a plugin, and plugins cannot be loaded; a pattern of the access"
+            " list never grants anything to a name with + # or / in it."
         ),
     ),
     "check_retain_source": (
         DIFFERS,
         (
-            "Retained messages are delivered to whoever may read their topic, whatever became of"
-            " the right to write of who published them: `penstock retained clear` removes them."
+            "Retained messages are delivered to all who may read their topic, even if the publisher"
+            " may no longer write to it: `penstock retained clear` removes them."
         ),
     ),
     "clientid_prefixes": (
         MISSING,
-        "Mosquitto has given it up, too: name client identifiers in the access list (`client ID`).",
+        "Mosquitto has dropped it, too: name client identifiers in the access list (`client ID`).",
     ),
     "connection_messages": (
         DIFFERS,
@@ -69,10 +69,10 @@ NOTES: Final[dict[str, tuple[str, str]]] = {
         MISSING,
         "Connections are bounded by listener: set listener.max_connections of each.",
     ),
-    "include_dir": (SAME, "The files that it names were read, in the order of their names."),
+    "include_dir": (SAME, "The files of this directory were read, in the order of their names."),
     "log_facility": (
         MISSING,
-        "Log lines go to standard error, which a service manager hands on, or to log.file.",
+        "Log lines go to standard error, which a service manager stores, or to log.file.",
     ),
     "log_timestamp": (SAME, "Every log line has its time, in UTC."),
     "log_timestamp_format": (
@@ -82,23 +82,23 @@ NOTES: Final[dict[str, tuple[str, str]]] = {
     "max_inflight_bytes": (
         MISSING,
         (
-            "The window is bounded in messages (limits.max_inflight); bytes that are not sent are"
-            " bounded by listener.write_buffer_bytes_max."
+            "The window is bounded in messages (limits.max_inflight); unsent bytes are bounded by"
+            " listener.write_buffer_bytes_max."
         ),
     ),
     "memory_limit": (
         MISSING,
         (
-            "memory.budget_bytes bounds what all clients together may take; it is compared with the"
-            " worst case at the start, so choose it by docs/flow.md#memory."
+            "memory.budget_bytes bounds the memory that all clients together may take; it is"
+            " compared with the worst case at the start, so choose it by docs/flow.md#memory."
         ),
     ),
-    "packet_buffer_size": (SAME, "Reads are as large as what has come; there is nothing to set."),
-    "pid_file": (SAME, "A service manager knows the process; no file is written."),
+    "packet_buffer_size": (SAME, "Reads take all bytes that have arrived; there is no setting."),
+    "pid_file": (SAME, "A service manager knows the process; no such file is written."),
     "psk_file": (
         MISSING,
         (
-            "TLS with pre-shared keys is not spoken: give these clients certificates"
+            "TLS with pre-shared keys is not supported: give these clients certificates"
             " (listener.client_ca) or passwords."
         ),
     ),
@@ -109,7 +109,7 @@ NOTES: Final[dict[str, tuple[str, str]]] = {
             " interval has passed; `penstock retained clear --older-than` clears old ones."
         ),
     ),
-    "retry_interval": (SAME, "Mosquitto has given it up, too."),
+    "retry_interval": (SAME, "Mosquitto has dropped this option, too."),
     "set_tcp_nodelay": (SAME, "Small packets are never delayed (TCP_NODELAY)."),
     "upgrade_outgoing_qos": (
         MISSING,
@@ -118,8 +118,11 @@ NOTES: Final[dict[str, tuple[str, str]]] = {
             " `upgrade_outgoing_qos false`."
         ),
     ),
-    "user": (SAME, "The service that starts the broker says which user it runs as."),
-    "websockets_headers_size": (SAME, "The header of a WebSocket request has its own bound."),
-    "websockets_log_level": (SAME, "WebSocket has no log of its own; see log.level."),
+    "user": (SAME, "The service manager that starts the broker sets its user."),
+    "websockets_headers_size": (
+        SAME,
+        "The header of a WebSocket request has a fixed bound.",
+    ),
+    "websockets_log_level": (SAME, "WebSocket has no separate log; see log.level."),
 }
-"""Kind and sentences of the finding, by option."""
+"""The kind and the explanation of the finding, by option."""

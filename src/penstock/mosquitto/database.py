@@ -1,24 +1,25 @@
-"""Mosquitto's database, ``mosquitto.db``: formats 5 (Mosquitto 1.6) and 6 (2.0 and 2.1).
+"""The parser of Mosquitto's database, ``mosquitto.db``: formats 5 (Mosquitto 1.6) and 6 (2.0 and
+2.1).
 
-A head, and then chunks of six kinds until the end of the file::
+The file has a header, and then chunks of six kinds until its end::
 
-      head     00 B5 00 "mosquitto db"   4 bytes (unused)   4 bytes: the format
-      chunk    4 bytes: kind             4 bytes: length    the rest, of this length
+      header   00 B5 00 "mosquitto db"   4 bytes (unused)   4 bytes: the format
+      chunk    4 bytes: kind             4 bytes: length    content of this length
 
       1 configuration   last id, saved at the end, bytes of an id
-      2 message         id, expiry, topic, payload, properties, who published it
-      3 client message  which message, for which client, QoS, state, packet identifier
+      2 message         id, expiry, topic, payload, properties, publisher
+      3 client message  id of the message, client, QoS, state, packet identifier
       4 retained        the id of a message
       5 subscription    client, filter, QoS and options, identifier
       6 client          expiry, the last packet identifier; in format 6 user and listener's port
 
-Kinds, lengths and most numbers are big-endian. Ids of messages and times of expiry are as the
-machine had them, which is taken for little-endian: so are all that Mosquitto is packaged for but
-s390x. A part of fixed size is what is left of the length beside the texts, so that the padding of
-32-bit machines is none of our concern.
+Kinds, lengths and most numbers are big-endian. Ids of messages and times of expiry have the byte
+order of the machine, which is taken to be little-endian: all machines that Mosquitto is packaged
+for are, except s390x. The length of a part of fixed size is computed as the chunk's length less its
+texts, so the padding of 32-bit machines does not matter.
 
-Nothing here believes a length before it is compared with what is there: a file that is cut off,
-damaged or of another format is refused in one sentence.
+Every length is compared with the bytes present before it is used: a file that is cut off, damaged
+or of another format is refused in one sentence.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from penstock.protocol.properties import Properties, decode_properties, encode_p
 FORMATS: Final = (5, 6)
 FILE_BYTES_MAX: Final = 16 * 1024**3
 
-_OVERHEAD_BYTES: Final = 70  # of a message in a queue, with its message expiry interval
+_QUEUE_OVERHEAD_BYTES: Final = 70  # of a queued message, its message expiry interval included
 
 _MAGIC: Final = b"\x00\xb5\x00mosquitto db"
-_HEAD: Final = struct.Struct(">15sII")
+_HEADER: Final = struct.Struct(">15sII")
 _CHUNK: Final = struct.Struct(">II")
 _ID: Final = struct.Struct("<Q")
 _MESSAGE: Final = struct.Struct("<Qq")
@@ -49,12 +50,12 @@ _SUBSCRIPTION: Final = struct.Struct(">IHHBB")
 _CLIENT: Final = struct.Struct(">IHH")
 _CLIENT_6: Final = struct.Struct(">HH")
 _EXPIRY: Final = struct.Struct("<q")
-_SHUTDOWN_AT: Final = 8
+_SHUTDOWN_OFFSET: Final = 8
 
 OUTGOING: Final = 1
 INCOMING: Final = 0
 
-# of a client message; those of what is written are what was last sent or is next to be sent
+# States of a client message: the packet that is awaited, or that is to be sent again.
 PUBLISH_QOS0: Final = 1
 WAIT_FOR_PUBACK: Final = 3
 WAIT_FOR_PUBREC: Final = 5
@@ -68,16 +69,16 @@ QUEUED: Final = 11
 @final
 @dataclass(slots=True)
 class StoredMessage:
-    """One message.
+    """A stored message; clients and retained messages refer to it by its number.
 
     Attributes:
-        number: its id; later messages have greater ones.
-        expires_at_s: seconds since the Unix epoch; 0 for never.
-        topic: topic name.
-        payload: application bytes.
-        qos: as published.
-        retain: as published.
-        client_id: the client that published it; empty where that is not known.
+        number: its id; later messages have greater ids.
+        expires_at_s: when it expires, seconds since the Unix epoch; 0 for never.
+        topic: its topic name.
+        payload: its payload.
+        qos: the QoS with which it was published.
+        retain: the RETAIN flag with which it was published.
+        client_id: the client that published it; empty if that is not known.
         properties: its MQTT 5 properties; None without any.
     """
 
@@ -91,23 +92,23 @@ class StoredMessage:
     properties: Properties | None
 
     def size_bytes(self) -> int:
-        """Return the size that the message has in a queue, bytes; a little more than it takes."""
-        size = len(self.topic.encode()) + len(self.payload) + _OVERHEAD_BYTES
+        """Return an upper estimate of the message's size in a queue, in bytes."""
+        size = len(self.topic.encode()) + len(self.payload) + _QUEUE_OVERHEAD_BYTES
         return size + (len(encode_properties(self.properties)) if self.properties else 0)
 
 
 @final
 @dataclass(slots=True)
 class ClientMessage:
-    """One message on its way to a client, or from it.
+    """A delivery of a message to a client, or a message from a client that is not complete yet.
 
     Attributes:
         number: the id of the message.
-        packet_id: packet identifier; 0 where it has none yet.
-        qos: of this delivery.
+        packet_id: packet identifier; 0 if it has none yet.
+        qos: the QoS of this delivery.
         retain: the RETAIN flag of this delivery.
-        state: one of those above.
-        is_repeat: it was sent at least once (DUP).
+        is_repeat: whether it was sent at least once (DUP).
+        state: one of the constants above, such as ``WAIT_FOR_PUBACK``.
         subscription_id: subscription identifier; 0 for none.
     """
 
@@ -123,7 +124,7 @@ class ClientMessage:
 @final
 @dataclass(slots=True)
 class StoredSubscription:
-    """One subscription, with the options of MQTT 5."""
+    """A subscription, with the options of MQTT 5."""
 
     topic_filter: str
     qos: int
@@ -136,16 +137,17 @@ class StoredSubscription:
 @final
 @dataclass(slots=True)
 class StoredClient:
-    """One client with a session.
+    """A client with a session.
 
     Attributes:
         client_id: client identifier.
-        expires_at_s: seconds since the Unix epoch; 0 for never, or not known.
-        expiry_interval_s: 4294967295 for never.
-        username: None where the database does not tell.
-        port: of the listener that it came through; 0 where the database does not tell.
+        expires_at_s: when the session expires, seconds since the Unix epoch; 0 for never, or not
+            known.
+        expiry_interval_s: session expiry interval in seconds; 4294967295 for never.
+        username: its user name; None if the database has none.
+        port: port of the listener that it connected to; 0 if the database has none.
         outgoing: messages for it, in their order: those in flight first.
-        incoming: QoS 2 messages of its own that it has not released.
+        incoming: QoS 2 messages from it that it has not released.
         subscriptions: its subscriptions.
     """
 
@@ -162,14 +164,14 @@ class StoredClient:
 @final
 @dataclass(slots=True)
 class Snapshot:
-    """All that a database holds.
+    """The whole content of a database.
 
     Attributes:
-        format: 5 or 6.
-        is_final: it was saved when Mosquitto stopped, and not while it went on.
-        messages: by id.
-        clients: by client identifier.
-        retained: ids of the retained messages; a message that had expired may not be there.
+        format: the version of the format, 5 or 6.
+        is_final: whether Mosquitto saved it when it stopped, and not while it was running.
+        messages: all messages, by id.
+        clients: all clients, by client identifier.
+        retained: ids of the retained messages; the message of an id may be missing if it expired.
     """
 
     format: int
@@ -179,13 +181,13 @@ class Snapshot:
     retained: list[int] = field(default_factory=list)
 
     def largest_queue(self) -> tuple[int, int]:
-        """Return the most messages that wait for one client, QoS 0 apart, and the most bytes of
-        such."""
+        """Return the greatest number, and the greatest size in bytes, of QoS 1 and 2 messages that
+        wait for one client."""
         longest = largest_bytes = 0
         for client in self.clients.values():
             waiting = [entry for entry in client.outgoing if entry.qos > 0]
-            found = [self.messages.get(entry.number) for entry in waiting]
-            size_bytes = sum(one.size_bytes() for one in found if one)
+            messages = [self.messages.get(entry.number) for entry in waiting]
+            size_bytes = sum(message.size_bytes() for message in messages if message)
             longest = max(longest, len(waiting))
             largest_bytes = max(largest_bytes, size_bytes)
         return longest, largest_bytes
@@ -195,11 +197,11 @@ def read_database(path: Path, progress: Callable[[int, int], None] | None = None
     """Return the sessions and messages of the database in ``path``.
 
     Args:
-        path: the file.
-        progress: told the bytes that were read, and how many there are.
+        path: the path of the file.
+        progress: called with the number of bytes read, and the number of all bytes.
 
     Raises:
-        ConfigError: it cannot be read, is of another format, is cut off or damaged.
+        ConfigError: the file cannot be read, has another format, is cut off or damaged.
     """
     try:
         size = path.stat().st_size
@@ -209,68 +211,69 @@ def read_database(path: Path, progress: Callable[[int, int], None] | None = None
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(f"Mosquitto's database {path} cannot be read: {reason}.") from None
-    return _Reader(path, data).read(progress)
+    return _DatabaseParser(path, data).parse(progress)
 
 
-class _CutOff(Exception):
-    """The file, or a chunk, ends too early."""
+class _ChunkDamaged(Exception):
+    """A chunk is shorter than its content, or its content is not valid."""
 
 
 @final
-class _Reader:
+class _DatabaseParser:
     def __init__(self, path: Path, data: bytes) -> None:
         self._path = path
         self._data = data
-        self._found = Snapshot(0)
+        self._snapshot = Snapshot(0)
         self._handlers: dict[int, Callable[[int, int], None]] = {
-            1: self._configuration,
-            2: self._message,
-            3: self._client_message,
-            4: self._retained,
-            5: self._subscription,
-            6: self._client,
+            1: self._parse_configuration,
+            2: self._parse_message,
+            3: self._parse_client_message,
+            4: self._parse_retained,
+            5: self._parse_subscription,
+            6: self._parse_client,
         }
 
-    def read(self, progress: Callable[[int, int], None] | None) -> Snapshot:
+    def parse(self, progress: Callable[[int, int], None] | None) -> Snapshot:
         data = self._data
-        self._found.format = self._format()
-        at = _HEAD.size
+        self._snapshot.format = self._parse_header()
+        at = _HEADER.size
         while at < len(data):
             if len(data) - at < _CHUNK.size:
-                raise self._refused(at, "is cut off")
+                raise self._damage(at, "is cut off")
             kind, length = _CHUNK.unpack_from(data, at)
             handler = self._handlers.get(kind)
             if handler is None:
-                raise self._refused(at, f"has a chunk of the unknown kind {kind}")
+                raise self._damage(at, f"has a chunk of the unknown kind {kind}")
             begin = at + _CHUNK.size
             if begin + length > len(data):
-                raise self._refused(at, "is cut off")
+                raise self._damage(at, "is cut off")
             try:
                 handler(begin, begin + length)
-            except (_CutOff, struct.error):
-                raise self._refused(at, f"has a damaged chunk of kind {kind}") from None
+            except (_ChunkDamaged, struct.error):
+                raise self._damage(at, f"has a damaged chunk of kind {kind}") from None
             except UnicodeDecodeError:
-                raise self._refused(at, "has a name or topic that is no UTF-8") from None
+                raise self._damage(at, "has a name or topic that is no UTF-8") from None
             except RemoteProtocolError as error:
-                raise self._refused(at, f"has damaged properties ({error.message})") from None
+                raise self._damage(at, f"has damaged properties ({error.message})") from None
             at = begin + length
             if progress is not None:
                 progress(at, len(data))
-        return self._found
+        return self._snapshot
 
-    def _format(self) -> int:
+    def _parse_header(self) -> int:
+        """Return the version of the format."""
         data = self._data
         if not data.startswith(_MAGIC):
-            what = "is empty" if not data else "is not a database of Mosquitto's"
-            raise ConfigError(f"{self._path} {what}; nothing was written.")
-        if len(data) < _HEAD.size:
-            raise self._refused(0, "is cut off")
-        number = int(_HEAD.unpack_from(data)[2])
+            mistake = "is empty" if not data else "is not a database of Mosquitto's"
+            raise ConfigError(f"{self._path} {mistake}; nothing was written.")
+        if len(data) < _HEADER.size:
+            raise self._damage(0, "is cut off")
+        number = int(_HEADER.unpack_from(data)[2])
         if number not in FORMATS:
             hint = (
                 "start Mosquitto 2.0 on it and stop it, which writes format 6"
                 if number < min(FORMATS)
-                else "it is of a later Mosquitto than 2.1"
+                else "a later version than Mosquitto 2.1 wrote it"
             )
             raise ConfigError(
                 f"Mosquitto's database {self._path} has format {number}, and formats 5 and 6 can be"
@@ -278,20 +281,20 @@ class _Reader:
             )
         return number
 
-    def _refused(self, at: int, what: str) -> ConfigError:
+    def _damage(self, at: int, mistake: str) -> ConfigError:
         return ConfigError(
-            f"Mosquitto's database {self._path} {what} at byte {at:,} of {len(self._data):,}:"
-            " take one that Mosquitto saved whole (stop it first). Nothing was written."
+            f"Mosquitto's database {self._path} {mistake} at byte {at:,} of {len(self._data):,}:"
+            " take one that Mosquitto saved completely (stop it first). Nothing was written."
         )
 
     # -- chunks ------------------------------------------------------------------------------
 
-    def _configuration(self, begin: int, end: int) -> None:
-        if end - begin <= _SHUTDOWN_AT + 1:
-            raise _CutOff
-        self._found.is_final = self._data[begin + _SHUTDOWN_AT] != 0
+    def _parse_configuration(self, begin: int, end: int) -> None:
+        if end - begin <= _SHUTDOWN_OFFSET + 1:
+            raise _ChunkDamaged
+        self._snapshot.is_final = self._data[begin + _SHUTDOWN_OFFSET] != 0
 
-    def _message(self, begin: int, end: int) -> None:
+    def _parse_message(self, begin: int, end: int) -> None:
         data = self._data
         number, expires_at_s = _MESSAGE.unpack_from(data, begin)
         at = begin + _MESSAGE.size
@@ -301,19 +304,19 @@ class _Reader:
         at += _MESSAGE_REST.size
         texts_end = at + id_len + user_len + topic_len + payload_len
         if at > end or texts_end > end or topic_len == 0 or qos > 2:
-            raise _CutOff
+            raise _ChunkDamaged
         client_id = data[at : at + id_len].decode()
         at += id_len + user_len
         topic = data[at : at + topic_len].decode()
         at += topic_len
         payload = data[at : at + payload_len]
-        properties = self._properties(texts_end, end)
-        self._found.messages[number] = StoredMessage(
+        properties = self._parse_properties(texts_end, end)
+        self._snapshot.messages[number] = StoredMessage(
             number, expires_at_s, topic, payload, qos, retain != 0, client_id, properties
         )
 
-    def _properties(self, begin: int, end: int) -> Properties | None:
-        """Return the properties in a chunk, which have their length in front."""
+    def _parse_properties(self, begin: int, end: int) -> Properties | None:
+        """Return the properties at the end of a chunk; their length comes first."""
         if begin == end:
             return None
         length = 0
@@ -321,7 +324,7 @@ class _Reader:
         at = begin
         while True:
             if at >= end or shift > 21:
-                raise _CutOff
+                raise _ChunkDamaged
             digit = self._data[at]
             at += 1
             length |= (digit & 0x7F) << shift
@@ -329,19 +332,19 @@ class _Reader:
             if digit < 0x80:
                 break
         if at + length != end:
-            raise _CutOff
+            raise _ChunkDamaged
         return decode_properties(self._data, at, end, PUBLISH) if length else None
 
-    def _client_message(self, begin: int, end: int) -> None:
+    def _parse_client_message(self, begin: int, end: int) -> None:
         data = self._data
         (number,) = _ID.unpack_from(data, begin)
         at = begin + _ID.size
         packet_id, id_len, qos, state, retain_dup, direction = _CLIENT_MESSAGE.unpack_from(data, at)
         at += _CLIENT_MESSAGE.size
         if at + id_len > end or id_len == 0 or qos > 2:
-            raise _CutOff
+            raise _ChunkDamaged
         client = self._client_of(data[at : at + id_len].decode())
-        properties = self._properties(at + id_len, end)
+        properties = self._parse_properties(at + id_len, end)
         identifiers = None if properties is None else properties.subscription_identifiers
         entry = ClientMessage(
             number,
@@ -354,18 +357,18 @@ class _Reader:
         )
         (client.outgoing if direction == OUTGOING else client.incoming).append(entry)
 
-    def _retained(self, begin: int, end: int) -> None:
+    def _parse_retained(self, begin: int, end: int) -> None:
         if end - begin < _ID.size:
-            raise _CutOff
+            raise _ChunkDamaged
         (number,) = _ID.unpack_from(self._data, begin)
-        self._found.retained.append(number)
+        self._snapshot.retained.append(number)
 
-    def _subscription(self, begin: int, end: int) -> None:
+    def _parse_subscription(self, begin: int, end: int) -> None:
         data = self._data
         identifier, id_len, filter_len, qos, options = _SUBSCRIPTION.unpack_from(data, begin)
-        at = end - id_len - filter_len  # whatever the padding in front
+        at = end - id_len - filter_len  # counted from the end, because padding may come first
         if at < begin + _SUBSCRIPTION.size or id_len == 0 or filter_len == 0:
-            raise _CutOff
+            raise _ChunkDamaged
         client = self._client_of(data[at : at + id_len].decode())
         client.subscriptions.append(
             StoredSubscription(
@@ -378,19 +381,19 @@ class _Reader:
             )
         )
 
-    def _client(self, begin: int, end: int) -> None:
+    def _parse_client(self, begin: int, end: int) -> None:
         data = self._data
         (expires_at_s,) = _EXPIRY.unpack_from(data, begin)
         at = begin + _EXPIRY.size
         interval_s, _, id_len = _CLIENT.unpack_from(data, at)
         at += _CLIENT.size
         port = user_len = 0
-        if self._found.format >= 6:
+        if self._snapshot.format >= 6:
             port, user_len = _CLIENT_6.unpack_from(data, at)
             at += _CLIENT_6.size
-        text = end - id_len - user_len  # whatever the padding in front
+        text = end - id_len - user_len  # counted from the end, because padding may come first
         if text < at or id_len == 0:
-            raise _CutOff
+            raise _ChunkDamaged
         client = self._client_of(data[text : text + id_len].decode())
         client.expires_at_s = max(0, expires_at_s)
         client.expiry_interval_s = interval_s
@@ -398,7 +401,7 @@ class _Reader:
         client.username = data[text + id_len : end].decode() if user_len else None
 
     def _client_of(self, client_id: str) -> StoredClient:
-        client = self._found.clients.get(client_id)
+        client = self._snapshot.clients.get(client_id)
         if client is None:
-            client = self._found.clients[client_id] = StoredClient(client_id)
+            client = self._snapshot.clients[client_id] = StoredClient(client_id)
         return client

@@ -1,4 +1,4 @@
-"""The findings of an import, each on the outcome for one line of Mosquitto's files."""
+"""The findings of an import: the outcome for each line of Mosquitto's files."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DIFFERS: Final = "differs"
 MISSING: Final = "missing"
 
 HEADINGS: Final = {
-    TAKEN: "Came over",
-    SAME: "Needs nothing",
-    DIFFERS: "Comes over, and behaves differently",
+    TAKEN: "Translated",
+    SAME: "Needs no setting",
+    DIFFERS: "Translated, with a difference",
     MISSING: "Has no counterpart",
 }
-"""Kinds of findings with the heading of each, in the order in which they are told."""
+"""The heading of each kind of findings, in the order of the report."""
 
 _SECRETS: Final = ("password", "remote_password", "local_password", "bridge_psk")
 
@@ -29,10 +29,10 @@ class Line:
     """One line of a file of Mosquitto's.
 
     Attributes:
-        path: the file.
-        number: the line's number in it, from 1.
-        option: its first word.
-        value: the rest, without the blanks around it.
+        path: the path of the file.
+        number: the number of the line in the file, from 1.
+        option: the first word of the line.
+        value: the text behind the option, without blanks around it.
     """
 
     path: Path
@@ -47,7 +47,7 @@ class Line:
 
     @property
     def text(self) -> str:
-        """Return the line without secrets."""
+        """Return the line, with secrets masked."""
         is_secret = self.option in _SECRETS or "pass" in self.option.partition("_opt_")[2]
         value = MASK if is_secret and self.value else self.value
         return f"{self.option} {value}".rstrip()
@@ -55,19 +55,19 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding: the fate of one line, or of something that no line says.
+    """One finding: the outcome for one line, or for a default that no line sets.
 
     Attributes:
         kind: TAKEN, SAME, DIFFERS or MISSING.
-        place: FILE:LINE; a file, where it is about the whole of it; empty for a default.
-        text: the line without secrets, or what it is about.
-        says: one or two sentences: its setting, or an advice.
+        place: FILE:LINE; only the file if the finding is about the whole file; empty for a default.
+        text: the line with secrets masked, or the subject of the finding.
+        explanation: one or two sentences: the setting that it became, or advice.
     """
 
     kind: str
     place: str
     text: str
-    says: str
+    explanation: str
 
 
 class Findings:
@@ -76,21 +76,21 @@ class Findings:
     def __init__(self) -> None:
         self.all: list[Finding] = []
 
-    def add(self, kind: str, line: Line, says: str) -> None:
-        """Record the outcome of ``line``."""
-        self.all.append(Finding(kind, line.place, line.text, says))
+    def add(self, kind: str, line: Line, explanation: str) -> None:
+        """Add the outcome for ``line``."""
+        self.all.append(Finding(kind, line.place, line.text, explanation))
 
-    def note(self, kind: str, place: str, text: str, says: str) -> None:
-        """Note something that is no line of its own, such as a default."""
-        self.all.append(Finding(kind, place, text, says))
+    def note(self, kind: str, place: str, text: str, explanation: str) -> None:
+        """Add a finding that is not about a line, such as one about a default."""
+        self.all.append(Finding(kind, place, text, explanation))
 
     def count(self, kind: str) -> int:
         """Return how many findings of ``kind`` there are."""
         return sum(finding.kind == kind for finding in self.all)
 
     def report(self) -> list[str]:
-        """Return the report: under the heading of each kind two lines for each finding, in the
-        order of files and lines; what no line says comes last."""
+        """Return the lines of the report: under the heading of each kind two lines for each
+        finding, in the order of files and lines; findings about no line come last."""
         lines: list[str] = []
         for kind, heading in HEADINGS.items():
             found = [finding for finding in self.all if finding.kind == kind]
@@ -100,7 +100,7 @@ class Findings:
             lines += ["", f"{heading} ({len(found)})", ""]
             for finding in found:
                 place = f"{finding.place}: " if finding.place else ""
-                lines += [f"  {place}{finding.text}", f"      {finding.says}"]
+                lines += [f"  {place}{finding.text}", f"      {finding.explanation}"]
         return lines[1:]
 
 

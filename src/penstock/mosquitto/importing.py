@@ -1,14 +1,14 @@
-"""The import as a whole: everything is read, then written beside its place, then renamed there.
+"""The import as a whole: read everything, write the result beside its place, then rename it there.
 
 ::
 
-      read configuration, users, access list, database ─▶ a stage beside DIR
+      read configuration, users, access list, database ─▶ a staging directory beside DIR
          ─▶ penstock.toml is read as the broker reads it
          ─▶ the store is made beside its place, and renamed
          ─▶ the files are renamed into DIR, penstock.toml last
 
-Killed at any point, it leaves whole files or none, and a whole store or none; what it made beside
-them is named ``.importing-…`` and may be removed.
+An import that is killed leaves whole files or none, and a whole store or none; its temporary
+directories are named ``.importing-…`` and may be removed.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from penstock.mosquitto.users import ACCESS_LIST_FILE, USERS_FILE
 
 SETTINGS_FILE: Final = "penstock.toml"
 REPORT_FILE: Final = "report.txt"
-_STAGE: Final = ".importing-"
-_DATABASE: Final = "mosquitto.db"
+_STAGING_PREFIX: Final = ".importing-"
+_DATABASE_FILE: Final = "mosquitto.db"
 
 Progress = Callable[[str, int, int], None]
-"""Told what is done, how much of it, and how much there is."""
+"""Callback for progress: the step in words, the amount done, and the whole amount."""
 
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """The files to import, and the place for the result.
+    """The files to import, and where to write the result.
 
     Attributes:
         configuration: Mosquitto's configuration file.
-        directory: the place of penstock.toml and the files beside it.
-        data_dir: the place of the store; None for ``data`` in ``directory``.
-        database: Mosquitto's database; None for the one that the configuration names.
-        force: replace files that are there; a store is never replaced.
+        directory: directory of penstock.toml and the files beside it.
+        data_dir: directory of the store; None for ``data`` in ``directory``.
+        database: Mosquitto's database; None for the database that the configuration names.
+        force: replace existing files; a store is never replaced.
     """
 
     configuration: Path
@@ -66,9 +66,9 @@ class ImportResult:
     """The result of an import.
 
     Attributes:
-        findings: the findings of all lines.
+        findings: the outcome for all lines.
         files: the files that were written.
-        data_dir: the store that was made; None without one.
+        data_dir: directory of the new store; None without a database.
     """
 
     findings: Findings
@@ -77,19 +77,19 @@ class ImportResult:
 
 
 def import_mosquitto(request: ImportRequest, progress: Progress) -> ImportResult:
-    """Import a configuration of Mosquitto's, and its database where there is one.
+    """Import a configuration of Mosquitto's, and its database if there is one.
 
     Raises:
-        ConfigError: a file cannot be read or written, is damaged, or is there already.
+        ConfigError: a file cannot be read or written, is damaged, or exists already.
         StoreError: the disk is full, or fails.
     """
     directory = request.directory.absolute()
     data_dir = (request.data_dir or directory / "data").absolute()
-    _refuse_what_is_there(request, directory, data_dir)
+    _refuse_existing(request, directory, data_dir)
     configuration = read_configuration(request.configuration.absolute())
-    kept_in = _database_of(configuration)
-    database = request.database or kept_in
-    if database is not None and request.database is None and not _is_there(database):
+    configured_database = _database_of(configuration)
+    database = request.database or configured_database
+    if database is not None and request.database is None and not _exists(database):
         database = None
     snapshot: Snapshot | None = None
     if database is not None:
@@ -98,18 +98,20 @@ def import_mosquitto(request: ImportRequest, progress: Progress) -> ImportResult
         )
     client_ids = frozenset() if snapshot is None else frozenset(snapshot.clients)
     translation = Translation(configuration, client_ids, directory)
-    translation.set_data_dir(str(data_dir), "where the store is")
+    translation.set_data_dir(str(data_dir), "the directory of the store")
     if snapshot is not None:
-        translation.make_room_for(*snapshot.largest_queue())
-    _note_database(kept_in if database is None else database, snapshot, translation.findings)
+        translation.raise_queue_limits(*snapshot.largest_queue())
+    _note_database(
+        configured_database if database is None else database, snapshot, translation.findings
+    )
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
-        stage = Path(tempfile.mkdtemp(prefix=_STAGE, dir=directory.parent))
+        stage = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=directory.parent))
     except OSError as error:
         raise ConfigError(f"{directory.parent} cannot be written: {_reason(error)}.") from None
     try:
         settings = _write_stage(translation, stage, directory)
-        _refuse_memory(settings, request)
+        _refuse_memory_store(settings, request)
         if snapshot is not None:
             _make_store(snapshot, settings, data_dir, translation, progress)
         report = _report(request, translation.findings)
@@ -123,42 +125,48 @@ def import_mosquitto(request: ImportRequest, progress: Progress) -> ImportResult
     return ImportResult(translation.findings, files, data_dir if snapshot is not None else None)
 
 
-def _refuse_what_is_there(request: ImportRequest, directory: Path, data_dir: Path) -> None:
+def _refuse_existing(request: ImportRequest, directory: Path, data_dir: Path) -> None:
+    """Refuse to write over files or a store that exist.
+
+    Raises:
+        ConfigError: files exist and the request does not say ``force``, or a store exists.
+    """
     try:
-        _refuse(request, directory, data_dir)
+        _check_targets(request, directory, data_dir)
     except OSError as error:
         place = error.filename or directory
         raise ConfigError(f"{place} cannot be read: {_reason(error)}.") from None
 
 
-def _refuse(request: ImportRequest, directory: Path, data_dir: Path) -> None:
+def _check_targets(request: ImportRequest, directory: Path, data_dir: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is no directory: choose another one with --to.")
     names = (SETTINGS_FILE, USERS_FILE, ACCESS_LIST_FILE, REPORT_FILE)
-    there = [name for name in names if (directory / name).exists()]
-    if there and not request.force:
+    existing = [name for name in names if (directory / name).exists()]
+    if existing and not request.force:
         raise ConfigError(
-            f"{directory} has {', '.join(there)} already: choose another directory, or replace what"
-            " is there with --force."
+            f"{directory} has {', '.join(existing)} already: choose another directory, or replace"
+            " the files with --force."
         )
     if data_dir.exists() and (not data_dir.is_dir() or any(data_dir.iterdir())):
         raise ConfigError(
-            f"{data_dir} is there already, and a store is never replaced: move it away, or choose"
+            f"{data_dir} exists already, and a store is never replaced: move it away, or choose"
             " another directory with --data-dir."
         )
 
 
 def _database_of(configuration: Configuration) -> Path | None:
-    """Return the database that the configuration names; None where Mosquitto keeps nothing."""
-    kept = configuration.last("persistence") or configuration.last("retained_persistence")
-    if kept is None or kept.value.split()[:1] not in (["true"], ["1"]):
+    """Return the path of the database that the configuration names; None if Mosquitto writes
+    none."""
+    persistence = configuration.last("persistence") or configuration.last("retained_persistence")
+    if persistence is None or persistence.value.split()[:1] not in (["true"], ["1"]):
         return None
     location = configuration.last("persistence_location")
     name = configuration.last("persistence_file")
-    return Path(location.value if location else "") / (name.value if name else _DATABASE)
+    return Path(location.value if location else "") / (name.value if name else _DATABASE_FILE)
 
 
-def _is_there(database: Path) -> bool:
+def _exists(database: Path) -> bool:
     try:
         database.stat()
     except FileNotFoundError:
@@ -170,28 +178,28 @@ def _is_there(database: Path) -> bool:
     return True
 
 
-def _note_database(database: Path | None, snapshot: Snapshot | None, found: Findings) -> None:
+def _note_database(database: Path | None, snapshot: Snapshot | None, findings: Findings) -> None:
     if database is None:
-        found.note(
+        findings.note(
             SAME,
             "",
             "no database",
-            "Mosquitto kept nothing on disk, so there are no sessions and retained messages.",
+            "Mosquitto stored nothing on disk, so there are no sessions and retained messages.",
         )
     elif snapshot is None:
-        found.note(
+        findings.note(
             MISSING,
             "",
             f"no database {database}",
-            "There is none to bring sessions, queues and retained messages from: --database names"
-            " one that is elsewhere.",
+            "Without a database there are no sessions, queues and retained messages to import:"
+            " --database names a file elsewhere.",
         )
     elif not snapshot.is_final:
-        found.note(
+        findings.note(
             DIFFERS,
             str(database),
             f"format {snapshot.format}, saved while Mosquitto was running",
-            "What happened since is not in it: stop Mosquitto, which saves it once more, and import"
+            "The database lacks later changes: stop Mosquitto, which saves it once more, and import"
             " again.",
         )
 
@@ -199,7 +207,7 @@ def _note_database(database: Path | None, snapshot: Snapshot | None, found: Find
 # -- the files -----------------------------------------------------------------------------------
 
 
-def _refuse_memory(settings: Settings, request: ImportRequest) -> None:
+def _refuse_memory_store(settings: Settings, request: ImportRequest) -> None:
     if request.database is not None and settings.durability.persistence == "memory":
         raise ConfigError(
             f"{request.configuration} has `persistence false`, so the broker would not read the"
@@ -208,7 +216,8 @@ def _refuse_memory(settings: Settings, request: ImportRequest) -> None:
 
 
 def _write_stage(translation: Translation, stage: Path, directory: Path) -> Settings:
-    """Write all files but the report, and read them as the broker will.
+    """Write all files but the report into the staging directory, and return the settings that the
+    broker will read from them.
 
     Raises:
         ConfigError: a file cannot be written, or the broker would refuse the result.
@@ -229,10 +238,10 @@ def _write_stage(translation: Translation, stage: Path, directory: Path) -> Sett
             str(stage / ACCESS_LIST_FILE) if access.rules is not None else "",
         )
     except ConfigError as error:
-        told = str(error).replace(str(stage), str(directory))
+        reason = str(error).replace(str(stage), str(directory))
         raise ConfigError(
-            f"What Mosquitto's configuration says makes no settings of Penstock's, and nothing was"
-            f" written: {told}"
+            "Mosquitto's configuration cannot be translated into valid settings, and nothing was"
+            f" written: {reason}"
         ) from None
     return settings
 
@@ -246,9 +255,11 @@ def _write(path: Path, text: str) -> None:
 
 
 def _publish(stage: Path, directory: Path) -> list[Path]:
-    """Rename the files of the stage into ``directory``, the settings last; return them.
+    """Rename the files of the staging directory into ``directory``, the settings last; return their
+    paths.
 
-    In a directory of another group, which is the broker's user's, that group may read them.
+    If ``directory`` belongs to another group, that of the broker's user, the group may read the
+    files.
     """
     directory.mkdir(mode=0o700, exist_ok=True)
     group = directory.stat().st_gid
@@ -256,7 +267,7 @@ def _publish(stage: Path, directory: Path) -> list[Path]:
     names.sort(key=lambda name: name == SETTINGS_FILE)
     for name in names:
         if group != os.getegid():
-            with contextlib.suppress(PermissionError):  # who is not of that group may not
+            with contextlib.suppress(PermissionError):  # only root and members of the group may
                 os.chown(stage / name, -1, group)
                 (stage / name).chmod(0o640)
         (stage / name).replace(directory / name)
@@ -264,7 +275,7 @@ def _publish(stage: Path, directory: Path) -> list[Path]:
 
 
 def _report(request: ImportRequest, findings: Findings) -> str:
-    head = [f"What became of {request.configuration.absolute()}: `penstock import mosquitto`", ""]
+    head = [f"The import of {request.configuration.absolute()} by `penstock import mosquitto`", ""]
     return "\n".join(head + findings.report()) + "\n"
 
 
@@ -278,45 +289,45 @@ def _make_store(
     translation: Translation,
     progress: Progress,
 ) -> None:
-    """Make the store beside its place, and rename it there."""
+    """Write the store beside ``data_dir``, and rename it there; add findings of what it has."""
     data_dir.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=_STAGE, dir=data_dir.parent))
+    staged = Path(tempfile.mkdtemp(prefix=_STAGING_PREFIX, dir=data_dir.parent))
     try:
         imported = import_sessions(
             snapshot,
             settings,
-            made,
-            translation.zones,
+            staged,
+            translation.listener_names,
             translation.bridges,
             lambda done, total: progress("making the store", done, total),
         )
         if data_dir.exists():
-            _hand_over(made, data_dir.stat())
-            data_dir.rmdir()  # an empty one
-        made.rename(data_dir)
-        _sync(data_dir.parent)
+            _set_owner(staged, data_dir.stat())
+            data_dir.rmdir()  # it is empty
+        staged.rename(data_dir)
+        _sync_directory(data_dir.parent)
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(staged, ignore_errors=True)
     findings = translation.findings
-    for what, count in imported.counts.items():
-        findings.note(TAKEN, "", f"{what}: {count:,}", f"in the store in {data_dir}.")
-    for what, count in imported.left.items():
+    for kind, count in imported.imported.items():
+        findings.note(TAKEN, "", f"{kind}: {count:,}", f"in the store in {data_dir}.")
+    for kind, count in imported.omitted.items():
         if count:
-            findings.note(MISSING, "", f"{what}: {count:,}", "They are not in the store.")
+            findings.note(MISSING, "", f"{kind}: {count:,}", "They are not in the store.")
 
 
-def _hand_over(made: Path, before: os.stat_result) -> None:
+def _set_owner(store: Path, owner: os.stat_result) -> None:
     """Give the store to the owner of the empty directory in its place: the broker's user."""
-    if before.st_uid == os.geteuid():
+    if owner.st_uid == os.geteuid():
         return
     with contextlib.suppress(PermissionError):  # only root may
-        for directory, names, files in os.walk(made):
-            os.chown(directory, before.st_uid, before.st_gid)
+        for directory, names, files in os.walk(store):
+            os.chown(directory, owner.st_uid, owner.st_gid)
             for name in (*names, *files):
-                os.chown(Path(directory) / name, before.st_uid, before.st_gid)
+                os.chown(Path(directory) / name, owner.st_uid, owner.st_gid)
 
 
-def _sync(directory: Path) -> None:
+def _sync_directory(directory: Path) -> None:
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,4 +1,5 @@
-"""The options of one listener of Mosquitto's: each a setting of Penstock's, or a sentence."""
+"""The translation of one listener of Mosquitto's: each option becomes a setting, or a finding with
+advice."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from penstock.mosquitto.authorities import certificates_in
 from penstock.mosquitto.configuration import ListenerSection
 from penstock.mosquitto.findings import DIFFERS, MISSING, SAME, TAKEN, Findings, Line
 from penstock.mosquitto.toml_file import Table
-from penstock.mosquitto.values import number_of, truth_of
+from penstock.mosquitto.values import parse_boolean, parse_number
 
 _VERSIONS: Final = {"3": "3.1", "4": "3.1.1", "5": "5"}
 _ID_PREFIX_CHARS_MAX: Final = 50
@@ -20,17 +21,11 @@ _ID_PREFIX_CHARS_MAX: Final = 50
 _NOTES: Final[dict[str, tuple[str, str]]] = {
     "ciphers": (
         MISSING,
-        (
-            "TLS 1.2 and 1.3 are spoken with the ciphers that OpenSSL offers by default; there is"
-            " nothing to set."
-        ),
+        ("TLS 1.2 and 1.3 use OpenSSL's default ciphers; there is no setting for others."),
     ),
     "ciphers_tls1.3": (
         MISSING,
-        (
-            "TLS 1.3 is spoken with the ciphers that OpenSSL offers by default; there is nothing to"
-            " set."
-        ),
+        ("TLS 1.3 uses OpenSSL's default ciphers; there is no setting for others."),
     ),
     "disable_client_cert_date_checks": (
         MISSING,
@@ -39,7 +34,7 @@ _NOTES: Final[dict[str, tuple[str, str]]] = {
     "http_dir": (MISSING, "Files are not served: use a web server."),
     "proxy_protocol_v2_require_tls": (
         MISSING,
-        "Whether the balancer's client spoke TLS is not looked at: let the balancer refuse it.",
+        "Penstock does not check that the balancer's client used TLS: let the balancer refuse it.",
     ),
     "tls_engine": (MISSING, "OpenSSL engines are not loaded: give the key as a PEM file."),
     "tls_engine_kpass_sha1": (MISSING, "OpenSSL engines are not loaded: give the key as a file."),
@@ -47,7 +42,7 @@ _NOTES: Final[dict[str, tuple[str, str]]] = {
     "use_username_as_clientid": (
         MISSING,
         (
-            "Clients keep the client identifier that they send. A session belongs to the user who"
+            "Clients keep the client identifier that they send. A session belongs to the user that"
             " made it (access.client_ids_shared), and an access list may name %u."
         ),
     ),
@@ -55,16 +50,23 @@ _NOTES: Final[dict[str, tuple[str, str]]] = {
 
 
 @final
-class ListenerOptions:
-    """One listener, translated.
+class TranslatedListener:
+    """The translation of one listener.
 
     Args:
-        section: its lines.
+        section: the lines of the listener.
         name: its name in Penstock.
-        findings: the findings, to which those of its lines are added.
-        offers: settings of every listener: name, value and the line they are from.
-        bundles: files to write, certificates of a directory joined; one may be added.
-        directory: the place of the bundles.
+        findings: the findings, to which one for each of its lines is added.
+        shared_settings: settings of every listener: name, value and the line that they are from.
+        bundles: text by name of the files to write, with all certificates of a directory; the
+            listener may add one.
+        directory: the directory of the bundles.
+
+    Attributes:
+        table: its settings.
+        omission_reason: why the listener is left out, one sentence; empty if it is not.
+        identity: the part of certificates that is the user name, and the line that says so.
+        general_lines: lines of the section that are not about a listener.
     """
 
     def __init__(
@@ -72,7 +74,7 @@ class ListenerOptions:
         section: ListenerSection,
         name: str,
         findings: Findings,
-        offers: list[tuple[str, object, Line]],
+        shared_settings: list[tuple[str, object, Line]],
         bundles: dict[str, str],
         directory: Path,
     ) -> None:
@@ -81,9 +83,9 @@ class ListenerOptions:
         self.table = Table("[listener]" if is_main else "[[listener.others]]")
         if not is_main:
             self.table.set("name", name, "")
-        self.left_out = ""
+        self.omission_reason = ""
         self.identity: tuple[str, Line] | None = None
-        self.others: list[Line] = []  # lines that are not about a listener
+        self.general_lines: list[Line] = []
         self._section = section
         self._findings = findings
         self._bundles = bundles
@@ -92,56 +94,57 @@ class ListenerOptions:
         for line in section.lines:
             self._values[line.option] = line
         self._handlers: dict[str, Callable[[Line], None]] = {
-            "accept_protocol_versions": self._versions,
-            "auto_id_prefix": self._id_prefix,
-            "bind_address": self._note_already_translated,
-            "bind_interface": self._interface,
-            "cafile": self._authorities,
-            "capath": self._authorities,
-            "certfile": self._certificate,
-            "crlfile": self._revoked,
-            "enable_proxy_protocol": self._proxy,
-            "keyfile": self._key,
-            "listener_auto_id_prefix": self._id_prefix,
-            "max_connections": self._connections,
-            "max_qos": self._qos,
-            "max_topic_alias": self._aliases_in,
-            "max_topic_alias_broker": self._aliases_out,
-            "maximum_qos": self._qos,
-            "mount_point": self._mount_point,
-            "port": self._note_already_translated,
-            "protocol": self._note_already_translated,
-            "psk_hint": self._pre_shared,
-            "require_certificate": self._note_already_translated,
-            "socket_domain": self._note_already_translated,
-            "tls_version": self._tls_version,
-            "use_identity_as_username": self._common_name,
-            "use_subject_as_username": self._subject,
-            "websockets_origin": self._origin,
+            "accept_protocol_versions": self._set_versions,
+            "auto_id_prefix": self._set_id_prefix,
+            "bind_address": self._note_translated_line,
+            "bind_interface": self._note_interface,
+            "cafile": self._set_client_ca,
+            "capath": self._set_client_ca,
+            "certfile": self._set_certificate,
+            "crlfile": self._set_crl,
+            "enable_proxy_protocol": self._set_proxy_protocol,
+            "keyfile": self._set_key,
+            "listener_auto_id_prefix": self._set_id_prefix,
+            "max_connections": self._set_max_connections,
+            "max_qos": self._set_maximum_qos,
+            "max_topic_alias": self._set_inbound_aliases,
+            "max_topic_alias_broker": self._set_outbound_aliases,
+            "maximum_qos": self._set_maximum_qos,
+            "mount_point": self._set_mount_point,
+            "port": self._note_translated_line,
+            "protocol": self._note_translated_line,
+            "psk_hint": self._refuse_pre_shared_key,
+            "require_certificate": self._note_translated_line,
+            "socket_domain": self._note_translated_line,
+            "tls_version": self._note_tls_version,
+            "use_identity_as_username": self._set_identity_common_name,
+            "use_subject_as_username": self._set_identity_subject,
+            "websockets_origin": self._add_origin,
         }
-        self._open(opening)
-        for setting, value, why in offers:
+        self._set_address(opening)
+        for setting, value, why in shared_settings:
             self.table.set(setting, value, why)
         for line in section.lines:
             handler = self._handlers.get(line.option)
             if handler is not None:
                 handler(line)
             elif line.option in _NOTES:
-                kind, says = _NOTES[line.option]
-                findings.add(kind, line, says)
+                kind, explanation = _NOTES[line.option]
+                findings.add(kind, line, explanation)
             else:
-                self.others.append(line)
+                self.general_lines.append(line)
         if ("certfile" in self._values) != ("keyfile" in self._values):
-            self.left_out = (
-                self.left_out or "it needs both certfile and keyfile, in Mosquitto, too."
+            self.omission_reason = (
+                self.omission_reason or "it needs both certfile and keyfile, in Mosquitto, too."
             )
-        if self._asks_for_certificate and not self.left_out and not self.table.get("client_ca"):
-            self.left_out = "it requires client certificates, and names no authority for them."
+        lacks_authority = self._asks_for_certificate and not self.table.get("client_ca")
+        if lacks_authority and not self.omission_reason:
+            self.omission_reason = "it requires client certificates, and names no authority."
             findings.add(MISSING, self._values["require_certificate"], "No authority is named.")
 
     # -- the address and the transport -----------------------------------------------------
 
-    def _open(self, opening: Line | None) -> None:
+    def _set_address(self, opening: Line | None) -> None:
         section = self._section
         is_tls = "certfile" in self._values
         protocol = self._values.get("protocol")
@@ -149,43 +152,45 @@ class ListenerOptions:
         if section.socket:
             kind = "unix"
             if protocol is not None and protocol.value.split()[:1] != ["mqtt"]:
-                self.left_out = "only MQTT itself is spoken over a Unix socket."
-                self._findings.add(MISSING, protocol, "A Unix socket speaks MQTT only.")
+                self.omission_reason = "a Unix socket speaks plain MQTT only."
+                self._findings.add(MISSING, protocol, "A Unix socket speaks plain MQTT only.")
         elif protocol is not None and protocol.value.split()[:1] == ["websockets"]:
             kind = "wss" if is_tls else "ws"
         elif protocol is not None and protocol.value.split()[:1] == ["http_api"]:
-            self.left_out = "Mosquitto's HTTP API is asked otherwise here: see docs/control.md."
-            self._findings.add(MISSING, protocol, "There is no such API.")
-        bind = section.socket or self._address()
-        why: Line | str = opening or "Mosquitto without a listener: this machine only"
+            self.omission_reason = "it serves Mosquitto's HTTP API; see docs/control.md for ours."
+            self._findings.add(MISSING, protocol, "Penstock has another API.")
+        bind = section.socket or self._bind_address()
+        origin: Line | str = opening or "Mosquitto without a listener: this machine only"
         if kind != "tcp":
-            self.table.set("kind", kind, protocol or self._values.get("certfile") or why)
-        self.table.set("bind", bind, why)
-        if opening is not None and not self.left_out:
-            more = ""
+            self.table.set("kind", kind, protocol or self._values.get("certfile") or origin)
+        self.table.set("bind", bind, origin)
+        if opening is not None and not self.omission_reason:
+            difference = ""
             if not section.socket and not section.host and "socket_domain" not in self._values:
-                more = " Mosquitto takes IPv6 there, too: add a listener at [::] if you need it."
+                difference = " Mosquitto takes IPv6, too: add a listener at [::] if you need it."
             self._findings.add(
-                DIFFERS if more else TAKEN, opening, f'a listener of kind "{kind}" at {bind}.{more}'
+                DIFFERS if difference else TAKEN,
+                opening,
+                f'a listener of kind "{kind}" at {bind}.{difference}',
             )
         if kind in ("ws", "wss") and protocol is not None:
             self.table.set("path", "/mqtt", protocol)
             self._findings.add(
                 DIFFERS,
                 protocol,
-                'listener.kind and listener.path = "/mqtt": Mosquitto takes any path,'
-                " here clients use this one.",
+                'listener.kind and listener.path = "/mqtt": Mosquitto takes any path, Penstock only'
+                " this one.",
             )
-        elif protocol is not None and not self.left_out:
+        elif protocol is not None and not self.omission_reason:
             self._findings.add(TAKEN, protocol, f'listener.kind = "{kind}".')
 
-    def _address(self) -> str:
+    def _bind_address(self) -> str:
         section = self._section
         domain = self._values.get("socket_domain")
         host = section.host
         if domain is not None:
             self._findings.add(
-                TAKEN if not host else SAME, domain, "It is told by the address of listener.bind."
+                TAKEN if not host else SAME, domain, "The address of listener.bind decides it."
             )
         interface = self._values.get("bind_interface")
         if not host and interface is not None:
@@ -194,14 +199,15 @@ class ListenerOptions:
             host = "::" if domain is not None and domain.value == "ipv6" else "0.0.0.0"  # noqa: S104
         return f"[{host}]:{section.port}" if ":" in host else f"{host}:{section.port}"
 
-    def _note_already_translated(self, line: Line) -> None:
-        """Record the outcome of a line that was translated with the address or the certificate."""
+    def _note_translated_line(self, line: Line) -> None:
+        """Add the finding of a line that was translated together with the address or the
+        certificate."""
         if line.option in ("port", "bind_address"):
             self._findings.add(TAKEN, line, f"listener.bind = {self.table.get('bind')}.")
         elif line.option == "require_certificate" and not self._asks_for_certificate:
             self._findings.add(TAKEN, line, "No client certificate is asked for.")
 
-    def _interface(self, line: Line) -> None:
+    def _note_interface(self, line: Line) -> None:
         if self._section.host:
             self._findings.add(
                 DIFFERS, line, "The listener is bound to its address, and not to the interface."
@@ -214,7 +220,7 @@ class ListenerOptions:
             " you write the interface's address into listener.bind.",
         )
 
-    def _proxy(self, line: Line) -> None:
+    def _set_proxy_protocol(self, line: Line) -> None:
         version = {"1": "v1", "2": "v2"}.get(line.value)
         if version is None:
             self._findings.add(MISSING, line, "Mosquitto does not accept this value, either.")
@@ -226,7 +232,7 @@ class ListenerOptions:
         self._findings.add(
             DIFFERS,
             line,
-            f'listener.proxy_protocol = "{version}", believed from this machine only: write the'
+            f'listener.proxy_protocol = "{version}", accepted from this machine only: write the'
             " networks of your load balancers into listener.proxy_networks.",
         )
 
@@ -237,11 +243,11 @@ class ListenerOptions:
         line = self._values.get("require_certificate")
         return line is not None and line.value.split()[:1] in (["true"], ["1"])
 
-    def _certificate(self, line: Line) -> None:
+    def _set_certificate(self, line: Line) -> None:
         self.table.set("certificate", _absolute(line.value), line)
         self._findings.add(TAKEN, line, "listener.certificate.")
 
-    def _key(self, line: Line) -> None:
+    def _set_key(self, line: Line) -> None:
         self.table.set("key", _absolute(line.value), line)
         self._findings.add(
             TAKEN,
@@ -249,7 +255,7 @@ class ListenerOptions:
             "listener.key; the broker's user must be able to read it.",
         )
 
-    def _authorities(self, line: Line) -> None:
+    def _set_client_ca(self, line: Line) -> None:
         if not self._asks_for_certificate:
             self._findings.add(
                 SAME, line, "No client certificate is required, so no authority is needed."
@@ -264,7 +270,7 @@ class ListenerOptions:
                     "listener.client_ca is one file, that of cafile: add these authorities to it.",
                 )
                 return
-            file = self._bundle(line)
+            file = self._bundle_authorities(line)
             if file is None:
                 return
         else:
@@ -274,18 +280,19 @@ class ListenerOptions:
         self.table.set("require_client_certificate", True, required)
         self._findings.add(TAKEN, required, "listener.require_client_certificate = true.")
 
-    def _bundle(self, line: Line) -> str | None:
-        """Join the certificates of a directory; return the name of the file, to be written."""
+    def _bundle_authorities(self, line: Line) -> str | None:
+        """Add a bundle with the certificates of a directory; return its path, or None if the
+        listener must be left out."""
         try:
             texts = certificates_in(Path(line.value))
         except OSError as error:
-            self.left_out = (
+            self.omission_reason = (
                 f"its authorities in {line.value} cannot be read ({error.strerror or error}), and"
                 " without them no client certificate can be required."
             )
             return None
         if not texts:
-            self.left_out = f"there is no certificate of an authority in {line.value}."
+            self.omission_reason = f"there is no certificate of an authority in {line.value}."
             return None
         name = f"client_ca_{self._section.port}.pem"
         self._bundles[name] = "".join(texts)
@@ -293,11 +300,11 @@ class ListenerOptions:
             DIFFERS,
             line,
             f"listener.client_ca = {name}, one file with the {len(texts)} certificates of that"
-            " directory: add later ones there.",
+            " directory: add further ones to the file.",
         )
         return str(self._directory / name)
 
-    def _revoked(self, line: Line) -> None:
+    def _set_crl(self, line: Line) -> None:
         if not self._asks_for_certificate:
             self._findings.add(SAME, line, "No client certificate is required, so none is revoked.")
             return
@@ -306,30 +313,32 @@ class ListenerOptions:
             DIFFERS, line, "listener.crl: when the list has expired, all clients are refused."
         )
 
-    def _tls_version(self, line: Line) -> None:
+    def _note_tls_version(self, line: Line) -> None:
         if line.value == "tlsv1.3":
             self._findings.add(
-                MISSING, line, "TLS 1.2 is accepted beside 1.3; there is no setting against it."
+                MISSING, line, "TLS 1.2 is accepted beside 1.3; no setting turns it off."
             )
         elif line.value == "tlsv1.2":
             self._findings.add(SAME, line, "TLS 1.2 and 1.3 are accepted.")
         else:
             self._findings.add(DIFFERS, line, "TLS 1.2 is the oldest version that is accepted.")
 
-    def _pre_shared(self, line: Line) -> None:
+    def _refuse_pre_shared_key(self, line: Line) -> None:
         self._findings.add(
-            MISSING, line, "TLS with pre-shared keys is not spoken: use certificates or passwords."
+            MISSING,
+            line,
+            "TLS with pre-shared keys is not supported: use certificates or passwords.",
         )
-        self.left_out = "its clients prove themselves by a pre-shared key (TLS-PSK)."
+        self.omission_reason = "its clients use a pre-shared key (TLS-PSK)."
 
-    def _common_name(self, line: Line) -> None:
-        self._names_users(line, "common_name")
+    def _set_identity_common_name(self, line: Line) -> None:
+        self._set_identity(line, "common_name")
 
-    def _subject(self, line: Line) -> None:
-        self._names_users(line, "subject")
+    def _set_identity_subject(self, line: Line) -> None:
+        self._set_identity(line, "subject")
 
-    def _names_users(self, line: Line, part: str) -> None:
-        if not truth_of(line, self._findings):
+    def _set_identity(self, line: Line, part: str) -> None:
+        if not parse_boolean(line, self._findings):
             if line.value.split()[:1] in (["false"], ["0"]):
                 self._findings.add(SAME, line, "User names are those of CONNECT.")
             return
@@ -342,32 +351,32 @@ class ListenerOptions:
             )
             return
         self.identity = (part, line)
-        more = "" if part == "common_name" else " The subject is written in the form of RFC 4514."
+        form = "" if part == "common_name" else " The subject is written in the form of RFC 4514."
         self._findings.add(
             DIFFERS,
             line,
-            f'access.identity_from_certificate = "{part}", of every listener with client_ca.{more}',
+            f'access.identity_from_certificate = "{part}", of every listener with client_ca.{form}',
         )
 
-    # -- what it offers --------------------------------------------------------------------
+    # -- features and limits of the listener -----------------------------------------------
 
-    def _versions(self, line: Line) -> None:
+    def _set_versions(self, line: Line) -> None:
         words = line.value.replace(",", " ").split()
         versions = [_VERSIONS[word] for word in words if word in _VERSIONS]
         if not versions:
-            self._findings.add(MISSING, line, "Mosquitto knows no such version, either.")
+            self._findings.add(MISSING, line, "Mosquitto has no such version, either.")
             return
         self.table.set("accept_protocol_versions", versions, line)
         self._findings.add(
             TAKEN, line, f"listener.accept_protocol_versions = {', '.join(versions)}."
         )
 
-    def _id_prefix(self, line: Line) -> None:
+    def _set_id_prefix(self, line: Line) -> None:
         self.table.set("auto_id_prefix", line.value[:_ID_PREFIX_CHARS_MAX], line)
         self._findings.add(TAKEN, line, f"listener.auto_id_prefix = {line.value!r}.")
 
-    def _connections(self, line: Line) -> None:
-        value = number_of(line, self._findings)
+    def _set_max_connections(self, line: Line) -> None:
+        value = parse_number(line, self._findings)
         if value is None:
             return
         if value < 1:
@@ -380,33 +389,33 @@ class ListenerOptions:
         self.table.set("max_connections", min(value, 1_000_000), line)
         self._findings.add(TAKEN, line, f"listener.max_connections = {min(value, 1_000_000)}.")
 
-    def _qos(self, line: Line) -> None:
-        value = number_of(line, self._findings)
+    def _set_maximum_qos(self, line: Line) -> None:
+        value = parse_number(line, self._findings)
         if value is not None and 0 <= value <= 2:
             self.table.set("maximum_qos", value, line)
             self._findings.add(TAKEN, line, f"listener.maximum_qos = {value}.")
         elif value is not None:
             self._findings.add(MISSING, line, "Mosquitto does not accept this value, either.")
 
-    def _aliases_in(self, line: Line) -> None:
-        self._own_limit(line, "topic_alias_maximum")
+    def _set_inbound_aliases(self, line: Line) -> None:
+        self._set_limit(line, "topic_alias_maximum")
 
-    def _aliases_out(self, line: Line) -> None:
-        self._own_limit(line, "topic_alias_outbound_max")
+    def _set_outbound_aliases(self, line: Line) -> None:
+        self._set_limit(line, "topic_alias_outbound_max")
 
-    def _own_limit(self, line: Line, name: str) -> None:
-        value = number_of(line, self._findings)
+    def _set_limit(self, line: Line, name: str) -> None:
+        value = parse_number(line, self._findings)
         if value is not None:
             value = max(0, min(value, 65_535))
-            self.table.put_into("limits", name, value, line)
+            self.table.set_in("limits", name, value, line)
             self._findings.add(TAKEN, line, f"limits.{name} = {value}, of this listener.")
 
-    def _mount_point(self, line: Line) -> None:
+    def _set_mount_point(self, line: Line) -> None:
         try:
             checked_mount_point(line.value)
         except ValueError as error:
             self._findings.add(MISSING, line, f"listener.mount_point must be {error}.")
-            self.left_out = (
+            self.omission_reason = (
                 "without its mount_point its clients would reach the topics of all the others."
             )
             return
@@ -414,12 +423,12 @@ class ListenerOptions:
         self._findings.add(
             DIFFERS,
             line,
-            f"listener.mount_point = {line.value!r}. Access lists name whole topics here, with it.",
+            f"listener.mount_point = {line.value!r}. Access lists name topics with the prefix.",
         )
 
-    def _origin(self, line: Line) -> None:
-        known = self.table.get("origins")
-        origins = [*known, line.value] if isinstance(known, list) else [line.value]
+    def _add_origin(self, line: Line) -> None:
+        earlier = self.table.get("origins")
+        origins = [*earlier, line.value] if isinstance(earlier, list) else [line.value]
         self.table.set("origins", origins, line)
         self._findings.add(TAKEN, line, f"listener.origins has {line.value}.")
 

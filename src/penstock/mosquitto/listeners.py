@@ -1,7 +1,8 @@
-"""Mosquitto's listeners: each becomes one of Penstock's, or is left out with a reason.
+"""The translation of Mosquitto's listeners: each becomes one of Penstock's, or is left out with a
+reason.
 
-A listener is left out where Penstock cannot offer what keeps others away from it, such as a
-pre-shared key: open without it, it would let in whom Mosquitto refused.
+A listener is left out where Penstock lacks the protection that it has, such as a pre-shared key:
+without the protection the listener would admit clients that Mosquitto refused.
 """
 
 from __future__ import annotations
@@ -12,37 +13,45 @@ from typing import final
 from penstock.config.listener import MAIN_LISTENER
 from penstock.mosquitto.configuration import Configuration, ListenerSection
 from penstock.mosquitto.findings import DIFFERS, MISSING, TAKEN, Findings, Line
-from penstock.mosquitto.listener_options import ListenerOptions
+from penstock.mosquitto.listener_options import TranslatedListener
 from penstock.mosquitto.toml_file import Table
 
 
 @final
-class Listeners:
-    """All listeners of one configuration, translated.
+class TranslatedListeners:
+    """The translation of all listeners of a configuration.
 
     Args:
         configuration: the lines that were read.
-        findings: the findings, to which those of each line are added.
-        offers: settings of every listener: name, value and the line they are from.
-        directory: the place of files to write, such as the certificates of a directory joined.
+        findings: the findings, to which one for each line is added.
+        shared_settings: settings of every listener: name, value and the line that they are from.
+        directory: the directory of the files to write.
+
+    Attributes:
+        tables: the settings of each listener, the main one first.
+        names: the name of a listener by its port.
+        identity: the value of access.identity_from_certificate, and the line that says so.
+        bundles: text by name of the files to write, with all certificates of a directory.
+        opened_sections: the sections that became listeners, with their settings.
+        general_lines: lines in sections of listeners that are not about a listener.
     """
 
     def __init__(
         self,
         configuration: Configuration,
         findings: Findings,
-        offers: list[tuple[str, object, Line]],
+        shared_settings: list[tuple[str, object, Line]],
         directory: Path,
     ) -> None:
-        self.tables: list[Table] = []  # the main listener first
-        self.names: dict[int, str] = {}  # of a listener, by its port
-        self._taken = {MAIN_LISTENER}
-        self.identity: tuple[str, Line] | None = None  # access.identity_from_certificate
-        self.bundles: dict[str, str] = {}  # a file to write: certificates of a directory, joined
-        self.opened: list[tuple[ListenerSection, Table]] = []
-        self.others: list[Line] = []  # lines in a listener's section that are about users
+        self.tables: list[Table] = []
+        self.names: dict[int, str] = {}
+        self._used_names = {MAIN_LISTENER}
+        self.identity: tuple[str, Line] | None = None
+        self.bundles: dict[str, str] = {}
+        self.opened_sections: list[tuple[ListenerSection, Table]] = []
+        self.general_lines: list[Line] = []
         self._findings = findings
-        self._offers = offers
+        self._shared_settings = shared_settings
         self._directory = directory
         self._configuration = configuration
         for section in configuration.listeners:
@@ -54,49 +63,54 @@ class Listeners:
                     "listener.bind = 127.0.0.1:1883: only this machine connects, and needs no user"
                     " name unless allow_anonymous says so.",
                 )
-            self._take(section)
+            self._translate(section)
         if not self.tables:
-            table = Table("[listener]", "no listener of Mosquitto's could be taken over")
+            table = Table("[listener]", "no listener of Mosquitto's could be translated")
             table.set("bind", "127.0.0.1:1883", "reachable from this machine only")
             self.tables.append(table)
             findings.note(
                 DIFFERS,
                 str(configuration.path),
-                "no listener came over",
+                "no listener was translated",
                 "listener.bind = 127.0.0.1:1883, which only this machine reaches: write your own.",
             )
 
-    def _take(self, section: ListenerSection) -> None:
-        name = MAIN_LISTENER if not self.tables else self._name_of(section)
-        found = Findings()
+    def _translate(self, section: ListenerSection) -> None:
+        name = MAIN_LISTENER if not self.tables else self._unused_name(section)
+        own_findings = Findings()
         bundles: dict[str, str] = {}
-        one = ListenerOptions(section, name, found, self._offers, bundles, self._directory)
-        self.others += one.others
-        if one.left_out:
-            for finding in found.all:
+        listener = TranslatedListener(
+            section, name, own_findings, self._shared_settings, bundles, self._directory
+        )
+        self.general_lines += listener.general_lines
+        if listener.omission_reason:
+            for finding in own_findings.all:
                 if section.opening is not None and finding.place == section.opening.place:
-                    continue  # told below
-                says = finding.says if finding.kind == MISSING else "Its listener is not opened."
-                self._findings.note(MISSING, finding.place, finding.text, says)
+                    continue  # its finding is added below
+                explanation = "The listener of this line is not opened."
+                if finding.kind == MISSING:
+                    explanation = finding.explanation
+                self._findings.note(MISSING, finding.place, finding.text, explanation)
             opening = section.opening
             place = opening.place if opening else str(self._configuration.path)
             text = opening.text if opening else "the default listener"
-            self._findings.note(MISSING, place, text, f"It is not opened: {one.left_out}")
+            self._findings.note(
+                MISSING, place, text, f"The listener is not opened: {listener.omission_reason}"
+            )
             return
-        self._findings.all += found.all
+        self._findings.all += own_findings.all
         self.bundles |= bundles
-        self.tables.append(one.table)
-        self.opened.append((section, one.table))
+        self.tables.append(listener.table)
+        self.opened_sections.append((section, listener.table))
         self.names.setdefault(section.port, name)
-        self._taken.add(name)
-        self.identity = self.identity or one.identity
+        self._used_names.add(name)
+        self.identity = self.identity or listener.identity
 
-    def _name_of(self, section: ListenerSection) -> str:
-        known = self._taken
-        wanted = f"port-{section.port}" if section.port else "socket"
-        name = wanted
+    def _unused_name(self, section: ListenerSection) -> str:
+        base = f"port-{section.port}" if section.port else "socket"
+        name = base
         number = 2
-        while name in known:
-            name = f"{wanted}-{number}"
+        while name in self._used_names:
+            name = f"{base}-{number}"
             number += 1
         return name

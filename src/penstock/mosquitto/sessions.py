@@ -1,22 +1,21 @@
-"""Replay a database of Mosquitto's through the engine, and so write it into a new store.
+"""Replay a database of Mosquitto's through the engine, which writes it into a new store.
 
 ::
 
-      messages ─▶ log, once each, in the order of their ids; in no stream, for they were
-                  never published here
+      messages ─▶ log, once each, in the order of their ids; in no stream, because they were
+                  not published to this broker
       client   ─▶ session ─┬─ subscriptions
                            ├─ in flight ─▶ window, with its packet identifiers
                            ├─ queued ────▶ queue, in its order
-                           ╰─ QoS 2 from it, not released ─▶ its packet identifier, and routed
+                           ╰─ QoS 2 from the client, not released ─▶ packet identifier, and routed
       retained ─▶ retained messages
 
-The engine makes the records that the store gets, as it does for a client that is connected. While
-it does so nothing has a limit: what a client had at Mosquitto it has here, and limits hold from
-the next message on.
+The engine makes the records of the store, as it does for a connected client. Meanwhile no limit
+applies: a client keeps all that it had at Mosquitto, and limits apply from the next message on.
 
-Mosquitto routes a QoS 2 message at its PUBREL, Penstock at its PUBLISH. So one that was not
-released is routed now, after all queues, and is in the streams; its sender gets PUBREC and PUBCOMP
-for it, and nobody gets the message twice.
+Mosquitto routes a QoS 2 message at its PUBREL, Penstock at its PUBLISH. So a message that was not
+released is routed by the import, after all queues are filled, and is in the streams; its publisher
+gets PUBREC and PUBCOMP for it later, and no subscriber gets the message twice.
 """
 
 from __future__ import annotations
@@ -64,52 +63,55 @@ from penstock.store.rocks import RocksStore
 
 _COMMIT_BYTES: Final = 4 * 1024 * 1024
 _COMMIT_CLIENTS: Final = 1000
-_SENT: Final = (WAIT_FOR_PUBACK, WAIT_FOR_PUBREC, RESEND_PUBREL, WAIT_FOR_PUBCOMP)
-_RECEIVED: Final = (RESEND_PUBREL, WAIT_FOR_PUBCOMP)
+_SENT_STATES: Final = (WAIT_FOR_PUBACK, WAIT_FOR_PUBREC, RESEND_PUBREL, WAIT_FOR_PUBCOMP)
+_RECEIVED_STATES: Final = (RESEND_PUBREL, WAIT_FOR_PUBCOMP)
 
 
 class ImportedSessions(NamedTuple):
-    """The counts of an import.
+    """The outcome of importing sessions.
 
     Attributes:
-        counts: how many sessions, messages, … were imported, by what they are.
-        left: how many were not, by the reason.
+        imported: number of imported sessions, messages and so on, by kind in words.
+        omitted: number of sessions, messages and so on that were not imported, by reason in words.
     """
 
-    counts: Counter[str]
-    left: Counter[str]
+    imported: Counter[str]
+    omitted: Counter[str]
 
 
 def import_sessions(
     snapshot: Snapshot,
     settings: Settings,
     data_dir: Path,
-    zones: dict[int, str],
+    listener_names: dict[int, str],
     bridges: dict[str, str],
     progress: Callable[[int, int], None],
 ) -> ImportedSessions:
-    """Make a store in ``data_dir`` with the sessions and messages of ``snapshot``.
+    """Create a store in ``data_dir`` with the sessions and messages of ``snapshot``.
 
     Args:
-        snapshot: the database.
+        snapshot: the content of the database.
         settings: the settings of the broker that will use the store.
         data_dir: a directory that does not exist, or is empty.
-        zones: the name of the listener by its port.
+        listener_names: the names of listeners by their ports.
         bridges: the name of a bridge by the client identifier that it had in Mosquitto; empty for
-            one that is left out.
-        progress: told how many clients are done, and how many there are.
+            a bridge that is left out.
+        progress: called with the number of imported clients, and the number of all clients.
 
     Raises:
         StoreError: the disk is full, or fails.
     """
     store = RocksStore(data_dir, ())
     try:
-        return _SessionImporter(snapshot, _unlimited(settings), store, zones, bridges).run(progress)
+        importer = _SessionImporter(
+            snapshot, _without_limits(settings), store, listener_names, bridges
+        )
+        return importer.run(progress)
     finally:
         store.close()
 
 
-def _unlimited(settings: Settings) -> Settings:
+def _without_limits(settings: Settings) -> Settings:
     """Return ``settings`` without limits and without events."""
     limits = settings.limits.model_copy(
         update={
@@ -140,7 +142,7 @@ class _SessionImporter:
         snapshot: Snapshot,
         settings: Settings,
         store: RocksStore,
-        zones: dict[int, str],
+        listener_names: dict[int, str],
         bridges: dict[str, str],
     ) -> None:
         self._snapshot = snapshot
@@ -150,43 +152,45 @@ class _SessionImporter:
         self._now = self._clock.now()
         self._bridges = bridges
         listeners = settings.listener.enabled_listeners()
-        by_name = {one.name: engine_limits(settings, one) for one in listeners}
-        self._limits = {port: by_name[name] for port, name in zones.items() if name in by_name}
+        by_name = {listener.name: engine_limits(settings, listener) for listener in listeners}
+        self._limits = {
+            port: by_name[name] for port, name in listener_names.items() if name in by_name
+        }
         self._expiry_s_max = settings.limits.session_expiry_s_max
         self._messages: dict[int, Message] = {}
         self._unreleased: list[tuple[Session, ClientMessage]] = []
-        self._counts: Counter[str] = Counter()
-        self._left: Counter[str] = Counter()
-        self._waiting_bytes = 0  # of retained messages, since the last commit
+        self._imported: Counter[str] = Counter()
+        self._omitted: Counter[str] = Counter()
+        self._uncommitted_bytes = 0  # of retained messages, since the last commit
 
     def run(self, progress: Callable[[int, int], None]) -> ImportedSessions:
         self._append_messages()
         clients = self._snapshot.clients
         for number, client in enumerate(clients.values(), start=1):
-            self._client(client)
+            self._import_client(client)
             if number % _COMMIT_CLIENTS == 0:
                 self._commit()
             self._commit_if_large()
             progress(number, len(clients))
         for session, entry in self._unreleased:
             self._route(session, entry)
-        self._retain()
+        self._import_retained()
         self._server.context.batch.put_clock(self._clock.record())
         self._commit()
-        return ImportedSessions(self._counts, self._left)
+        return ImportedSessions(self._imported, self._omitted)
 
     # -- messages --------------------------------------------------------------------------
 
     def _append_messages(self) -> None:
         """Append all messages that wait for clients to the log, in the order of their ids."""
-        wanted = {
+        numbers = {
             entry.number
             for client in self._snapshot.clients.values()
-            if self._is_kept(client)
+            if self._is_imported(client)
             for entry in client.outgoing
             if entry.qos > 0
         }
-        for number in sorted(wanted):
+        for number in sorted(numbers):
             stored = self._snapshot.messages.get(number)
             message = None if stored is None else self._message_of(stored)
             if message is not None:
@@ -199,17 +203,18 @@ class _SessionImporter:
         self._server.context.batch.append(message)
 
     def _message_of(self, stored: StoredMessage, retain: bool | None = None) -> Message | None:
-        """Return the message; None where it expired, or has no topic that can be published to."""
+        """Return the message as the engine has it; None if it has expired, or has no valid topic
+        name."""
         now = self._now
         properties = stored.properties or Properties()
         properties.topic_alias = None
         properties.subscription_identifiers = None
         properties.message_expiry_interval = None
         if stored.expires_at_s > 0:
-            left_s = stored.expires_at_s - now.wall_us // MICROSECONDS
-            if left_s <= 0:
+            remaining_s = stored.expires_at_s - now.wall_us // MICROSECONDS
+            if remaining_s <= 0:
                 return None
-            properties.message_expiry_interval = min(left_s, 0xFFFFFFFF)
+            properties.message_expiry_interval = min(remaining_s, 0xFFFFFFFF)
         if not is_topic_name(stored.topic, TOPIC_LEVELS_MAX):
             return None
         return Message(
@@ -225,28 +230,30 @@ class _SessionImporter:
 
     # -- clients ---------------------------------------------------------------------------
 
-    def _is_kept(self, client: StoredClient) -> bool:
+    def _is_imported(self, client: StoredClient) -> bool:
+        """Return whether the client's session is imported: it has not expired, and is not that of a
+        bridge that is left out."""
         bridge = self._bridges.get(client.client_id)
-        if bridge is not None:  # whatever its expiry: Mosquitto gives it none
+        if bridge is not None:  # its expiry does not count: Mosquitto gives bridges none
             return bridge != ""
         if client.expiry_interval_s == 0:
             return False
         return not 0 < client.expires_at_s <= self._now.wall_us // MICROSECONDS
 
-    def _client(self, client: StoredClient) -> None:
+    def _import_client(self, client: StoredClient) -> None:
         waiting = len(client.outgoing)
         if client.client_id.startswith(BRIDGE_SESSIONS):
-            self._left["sessions, of client identifiers that only bridges have here"] += 1
+            self._omitted["sessions, of client identifiers reserved for bridges"] += 1
             return
-        if not self._is_kept(client):
+        if not self._is_imported(client):
             is_bridge = self._bridges.get(client.client_id) == ""
-            why = "of a bridge that is left out" if is_bridge else "expired"
-            self._left[f"sessions, {why}"] += 1
-            self._left[f"messages for them, {why}"] += waiting
+            reason = "of a bridge that is left out" if is_bridge else "expired"
+            self._omitted[f"sessions, {reason}"] += 1
+            self._omitted[f"messages for sessions, {reason}"] += waiting
             return
         server = self._server
         bridge = self._bridges.get(client.client_id, "")
-        expiry_s, left_at_s = self._expiry_of(client)
+        expiry_s, disconnected_at_s = self._expiry_of(client)
         if bridge:
             session = self._open_bridge(bridge)
         else:
@@ -264,17 +271,19 @@ class _SessionImporter:
         for entry in client.incoming:
             self._receive(session, entry)
         now = self._now
-        left_at = Now(now.monotonic_s, left_at_s * MICROSECONDS + now.lead_us, now.lead_us)
-        server.registry.close(session, left_at)
-        self._counts["bridges' sessions" if bridge else "sessions"] += 1
+        disconnected_at = Now(
+            now.monotonic_s, disconnected_at_s * MICROSECONDS + now.lead_us, now.lead_us
+        )
+        server.registry.close(session, disconnected_at)
+        self._imported["bridges' sessions" if bridge else "sessions"] += 1
 
     def _open_bridge(self, name: str) -> Session:
-        """Return the session of a bridge, which subscribes by itself when the broker starts.
+        """Return the session of a bridge; the bridge subscribes by itself when the broker starts.
 
-        It is noted that the remote broker has its half: else the bridge would begin a new one, and
-        what waits for it there would be lost.
+        The session records that the remote broker has a session of the bridge: otherwise the bridge
+        would begin a new one there, and the messages that wait at the remote broker would be lost.
         """
-        (remote,) = [one for one in self._settings.bridge.remotes if one.name == name]
+        (remote,) = [remote for remote in self._settings.bridge.remotes if remote.name == name]
         limits = bridge_limits(self._settings, remote)
         session = self._server.registry.open(session_of(name), False, NEVER_EXPIRES_S, limits)
         if not remote.clean_start:
@@ -282,7 +291,8 @@ class _SessionImporter:
         return session
 
     def _expiry_of(self, client: StoredClient) -> tuple[int, int]:
-        """Return the session's expiry interval, and when its client left, both in seconds."""
+        """Return the session's expiry interval, and when its client disconnected, both in
+        seconds."""
         now_s = self._now.steady_us // MICROSECONDS
         interval_s = min(client.expiry_interval_s, self._expiry_s_max)
         if client.expires_at_s == 0 or interval_s == NEVER_EXPIRES_S:
@@ -295,7 +305,7 @@ class _SessionImporter:
             name = stored.topic_filter
             is_valid = is_topic_filter(unshared(name), TOPIC_LEVELS_MAX) and not is_of_events(name)
             if not is_valid or (is_shared(name) and not is_share_name(share_name(name))):
-                self._left["subscriptions, to no filter that can be subscribed to"] += 1
+                self._omitted["subscriptions, with an invalid topic filter"] += 1
                 continue
             subscription = Subscription(
                 name,
@@ -309,46 +319,55 @@ class _SessionImporter:
             batch.put_subscription(
                 SubscriptionRecord(session.number, name, subscription, stored.identifier)
             )
-            self._counts["subscriptions"] += 1
+            self._imported["subscriptions"] += 1
 
     def _deliver(self, session: Session, entries: list[ClientMessage]) -> None:
-        """Put the client's messages into its window and queue, in their order."""
-        in_flight = 0  # up to the last one that was sent
+        """Put the messages for the client into its window and queue, in their order."""
+        in_flight = 0  # number of entries up to the last one that was sent
         for number, entry in enumerate(entries, start=1):
-            if entry.qos > 0 and (entry.state in _SENT or entry.is_repeat) and entry.packet_id:
+            if (
+                entry.qos > 0
+                and (entry.state in _SENT_STATES or entry.is_repeat)
+                and entry.packet_id
+            ):
                 in_flight = number
         latest = -1
         for number, entry in enumerate(entries, start=1):
             if entry.qos == 0:
-                self._left["QoS 0 messages in queues, which are kept in memory only"] += 1
+                self._omitted["QoS 0 messages in queues, which Penstock has in memory only"] += 1
                 continue
             message = self._messages.get(entry.number)
             if message is None:
-                self._left["messages in queues, expired"] += 1
+                self._omitted["messages in queues, expired"] += 1
                 continue
-            if message.offset <= latest:  # a retained one that it got when it subscribed
+            if message.offset <= latest:  # a retained message that it got when it subscribed
                 message = message.for_session()
                 self._append(message)
             latest = message.offset
             ids = (entry.subscription_id,) if entry.subscription_id else ()
             if number <= in_flight and session.adopt_in_flight(
-                message, entry.qos, entry.retain, ids, entry.packet_id, entry.state in _RECEIVED
+                message,
+                entry.qos,
+                entry.retain,
+                ids,
+                entry.packet_id,
+                entry.state in _RECEIVED_STATES,
             ):
-                self._counts["messages in flight"] += 1
+                self._imported["messages in flight"] += 1
                 continue
             session.deliver(message, entry.qos, entry.retain, ids, False, self._now)
-            self._counts["messages in queues"] += 1
+            self._imported["messages in queues"] += 1
 
     def _receive(self, session: Session, entry: ClientMessage) -> None:
-        """Remember the packet identifier of a QoS 2 message that the client has not released."""
+        """Store the packet identifier of a QoS 2 message that the client has not released."""
         is_answered = entry.state in (WAIT_FOR_PUBREL, RESEND_PUBCOMP)
         if entry.qos != 2 or entry.packet_id == 0 or not is_answered:
-            self._left["messages half received, which their clients send again"] += 1
+            self._omitted["messages without PUBREC, which their clients send again"] += 1
             return
         packet = Publish("", b"", 2, packet_id=entry.packet_id)
         if session.receive(packet, self._now) and entry.state == WAIT_FOR_PUBREL:
             self._unreleased.append((session, entry))
-        self._counts["unfinished QoS 2 messages from clients"] += 1
+        self._imported["unfinished QoS 2 messages from clients"] += 1
 
     def _route(self, session: Session, entry: ClientMessage) -> None:
         stored = self._snapshot.messages.get(entry.number)
@@ -359,31 +378,31 @@ class _SessionImporter:
 
     # -- retained messages -------------------------------------------------------------------
 
-    def _retain(self) -> None:
+    def _import_retained(self) -> None:
         server = self._server
         for number in self._snapshot.retained:
             stored = self._snapshot.messages.get(number)
             message = None if stored is None else self._message_of(stored, retain=True)
             if message is None:
-                self._left["retained messages, expired"] += 1
+                self._omitted["retained messages, expired"] += 1
                 continue
             if server.router.retained.get(message.topic) is not None:
-                continue  # a QoS 2 message that was just routed is later
+                continue  # a QoS 2 message that was just routed replaces it
             owner = server.registry.sessions.get(message.client_id)
             server.router.retained.restore(message, None if owner is None else owner.account)
             server.context.batch.put_retained(message.topic, message)
-            self._counts["retained messages"] += 1
+            self._imported["retained messages"] += 1
             self._commit_if_large(len(message.payload))
 
     # -- commits -----------------------------------------------------------------------------
 
-    def _commit_if_large(self, more_bytes: int = 0) -> None:
-        self._waiting_bytes += more_bytes
-        if self._server.context.batch.size_bytes + self._waiting_bytes > _COMMIT_BYTES:
+    def _commit_if_large(self, added_bytes: int = 0) -> None:
+        self._uncommitted_bytes += added_bytes
+        if self._server.context.batch.size_bytes + self._uncommitted_bytes > _COMMIT_BYTES:
             self._commit()
 
     def _commit(self) -> None:
-        self._waiting_bytes = 0
+        self._uncommitted_bytes = 0
         commit = self._server.context.seal()
         if commit.writes:
             self._store.commit(commit)

@@ -1,4 +1,4 @@
-"""The TOML file that is written: tables of settings, each with a comment on where it is from."""
+"""The TOML file of an import: tables of settings, each value with a comment on its origin."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ _BARE_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 @final
 class Table:
-    """One table of the file.
+    """A table of the TOML file.
 
     Args:
-        heading: its line, such as ``[limits]`` or ``[[bridge.remotes]]``.
-        why: a comment above it, such as the line it is from; empty for none.
+        heading: its header line, such as ``[limits]`` or ``[[bridge.remotes]]``.
+        comment: a comment above it, such as the line that it is made from; empty for none.
     """
 
-    def __init__(self, heading: str, why: str = "") -> None:
+    def __init__(self, heading: str, comment: str = "") -> None:
         self.heading = heading
-        self.why = why
+        self.comment = comment
         self._values: dict[str, tuple[object, str]] = {}
 
-    def set(self, name: str, value: object, why: Line | str) -> None:
-        """Set ``name``; a later call replaces an earlier one.
+    def set(self, name: str, value: object, origin: Line | str) -> None:
+        """Set ``name``, with its origin as the comment; a later call replaces an earlier one.
 
         ``value`` is text, a number, a truth value, a list of these, or a table of these.
         """
-        text = why if isinstance(why, str) else f"{why.place}: {why.text}"
-        self._values[name] = (value, text)
+        comment = origin if isinstance(origin, str) else f"{origin.place}: {origin.text}"
+        self._values[name] = (value, comment)
 
     def get(self, name: str) -> object:
-        """Return the value of ``name``; None where it is not set."""
-        found = self._values.get(name)
-        return None if found is None else found[0]
+        """Return the value of ``name``; None if it is not set."""
+        entry = self._values.get(name)
+        return None if entry is None else entry[0]
 
-    def put_into(self, name: str, key: str, value: object, why: Line) -> None:
-        """Set ``key`` in the inline table ``name``."""
-        known = self._values.get(name)
-        inner = dict(known[0]) if known is not None and isinstance(known[0], dict) else {}
+    def set_in(self, name: str, key: str, value: object, line: Line) -> None:
+        """Set ``key`` in the inline table ``name``; add ``line`` to the comment of the table."""
+        entry = self._values.get(name)
+        inner = dict(entry[0]) if entry is not None and isinstance(entry[0], dict) else {}
         inner[key] = value
-        said = f"{known[1]}; {why.place}: {why.text}" if known is not None else why
-        self.set(name, inner, said)
+        origin = f"{entry[1]}; {line.place}: {line.text}" if entry is not None else line
+        self.set(name, inner, origin)
 
     def __bool__(self) -> bool:
         return bool(self._values)
@@ -52,13 +52,13 @@ class Table:
     def lines(self) -> list[str]:
         """Return the lines of the table in the file."""
         lines = [""]
-        if self.why:
-            lines.append(f"# {_one_line(self.why)}")
+        if self.comment:
+            lines.append(f"# {_one_line(self.comment)}")
         lines.append(self.heading)
-        for name, (value, why) in self._values.items():
-            if why:
-                lines.append(f"# {_one_line(why)}")
-            lines.append(f"{name} = {_notation(value)}")
+        for name, (value, comment) in self._values.items():
+            if comment:
+                lines.append(f"# {_one_line(comment)}")
+            lines.append(f"{name} = {_toml(value)}")
         return lines
 
 
@@ -67,12 +67,12 @@ def _one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
-def _notation(value: object) -> str:
+def _toml(value: object) -> str:
     if isinstance(value, dict):
-        pairs = (f"{_key(str(key))} = {_notation(inner)}" for key, inner in value.items())
+        pairs = (f"{_toml_key(str(key))} = {_toml(inner)}" for key, inner in value.items())
         return "{ " + ", ".join(pairs) + " }"
     return toml_value(value)
 
 
-def _key(key: str) -> str:
+def _toml_key(key: str) -> str:
     return key if _BARE_KEY.fullmatch(key) else toml_value(key)

@@ -1,4 +1,4 @@
-"""Values of Mosquitto's options: numbers, truth values, durations."""
+"""The parsers of values of Mosquitto's options: numbers, truth values, durations."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ _UNITS_S: Final = {
     "m": 30 * 86_400,
     "y": 365 * 86_400,
 }
-_TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+_TRUTH_VALUES: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-def number_of(line: Line, findings: Findings) -> int | None:
-    """Return the whole number of ``line``; None, with a finding, where it has none."""
+def parse_number(line: Line, findings: Findings) -> int | None:
+    """Return the whole number in ``line``; None, with a finding, if it has none."""
     words = line.value.split()
     try:
         return int(words[0])
     except (IndexError, ValueError):
-        refuse(line, findings)
+        note_invalid(line, findings)
         return None
 
 
-def truth_of(line: Line, findings: Findings) -> bool | None:
-    """Return the truth value of ``line``; None, with a finding, where it has none."""
+def parse_boolean(line: Line, findings: Findings) -> bool | None:
+    """Return the truth value in ``line``; None, with a finding, if it has none."""
     words = line.value.split()
-    found = _TRUTH.get(words[0]) if words else None
-    if found is None:
-        refuse(line, findings)
-    return found
+    value = _TRUTH_VALUES.get(words[0]) if words else None
+    if value is None:
+        note_invalid(line, findings)
+    return value
 
 
-def seconds_of(line: Line, findings: Findings) -> int | None:
-    """Return the duration of ``line``, such as ``2w``, in seconds; None, with a finding, where it
-    has none."""
+def parse_duration_s(line: Line, findings: Findings) -> int | None:
+    """Return the duration in ``line``, such as ``2w``, in seconds; None, with a finding, if it has
+    none."""
     words = line.value.split()
     word = words[0] if words else ""
     unit_s = _UNITS_S.get(word[-1:])
     if unit_s is None or not word[:-1].isdigit() or int(word[:-1]) == 0:
-        refuse(line, findings)
+        note_invalid(line, findings)
         return None
     return int(word[:-1]) * unit_s
 
 
-def refuse(line: Line, findings: Findings) -> None:
-    """Note that Mosquitto does not take the value of ``line``, either."""
+def note_invalid(line: Line, findings: Findings) -> None:
+    """Add a finding that Mosquitto does not accept the value of ``line``, either."""
     findings.add(
         MISSING, line, "Mosquitto does not accept this value, either; correct it and import again."
     )

@@ -130,8 +130,8 @@ def test_what_did_not_come_over_is_counted_in_the_report(wanted: ImportRequest) 
         "messages in queues, expired: 1",
         "retained messages, expired: 1",
         "sessions, expired: 1",
-        "messages for them, expired: 1",
-        "messages half received, which their clients send again: 1",
+        "messages for sessions, expired: 1",
+        "messages without PUBREC, which their clients send again: 1",
     ):
         assert f"  {line}\n" in report, line
 

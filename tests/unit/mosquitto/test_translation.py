@@ -132,8 +132,8 @@ def test_each_option_alone_has_one_finding_and_the_result_is_a_configuration(
     )
     one = finding(found, line)
     assert one.kind in (TAKEN, SAME, DIFFERS, MISSING)
-    assert "knows no such option" not in one.says
-    assert one.says.endswith(".")
+    assert "knows no such option" not in one.explanation
+    assert one.explanation.endswith(".")
 
 
 @pytest.mark.skipif(not EXAMPLE.exists(), reason="Mosquitto's documents are not installed")
@@ -196,9 +196,9 @@ def test_an_included_file_includes_no_others(tmp_path: Path) -> None:
 def test_what_nobody_knows_is_told(tmp_path: Path) -> None:
     found, _ = translate(tmp_path, "max_inflght_messages 5\nmax_keepalive soon\ntopic x out\n")
     assert finding(found, 1).kind == MISSING
-    assert "spelt right" in finding(found, 1).says
-    assert "correct it" in finding(found, 2).says
-    assert "no `connection` line" in finding(found, 3).says
+    assert "spelt right" in finding(found, 1).explanation
+    assert "correct it" in finding(found, 2).explanation
+    assert "no `connection` line" in finding(found, 3).explanation
 
 
 def test_a_listener_with_less_protection_than_before_is_left_out(tmp_path: Path) -> None:
@@ -209,9 +209,9 @@ def test_a_listener_with_less_protection_than_before_is_left_out(tmp_path: Path)
         "listener 1886 127.0.0.1\nallow_anonymous true\nlistener 0 DIR/s\nprotocol websockets\n",
     )
     assert [str(one.bind) for one in settings.listener.enabled_listeners()] == ["127.0.0.1:1886"]
-    assert finding(found, 3).says == "Its listener is not opened."
+    assert finding(found, 3).explanation == "The listener of this line is not opened."
     for line in (1, 4, 6, 12):
-        assert finding(found, line).says.startswith("It is not opened: ")
+        assert finding(found, line).explanation.startswith("The listener is not opened: ")
 
 
 def test_without_a_line_that_opens_one_the_listener_is_for_this_machine_only(
@@ -237,7 +237,7 @@ def test_each_line_has_a_finding_however_odd_the_file_is(tmp_path: Path) -> None
     places = {one.place.rpartition(":")[2] for one in found}
     assert {str(number) for number in range(1, text.count("\n") + 1)} <= places
     assert settings.bridge.remotes == ()
-    assert finding(found, 14).says == "Its bridge is left out."
+    assert finding(found, 14).explanation == "The bridge of this line is left out."
     assert settings.limits.max_inflight == 2
 
 
@@ -274,7 +274,7 @@ def test_authorities_of_a_directory_are_joined_without_the_keys_beside_them(tmp_
     assert listener.require_client_certificate
     assert settings.access.identity_from_certificate == "common_name"
     assert finding(found, 2).kind == DIFFERS
-    assert "the 2 certificates" in finding(found, 2).says
+    assert "the 2 certificates" in finding(found, 2).explanation
     for bundle in (listener.client_ca, settings.bridge.remotes[0].ca):
         assert Path(bundle).read_text() == certificate("A") + certificate("B")
 
@@ -286,7 +286,9 @@ def test_a_file_that_is_too_long_for_certificates_is_told(authorities: Path) -> 
         authorities.parent, "connection up\naddress r\ntopic # out\nbridge_capath DIR/ca\n"
     )
     assert settings.bridge.remotes == ()
-    assert any("File too large" in one.says and "long.pem" in one.says for one in found)
+    assert any(
+        "File too large" in one.explanation and "long.pem" in one.explanation for one in found
+    )
 
 
 def test_secrets_stand_in_no_report_and_in_no_comment(tmp_path: Path) -> None:
@@ -296,8 +298,8 @@ def test_secrets_stand_in_no_report_and_in_no_comment(tmp_path: Path) -> None:
         "plugin_opt_db_password quiet\n",
     )
     assert settings.bridge.remotes[0].password == "hush"
-    assert not any("hush" in one.text + one.says for one in found)
-    assert not any("quiet" in one.text + one.says for one in found)
+    assert not any("hush" in one.text + one.explanation for one in found)
+    assert not any("quiet" in one.text + one.explanation for one in found)
     assert (tmp_path / "penstock.toml").read_text().count("hush") == 1
 
 
@@ -329,8 +331,8 @@ def test_bridges_come_over_with_their_rules(tmp_path: Path) -> None:
     ]
     assert [one.retain for one in remote.forwards] == [False, True, False, True, False]
     assert finding(found, 8).kind == MISSING
-    assert "below $" in finding(found, 9).says
-    assert "has no address" in finding(found, 14).says
+    assert "below $" in finding(found, 9).explanation
+    assert "has no address" in finding(found, 14).explanation
 
 
 def test_a_configuration_of_mosquittos_is_told_from_toml(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_each_kind_of_hash_is_good_for_the_same_password(tmp_path: Path) -> None
     assert all(verify(line, b"wonder") and not verify(line, b"other") for line in lines.values())
     left = [one for one in found.findings.all if one.kind == MISSING]
     assert [one.place for one in left] == [f"{tmp_path}/pw:{number}" for number in (5, 6, 7)]
-    assert not any("wonder" in one.text + one.says for one in left)
+    assert not any("wonder" in one.text + one.explanation for one in left)
 
 
 def test_the_access_list_comes_over_line_by_line(tmp_path: Path) -> None:
