@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 from rocksdict import WriteBatch
 
-from penstock.cli.store import _lines
+from penstock.cli.store import _summary_pairs
 from penstock.engine.batch.records import Progress, RecoveredState
 from penstock.engine.clock import Now
 from penstock.engine.limits import EngineLimits
@@ -446,7 +446,8 @@ def test_commands_read_a_store_of_format_1_and_leave_it_as_it_is(
     backup = tmp_path / "backup"
     found = examine(data_dir)
     assert (found.problems, found.in_flight, found.format) == ([], in_flight, "1")
-    assert ("format", "1, of an older version; 3 once a broker starts on it") in _lines(found)
+    version = "1, of an older version; 3 once a broker starts on it"
+    assert ("format", version) in _summary_pairs(found)
     assert repair(data_dir).moved_paths == []
     back_up_offline(data_dir, backup)
     assert examine(backup).in_flight == in_flight
@@ -456,7 +457,7 @@ def test_commands_read_a_store_of_format_1_and_leave_it_as_it_is(
         assert database.families["meta"].get(FORMAT_KEY) == b"1"
         database.close()
         assert kept_state(directory) == expected()
-        assert ("format", "3") in _lines(examine(directory))
+        assert ("format", "3") in _summary_pairs(examine(directory))
 
 
 def test_a_repair_makes_a_store_of_this_format(former: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Final
 
 import pytest
 
-from penstock.cli.doctor import Verdict, cluster
+from penstock.cli.doctor import Verdict, check_cluster
 from penstock.cluster.connecting import FOLLOW, connect_to
 from penstock.cluster.log import LogRefused, LogState, LogUnavailable, ReplicatedLog
 from penstock.cluster.server_checks import ServerFinding, check_servers, refuse_unfit
@@ -144,7 +144,7 @@ async def test_a_server_that_syncs_by_default_is_found_and_named(directories: Pa
             refuse_unfit(list(findings.values()))
         with pytest.raises(LogRefused, match="b is set up to acknowledge"):
             await asyncio.to_thread(open_and_close, settings)
-        shown = await asyncio.to_thread(cluster, settings)
+        shown = await asyncio.to_thread(check_cluster, settings)
         assert [one.subject for one in shown if one.verdict is Verdict.MISSING] == ["their syncs"]
 
 

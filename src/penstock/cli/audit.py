@@ -1,4 +1,4 @@
-"""`penstock audit`: the fate of messages and connections, from the broker's events.
+"""`penstock audit`: a report on messages and connections, from the broker's events.
 
 Everything is imported when the command runs, so that `penstock --help` needs no Spark.
 """
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.screen import Screen, print_pairs, print_table
 from penstock.cli.spark_jobs import (
     ConnectTimeout,
     Master,
     exit_on_sigterm,
     local_directory,
-    spark_installed,
+    require_spark,
 )
 from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
 from penstock.errors import ConfigError
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 
 class TableFormat(StrEnum):
-    """Formats of the tables."""
+    """The formats of the tables that an audit writes."""
 
     DELTA = "delta"
     PARQUET = "parquet"
 
 
-@grouped
+@expand_option_groups
 def audit(
     access: StreamCredentialOptions,
     server: Server = SERVER,
@@ -47,11 +47,11 @@ def audit(
         typer.Option(
             "--from",
             metavar="TIME",
-            help="Only from then on: 2026-11-22T14:00, UTC or with +01:00.",
+            help="Begin of the events, as 2026-11-22T14:00, UTC or with +01:00.",
         ),
     ] = "",
     until: Annotated[
-        str, typer.Option("--to", metavar="TIME", help="Only before that, as --from.")
+        str, typer.Option("--to", metavar="TIME", help="End of the events, excluded, as --from.")
     ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Report to write, HTML.")
@@ -65,7 +65,7 @@ def audit(
         ),
     ] = None,
     table_format: Annotated[
-        TableFormat, typer.Option("--format", help="Of these tables.")
+        TableFormat, typer.Option("--format", help="Format of these tables.")
     ] = TableFormat.DELTA,
     landed: Annotated[
         Path | None,
@@ -77,25 +77,25 @@ def audit(
     ] = None,
     offset: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Show what became of the message at this offset."),
+        typer.Option(metavar="N", min=0, help="Show the steps of the message at this offset."),
     ] = None,
     connect_timeout: ConnectTimeout = 60.0,
     master: Master = None,
 ) -> None:
-    """Tell what became of messages and connections.
+    """Report how messages and connections ended.
 
     Reads the stream of events (events.enabled) with Spark; writes a report, tables, or both, and
-    prints a summary. With --offset it shows the way of one message instead.
+    prints a summary. With --offset it shows the steps of one message instead.
     """
-    with spark_installed():
+    with require_spark():
         from penstock.spark.audit.job import AuditSettings, trace_message
         from penstock.spark.audit.job import audit as run_audit
         from penstock.spark.session import LOCAL_MASTER
     address, credentials = access.reach(server)
     settings = AuditSettings(
         server=address,
-        since=_time("--from", since),
-        until=_time("--to", until),
+        since=_parse_time("--from", since),
+        until=_parse_time("--to", until),
         output=output,
         tables=tables,
         table_format=table_format.value,
@@ -132,7 +132,7 @@ def audit(
 
 
 def _reading(address: str) -> AbstractContextManager[object]:
-    """Show on standard error that Spark starts, because it takes its time."""
+    """Show on standard error that Spark starts, because that takes some seconds."""
     console = Screen(stderr=True)
     progress = f"Spark starts, and reads the events of {address}"
     if console.is_terminal:
@@ -154,7 +154,7 @@ def _print_summary(measures: Measures, settings: AuditSettings) -> None:
     print_pairs(pairs)
 
 
-def _time(option: str, text: str) -> datetime | None:
+def _parse_time(option: str, text: str) -> datetime | None:
     if not text:
         return None
     try:

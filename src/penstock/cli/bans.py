@@ -1,4 +1,4 @@
-"""`penstock bans`: clients that a running broker refuses for a time."""
+"""`penstock bans`: list, make and lift the bans of a running broker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from penstock.cli.operator_commands import (
     Cursor,
     JsonObject,
     Limit,
-    age_s,
     ask_broker,
     exact_pattern,
     fetch_entries,
+    parse_age_s,
     print_list,
-    selection_of,
+    session_filter_of,
 )
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects
@@ -39,11 +39,11 @@ def list_bans(
     """List bans, the oldest first; too many wrong passwords also make a ban."""
     from penstock.control.admin_requests import ListBans
 
-    found, further = fetch_entries(config, data_dir, ListBans(cursor), limit)
+    entries, next_cursor = fetch_entries(config, data_dir, ListBans(cursor), limit)
     if as_json:
-        print_objects(found)
+        print_objects(entries)
         return
-    print_list(("kind", "who", "seconds left", "reason"), map(_row, found), further)
+    print_list(("kind", "who", "seconds left", "reason"), map(_row, entries), next_cursor)
 
 
 @app.command()
@@ -53,11 +53,11 @@ def show(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Show one ban as JSON; exit code 2 where there is none."""
+    """Show one ban as JSON; exit code 2 if there is none."""
     from penstock.control.admin_requests import ListBans
 
-    found, _ = fetch_entries(config, data_dir, ListBans(), 1_000_000)
-    bans = [ban for ban in found if (ban["kind"], ban["value"]) == (kind, value)]
+    entries, _ = fetch_entries(config, data_dir, ListBans(), 1_000_000)
+    bans = [ban for ban in entries if (ban["kind"], ban["value"]) == (kind, value)]
     if not bans:
         raise ConfigError(f"there is no ban of {kind} {value}")
     print_objects(bans)
@@ -76,20 +76,23 @@ def add(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Refuse a client identifier, a user or an address. Open connections stay, or see --kick.
+    """Refuse a client identifier, a user or an address. Open connections stay open without --kick.
 
     MQTT 5 clients are refused with 0x8A. Bans end with the broker.
     """
     from penstock.control.admin_requests import Count, Kick, MakeBan
 
-    banned = ask_broker(config, data_dir, MakeBan(kind, value, age_s("--for", lasts), why), str)
+    banned = ask_broker(
+        config, data_dir, MakeBan(kind, value, parse_age_s("--for", lasts), why), str
+    )
     print(f"banned {kind} {banned}")
     if kick:
         names = {kind: banned if kind == "address" else exact_pattern(value)}
-        chosen = selection_of(
+        session_filter = session_filter_of(
             names.get("client"), names.get("user"), names.get("address"), None, connected=True
         )
-        print(f"disconnected {ask_broker(config, data_dir, Kick(chosen, why), Count).count:,}")
+        kicked = ask_broker(config, data_dir, Kick(session_filter, why), Count)
+        print(f"disconnected {kicked.count:,}")
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`penstock bench`: its options; `penstock.bench` does the work."""
+"""`penstock bench`: the options of the command; `penstock.bench` does the work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.broker_options import BrokerOptions
 from penstock.cli.exit_codes import EXIT_FAILED
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import printable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.bench.run import Run
     from penstock.cli.bench_display import Display
 
-FURTHER: Final = """\
+EPILOG: Final = """\
 \b
   penstock bench -q 1                              one to one, as fast as it goes
   penstock bench -P 10 -S 10 -q 1 -w 100 -d 30     ten to ten, each subscriber its publisher's
@@ -42,7 +42,7 @@ _CLIENTS_MAX: Final = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchBroker(BrokerOptions):
-    """The options of ``pub`` for a broker, where -P and -d mean something else."""
+    """The options for a broker as in ``pub``, without -P and -d, which mean something else here."""
 
     password: Annotated[
         str | None, typer.Option("--pw", metavar="PASSWORD", help="Others see it with 'ps'.")
@@ -50,7 +50,7 @@ class BenchBroker(BrokerOptions):
     debug: Annotated[bool, typer.Option("--debug", help="Tell what happens.")] = False
 
 
-@grouped
+@expand_option_groups
 def bench(
     *,
     publishers: Annotated[
@@ -192,7 +192,7 @@ async def _run(run: Run, display: Display, as_json: bool) -> int:
     if as_json:
         print(json.dumps(figures.as_json()))
     else:
-        display.conclude(figures)
+        display.print_figures(figures)
     for problem in figures.problems:
         print(f"penstock: {printable(problem)}", file=sys.stderr)
     return EXIT_FAILED if figures.problems else 0

@@ -19,9 +19,9 @@ from penstock.bench.plan import Plan
 from penstock.cli.screen import Screen
 from penstock.protocol import reasons
 
-_PERIOD_NS: Final = 250_000_000
-_NS: Final = 1_000_000_000
-_BUSY_CORES: Final = 0.9  # above that the load generator itself was measured
+_UPDATE_PERIOD_NS: Final = 250_000_000
+_NS_PER_S: Final = 1_000_000_000
+_BUSY_CORES: Final = 0.9  # above that the load generator may be the bottleneck
 _BAR_WIDTH: Final = 40
 _PIPE_WIDTH: Final = 100
 
@@ -33,7 +33,7 @@ class Display:
     Args:
         plan: the parameters of the run.
         connections: the clients of the run.
-        is_live: whether to show it while it runs, where standard output is a terminal.
+        is_live: whether to show the figures during the run, if standard output is a terminal.
     """
 
     def __init__(self, plan: Plan, connections: Connections, *, is_live: bool) -> None:
@@ -44,7 +44,7 @@ class Display:
         self._live: Live | None = None
         if is_live and console.is_terminal:
             self._live = Live(console=console, auto_refresh=False, transient=True)
-        self._shown_ns = 0
+        self._updated_ns = 0
         self._counts: Counts | None = None
 
     def __enter__(self) -> Self:
@@ -62,13 +62,13 @@ class Display:
             self._live.stop()
 
     def update(self, load: Load, phase: str, now_ns: int) -> None:
-        """Update the live display, some times a second."""
-        if self._live is None or now_ns - self._shown_ns < _PERIOD_NS:
+        """Update the live display, unless it was updated a moment ago; ``now_ns`` is monotonic."""
+        if self._live is None or now_ns - self._updated_ns < _UPDATE_PERIOD_NS:
             return
         counts = load.counts()
         before = counts if self._counts is None else self._counts
-        seconds = (now_ns - self._shown_ns) / _NS
-        self._counts, self._shown_ns = counts, now_ns
+        seconds = (now_ns - self._updated_ns) / _NS_PER_S
+        self._counts, self._updated_ns = counts, now_ns
         self._live.update(self._panel(load, phase, now_ns, before, counts, seconds), refresh=True)
 
     def _panel(
@@ -81,7 +81,7 @@ class Display:
         seconds: float,
     ) -> Group:
         plan = self._plan
-        done = (now_ns - load.start_ns) / _NS
+        done = (now_ns - load.start_ns) / _NS_PER_S
         total = plan.sending_s
         if total is None:
             done, total = float(counts.sent), float(plan.messages or 1)
@@ -112,7 +112,7 @@ class Display:
             grid,
         )
 
-    def conclude(self, figures: Figures) -> None:
+    def print_figures(self, figures: Figures) -> None:
         """Print the figures of the whole run."""
         heading = f"{_title(figures.plan)}; {figures.url}, {figures.seconds:.2f} s measured"
         self._console.print(Text(heading, style="bold"), soft_wrap=True)
@@ -121,8 +121,8 @@ class Display:
             self._console.print(latency_table(figures))
         if figures.cores > _BUSY_CORES:
             self._console.print(
-                f"The load generator was busy, {figures.cores:.0%} of a core: it may be what was"
-                " measured.",
+                f"The load generator was busy, {figures.cores:.0%} of a core: it may have limited"
+                " the figures.",
                 soft_wrap=True,
             )
 

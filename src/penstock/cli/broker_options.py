@@ -1,8 +1,8 @@
-"""The options for a broker's address and the login, as mosquitto_pub has them.
+"""The options for a broker's address and the login, with the names of mosquitto_pub.
 
-The address is one of three: ``-h`` and ``-p``, ``-L URL``, or ``--unix PATH``. TLS is used where an
+The address is given by ``-h`` and ``-p``, by ``-L URL``, or by ``--unix PATH``. TLS is used if an
 option of TLS is given, for port 8883, and for ``mqtts://`` and ``wss://``. The hosts of a cluster
-have commas between them, in ``-h`` and in the URL; login, topic and TLS are those of all.
+have commas between them, in ``-h`` and in the URL; login, topic and TLS are the same for all hosts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from penstock.transport.dialling import TlsFiles
 
 HELP_ONLY_LONG: Final = {"help_option_names": ["--help"]}
-"""Settings for commands whose ``-h`` is the host."""
+"""Typer settings for commands whose ``-h`` is the host and not help."""
 
 _TLS_PORT: Final = 8883
 _PORT: Final = 1883
@@ -45,13 +45,13 @@ _URL_FORM: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """The parts of ``-L``.
+    """The parts of the URL given with ``-L``.
 
     Attributes:
         server: the URL without user, password and topic; it may name several hosts.
-        username: user name; None if there is none.
-        password: password; None if there is none.
-        topic: topic; empty if there is none.
+        username: user name; None if the URL has none.
+        password: password; None if the URL has none.
+        topic: topic; empty if the URL has none.
     """
 
     server: str
@@ -61,28 +61,29 @@ class Url:
 
 
 def parse_url(text: str) -> Url:
-    """Parse a URL as mosquitto_pub does: everything after the host is the topic, not decoded.
+    """Parse a URL as mosquitto_pub does: everything after the host is the topic, without
+    percent-decoding.
 
     User and password may be percent-encoded.
 
     Raises:
-        ConfigError: it is not such a URL.
+        ConfigError: the text is not such a URL.
     """
-    scheme, found, rest = text.partition("://")
-    if not found:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
         raise ConfigError(f"-L must be {_URL_FORM}")
     authority, slash, path = rest.partition("/")
-    login, at, place = authority.rpartition("@")
+    login, at_sign, hosts = authority.rpartition("@")
     name, colon, password = login.partition(":")
     topic = ""
-    server = f"{scheme}://{place}"
+    server = f"{scheme}://{hosts}"
     if scheme in _URLS_WITH_TOPIC:
         topic = path
     else:
         server += slash + path
     return Url(
         server,
-        unquote(name) if at else None,
+        unquote(name) if at_sign else None,
         unquote(password).encode() if colon else None,
         topic,
     )
@@ -90,7 +91,7 @@ def parse_url(text: str) -> Url:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
-    """The options for the broker's address, the login, and the output of messages about it."""
+    """The options for the broker's address, the login, and the output of log and error messages."""
 
     host: Annotated[
         str | None,
@@ -169,7 +170,7 @@ class BrokerOptions:
         """Return the address of the broker.
 
         Raises:
-            ConfigError: it is given twice, or is not a URL.
+            ConfigError: the address is given twice, or is not a URL.
         """
         is_tcp = self.host is not None or self.port is not None
         if (self.url is not None) + (self.unix is not None) + is_tcp > 1:
@@ -181,22 +182,23 @@ class BrokerOptions:
         host = "localhost" if self.host is None else self.host
         scheme = "mqtts" if self._wants_tls() or self.port == _TLS_PORT else "mqtt"
         port = self.port or (_PORT if scheme == "mqtt" else _TLS_PORT)
-        places = ",".join(
-            f"[{one}]:{port}" if ":" in one else f"{one}:{port}" for one in host.split(",")
+        addresses = ",".join(
+            f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in host.split(",")
         )
-        return Url(f"{scheme}://{places}", None, None, "")
+        return Url(f"{scheme}://{addresses}", None, None, "")
 
     def _wants_tls(self) -> bool:
-        named = (self.ca_file, self.certificate, self.key, self.alpn)
-        return self.insecure or self.system_authorities or any(name is not None for name in named)
+        values = (self.ca_file, self.certificate, self.key, self.alpn)
+        has_value = any(value is not None for value in values)
+        return self.insecure or self.system_authorities or has_value
 
     # -- login -------------------------------------------------------------------
 
     def login(self) -> Settings:
-        """Return the settings for ``Client`` that log in, beside the URL.
+        """Return the settings of ``Client`` for version, login, keep alive and TLS.
 
         Raises:
-            ConfigError: a mistake in the options.
+            ConfigError: the options have a mistake.
         """
         url = self.parsed_url()
         return {
@@ -208,10 +210,10 @@ class BrokerOptions:
         }
 
     def _version(self) -> Version:
-        given = "5" if self.version is None else self.version
-        version = _VERSIONS.get(given.lower())
+        name = "5" if self.version is None else self.version
+        version = _VERSIONS.get(name.lower())
         if version is None:
-            raise ConfigError(f"-V is {given!r}, and must be one of {', '.join(_VERSIONS)}")
+            raise ConfigError(f"-V is {name!r}, and must be one of {', '.join(_VERSIONS)}")
         return version
 
     def _password(self, url: Url) -> bytes | None:

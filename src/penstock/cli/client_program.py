@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     from penstock.client.options import Settings
 
 
-_SHOWN_PAUSE_S_MIN: Final = 0.5
+_PRINTED_PAUSE_S_MIN: Final = 0.5
 
 
 def client_for(
     connection: Connection,
     properties: dict[str, Properties],
-    further: Settings | None = None,
+    command_settings: Settings | None = None,
 ) -> Client:
-    """Return the client that the options describe; it reports connection errors on standard error.
+    """Return the client that the options describe; it prints connection errors on standard error.
 
     Args:
-        connection: the options.
+        connection: the options for connection and session.
         properties: the properties of ``-D``, by command.
-        further: settings of this command.
+        command_settings: further settings of ``Client``, which only this command has.
 
     Raises:
-        ConfigError: a mistake in the options.
+        ConfigError: the options have a mistake.
     """
     from penstock.client import Client
 
-    durable = further is not None and further.get("outbox") is not None
+    durable = command_settings is not None and command_settings.get("outbox") is not None
     settings = connection.settings(properties, durable=durable)
-    if further is not None:
-        settings.update(further)
+    if command_settings is not None:
+        settings.update(command_settings)
     if not connection.quiet:
         settings["status_changed"] = StatusPrinter(prints_first_attempts=durable)
     return Client(connection.parsed_url().server, **settings)
@@ -82,8 +82,8 @@ def run_client(program: Coroutine[Any, Any, int], connection: BrokerOptions) -> 
 def run_until_signal(program: Coroutine[Any, Any, int]) -> int:
     """Run ``program`` in an event loop; return the exit code, 1 if a signal cancelled it.
 
-    The first SIGINT or SIGTERM cancels it; it may go on to end well, and the next one cancels
-    again.
+    The first SIGINT or SIGTERM cancels ``program``, which may handle that and end normally; a
+    further signal cancels again.
     """
     import uvloop
 
@@ -103,7 +103,7 @@ async def _until_signal(program: Coroutine[Any, Any, int]) -> int:
 
 
 def uncancel() -> None:
-    """Undo the cancellation of the current task by a signal: the task ends in its own way."""
+    """Undo the cancellation of the current task by a signal; the task then ends by returning."""
     task = asyncio.current_task()
     assert task is not None
     task.uncancel()
@@ -123,11 +123,11 @@ def _advice(error: ConnectFailed) -> str:
 
 @final
 class StatusPrinter:
-    """Prints when a connection is lost, and when it is back.
+    """Prints a line when a connection is lost, and when it is made again.
 
     Args:
-        prints_first_attempts: print failures of the first attempts, too; without it the caller,
-            which waits for the first connection, does so.
+        prints_first_attempts: whether failures before the first connection are printed, too; the
+            caller reports them if it waits for that connection.
     """
 
     def __init__(self, *, prints_first_attempts: bool) -> None:
@@ -135,7 +135,7 @@ class StatusPrinter:
         self._printed_error = ""
 
     def __call__(self, status: Status) -> None:
-        """Print a new error, or that the connection is back after one."""
+        """Print a new error, or that the connection is made again after an error."""
         if status.state == "connected":
             if self._printed_error:
                 _print_line(f"connected to {status.url}")
@@ -144,9 +144,10 @@ class StatusPrinter:
         elif status.state == "waiting" and self._is_enabled and status.error != self._printed_error:
             self._printed_error = status.error
             is_same = status.next_url in ("", status.url)
-            again = "again" if is_same else status.next_url
-            when = f" in {status.pause_s:.0f} s" if status.pause_s >= _SHOWN_PAUSE_S_MIN else ""
-            _print_line(f"{status.url}: {status.error}; trying {again}{when}")
+            target = "again" if is_same else status.next_url
+            is_long = status.pause_s >= _PRINTED_PAUSE_S_MIN
+            delay = f" in {status.pause_s:.0f} s" if is_long else ""
+            _print_line(f"{status.url}: {status.error}; trying {target}{delay}")
 
 
 def _print_line(text: str) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli.completion import client_ids
+from penstock.cli.completion import complete_client_ids
 from penstock.cli.operator_commands import (
     AsJson,
     Client,
@@ -18,14 +18,14 @@ from penstock.cli.operator_commands import (
     Peer,
     User,
     Yes,
-    age_s,
     ask_broker,
     confirm_and_do,
     exact_pattern,
     fetch_entries,
+    parse_age_s,
+    print_entry,
     print_list,
-    print_one,
-    selection_of,
+    session_filter_of,
     utc_text,
 )
 from penstock.cli.options import ConfigFile, DataDir
@@ -52,23 +52,23 @@ def list_clients(
     """List connected clients, those with the oldest sessions first."""
     from penstock.control.admin_requests import ListSessions
 
-    request = ListSessions(selection_of(client, user, address, older_than, True), cursor)
-    found, further = fetch_entries(config, data_dir, request, limit)
+    request = ListSessions(session_filter_of(client, user, address, older_than, True), cursor)
+    entries, next_cursor = fetch_entries(config, data_dir, request, limit)
     if as_json:
-        print_objects(found)
+        print_objects(entries)
         return
     headings = ("client", "user", "address", "MQTT", "listener", "since", "window", "queue")
-    print_list(headings, map(_row, found), further)
+    print_list(headings, map(_row, entries), next_cursor)
 
 
 @app.command()
 def show(
-    client_id: Annotated[str, typer.Argument(metavar="CLIENT", autocompletion=client_ids)],
+    client_id: Annotated[str, typer.Argument(metavar="CLIENT", autocompletion=complete_client_ids)],
     config: ConfigFile = None,
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all about one client: address, window, queue, drops, subscriptions."""
+    """Show one client in full: address, window, queue, drops, subscriptions."""
     from penstock.control.admin_requests import ShowSession
 
     entry = ask_broker(config, data_dir, ShowSession(client_id), JsonObject | None)
@@ -77,7 +77,7 @@ def show(
     if as_json:
         print_objects([entry])
     else:
-        print_one(entry)
+        print_entry(entry)
 
 
 @app.command()
@@ -85,7 +85,9 @@ def kick(
     client_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CLIENT]", help="One, or those the options name.", autocompletion=client_ids
+            metavar="[CLIENT]",
+            help="One, or those the options name.",
+            autocompletion=complete_client_ids,
         ),
     ] = None,
     config: ConfigFile = None,
@@ -101,25 +103,28 @@ def kick(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Disconnect clients: MQTT 5 clients are told 0x98. Sessions stay, and without '--ban' they may
-    connect again at once."""
+    """Disconnect clients; MQTT 5 clients get reason code 0x98. Sessions stay, and without '--ban'
+    they may connect again at once."""
     from penstock.control.admin_requests import Count, Kick
 
     if (client_id is None) == (client is user is address is older_than is None):
         raise ConfigError("name one client, or give options that say which")
     if client_id is not None:
         client = exact_pattern(client_id)
-    ban_s = None if ban is None else age_s("--ban", ban)
-    chosen = selection_of(client, user, address, older_than, True)
+    ban_s = None if ban is None else parse_age_s("--ban", ban)
+    session_filter = session_filter_of(client, user, address, older_than, True)
 
     def do(only_count: bool) -> int:
-        count = int(ask_broker(config, data_dir, Kick(chosen, why, ban_s, only_count), Count).count)
+        request = Kick(session_filter, why, ban_s, only_count)
+        count = int(ask_broker(config, data_dir, request, Count).count)
         if client_id is not None and count == 0:
             raise ConfigError(f"no client {client_id!r} is connected")
         return count
 
-    agreed = yes or client_id is not None
-    confirm_and_do("clients", "disconnect", "disconnected", dry_run=dry_run, yes=agreed, do=do)
+    is_confirmed = yes or client_id is not None
+    confirm_and_do(
+        "clients", "disconnect", "disconnected", dry_run=dry_run, yes=is_confirmed, do=do
+    )
 
 
 @app.command()
@@ -141,7 +146,7 @@ def drain(
 ) -> None:
     """Empty the broker: refuse new clients, and send connected ones elsewhere, some a second.
 
-    Until '--end', or the broker's next start. Sessions and messages stay.
+    The broker refuses clients until '--end', or until its next start. Sessions and messages stay.
     """
     from msgspec import to_builtins
 

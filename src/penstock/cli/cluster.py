@@ -1,4 +1,4 @@
-"""`penstock cluster`: the machines of a cluster."""
+"""`penstock cluster`: write the files of a new cluster, and operate its members."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ def init(
 ) -> None:
     """Write settings, passwords and certificates of a new cluster, a directory for each machine.
 
-    Machines with the same HOST are a trial: the ports of each are higher by one than those before.
+    Machines with the same HOST are a trial: each has ports that are higher by one than those
+    before.
     """
     from datetime import UTC, datetime
 
@@ -109,30 +110,30 @@ def init(
     if place and not place.startswith("/"):
         raise ConfigError(f"--place {place!r} must be a path that starts with a slash")
     ports = Ports(nats_port, route_port, monitoring_port, mqtt_port, stream_port)
-    chosen = parse_machines(machines, ports)
-    if not tls and not all(machine.is_loopback for machine in chosen):
+    members = parse_machines(machines, ports)
+    if not tls and not all(machine.is_loopback for machine in members):
         raise ConfigError(
             "--no-tls is for a trial on one machine, with hosts such as 127.0.0.1: between"
             " machines passwords and messages would travel in the clear"
         )
     if embedded:
         check_version(find_nats_server())
-    plan = ClusterPlan(name, chosen, tls, embedded, place, log_size_max)
+    plan = ClusterPlan(name, members, tls, embedded, place, log_size_max)
     write_files(to, cluster_files(plan, new_passwords(), datetime.now(UTC)))
-    for machine in chosen:
+    for machine in members:
         print(f"wrote {to / machine.name}")
     if tls:
         print(f"wrote {to / AUTHORITY_DIRECTORY}: its key signs certificates, keep it off the net")
-    is_one_machine = len({machine.host for machine in chosen}) == 1 and not place
+    is_one_machine = len({machine.host for machine in members}) == 1 and not place
     if is_one_machine:
         print("\nRun each in a terminal of its own; clients come to the ports of listener.bind:")
     else:
-        as_place = f" as {place}" if place else ""
-        print(f"\nCopy each directory to its machine{as_place}, and beside or in it:")
-    for machine in chosen:
+        target = f" as {place}" if place else ""
+        print(f"\nCopy each directory to its machine{target}, and beside or in it:")
+    for machine in members:
         first = "" if embedded else f"nats-server -c {plan.path('nats.conf')} & "
-        where = to / machine.name if is_one_machine else place or machine.name
-        print(f"  on {machine.host}:  cd {where} && {first}{serve_command(plan)}")
+        directory = to / machine.name if is_one_machine else place or machine.name
+        print(f"  on {machine.host}:  cd {directory} && {first}{serve_command(plan)}")
 
 
 @app.command()
@@ -143,7 +144,7 @@ def renew(
 ) -> None:
     """Make new certificates for the machines of a cluster, with the authority in DIR.
 
-    Copy the two files of each machine there, and restart one machine after the other.
+    Copy the two files of each machine to it, and restart one machine after the other.
     """
     from datetime import UTC, datetime
 

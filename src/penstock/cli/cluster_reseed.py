@@ -1,7 +1,8 @@
-"""`penstock cluster reseed`: replace the store of a stopped member by another member's view.
+"""`penstock cluster reseed`: replace the store of a stopped member by a copy of another member's.
 
-A member that is only too far behind does that itself when it starts. This is for a store that it
-refuses: one of another history, one that is ahead of the log, or a damaged one.
+A member whose store is only too far behind copies another store itself when it starts. The command
+is for a store that the member refuses: a store of another history, one that is ahead of the log, or
+a damaged one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.config.settings import Settings
 
 LISTEN_S_MAX: Final = 5.0
-"""Longest time in seconds that heartbeats of other members are waited for."""
+"""Longest wait for heartbeats of other members, in seconds."""
 
 Source = Annotated[
     str,
@@ -34,8 +35,8 @@ Source = Annotated[
 def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = None) -> None:
     """Replace the store of this member, which must be stopped, by a copy of another member's.
 
-    A store of another history than the copy is kept beside it. At the next start the member follows
-    the log from the copy's place on.
+    A store of another history than the copy is kept beside it. At its next start the member follows
+    the log from the copy's last entry on.
     """
     from penstock.app.seeding import own_history, seed_credentials
     from penstock.cli.store import store_progress
@@ -66,22 +67,22 @@ def reseed(source: Source = "", config: ConfigFile = None, data_dir: DataDir = N
     try:
         epoch, sequence = own_history(directory)
         keep_old_store = is_other_history(epoch, sequence, copy.epoch)
-    except StoreError:  # it is damaged, and an operator may want to look at it
+    except StoreError:  # the store is damaged, and an operator may want to examine it
         keep_old_store = True
     mark_copy_ready(directory, keep_old_store)
-    kept = finish_replacement(directory)
+    old_store = finish_replacement(directory)
     print(
         f"the store in {directory} is at entry {copy.sequence:,} of the log, of epoch {copy.epoch}"
     )
-    if kept is not None:
-        print(f"the store before is kept as {kept}: remove it when nothing of it is needed")
+    if old_store is not None:
+        print(f"the old store is kept as {old_store}: remove it when nothing of it is needed")
 
 
 def _refuse_running(data_dir: Path) -> None:
-    """Refuse where a broker uses the store.
+    """Refuse if a broker uses the store.
 
     Raises:
-        StoreLocked: it does.
+        StoreLocked: a broker uses it.
     """
     from penstock.control.client import BrokerUnreachable, RequestRefused, ask
     from penstock.control.role_requests import ReadRole, Role
@@ -101,7 +102,7 @@ def _find_peer(settings: Settings) -> str:
     """Return the address of the stream service of a member that can give a copy.
 
     Raises:
-        StoreFailed: none is heard.
+        StoreFailed: no other member sends a heartbeat.
     """
     from penstock.cluster.beats import Members, decode_beat
     from penstock.cluster.connecting import connect_to
@@ -117,12 +118,13 @@ def _find_peer(settings: Settings) -> str:
                 beat = decode_beat(data)
                 if beat is not None:
                     members.hear(beat, time.monotonic())
-            peer = choose_peer(one.beat for one in members.heard(time.monotonic()).values())
+            heard = members.heard(time.monotonic()).values()
+            peer = choose_peer(member.beat for member in heard)
             if peer is not None and time.monotonic() > began_s + cluster.lease_s:
                 return peer.stream_address
     finally:
         heartbeats.close()
     raise StoreFailed(
-        "no other member of the cluster is heard: look at cluster.log and its servers, or name the"
-        " stream service of a member with --from"
+        "no other member of the cluster sends heartbeats: check cluster.log and its servers, or"
+        " name the stream service of a member with --from"
     )

@@ -1,6 +1,6 @@
 """`penstock cluster status` and `penstock cluster switch`: the members of a running cluster.
 
-Both ask the member of this machine over its control socket, whatever its role.
+Both commands ask the member of this machine over its control socket, in any role.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ANSWER_S_MAX: Final = 15.0
 SWITCH_S_MAX: Final = 60.0
 POLL_S: Final = 0.05
 
-Watch = Annotated[bool, typer.Option("--watch", help=f"Show it every {WATCH_S:g} s, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help=f"Repeat every {WATCH_S:g} s, until Ctrl-C.")]
 
 
 def status(
@@ -38,8 +38,8 @@ def status(
 ) -> None:
     """Show members, views and servers of the cluster, and its problems.
 
-    Exit code 1 if there are problems, each a sentence that says what to do. It asks the member of
-    this machine, in either role.
+    Asks the member of this machine, in either role. Exit code 1 if there are problems, each a
+    sentence that says what to do.
     """
     from penstock.config.load import load_settings
 
@@ -60,10 +60,10 @@ def switch(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Let another member be the primary, and wait until it is. To be run on the primary's machine.
+    """Make another member the primary, and wait until it is. Run it on the primary's machine.
 
-    No acknowledged message is lost. MQTT 5 clients are told the next primary's address; the
-    connections of others are closed, and they connect again. Sessions go on there.
+    No acknowledged message is lost. MQTT 5 clients are referred to the next primary's address; the
+    connections of other clients are closed, and they connect again. Sessions continue there.
     """
     from penstock.config.load import load_settings
     from penstock.control.client import RequestRefused, ask
@@ -72,24 +72,24 @@ def switch(
     settings = load_settings(config, {"durability.data_dir": data_dir})
     began_s = time.monotonic()
     try:
-        told = ask(settings.durability.data_dir, HandOver(node), HandOverStarted, ANSWER_S_MAX)
+        hand_over = ask(settings.durability.data_dir, HandOver(node), HandOverStarted, ANSWER_S_MAX)
     except RequestRefused as refused:
-        raise StoreError(_where_to_run(settings, str(refused))) from refused
+        raise StoreError(_switch_advice(settings, str(refused))) from refused
     print(
-        f"this member hands over to {told.to}: MQTT 5 clients are told its address, the connections"
-        " of others are closed, and sessions go on there"
+        f"this member hands over to {hand_over.to}: MQTT 5 clients are referred to its address, the"
+        " connections of others are closed, and sessions continue there"
     )
-    state = _wait_for_primary(settings, told, began_s + SWITCH_S_MAX)
+    state = _wait_for_primary(settings, hand_over, began_s + SWITCH_S_MAX)
     took_s = time.monotonic() - began_s
-    (primary,) = (one for one in state.members if one.node == told.to)
+    (primary,) = (member for member in state.members if member.node == hand_over.to)
     print(
-        f"{told.to} is the primary in term {primary.term}, after {took_s:.1f} s; clients reach it"
-        f" at {primary.address}"
+        f"{hand_over.to} is the primary in term {primary.term}, after {took_s:.1f} s; clients reach"
+        f" it at {primary.address}"
     )
 
 
-def _where_to_run(settings: Settings, refusal: str) -> str:
-    """Return what is said where the member did not hand over: a standby cannot."""
+def _switch_advice(settings: Settings, refusal: str) -> str:
+    """Return the error sentence for a refused hand-over: on a standby, where to run the command."""
     state = _ask(settings)
     primary = _primary_of(state)
     if primary is None or primary.node == state.node:
@@ -101,34 +101,39 @@ def _where_to_run(settings: Settings, refusal: str) -> str:
 
 
 def _primary_of(state: ClusterState) -> MemberState | None:
-    """Return the primary of the newest term that was heard lately; None while there is none."""
-    found = [one for one in state.members if one.role == "primary" and not one.is_silent]
-    return max(found, key=lambda one: one.term, default=None)
+    """Return the primary of the newest term with a recent heartbeat; None if there is none."""
+    primaries = [
+        member for member in state.members if member.role == "primary" and not member.is_silent
+    ]
+    return max(primaries, key=lambda member: member.term, default=None)
 
 
-def _wait_for_primary(settings: Settings, told: HandOverStarted, until_s: float) -> ClusterState:
+def _wait_for_primary(
+    settings: Settings, hand_over: HandOverStarted, until_s: float
+) -> ClusterState:
     """Wait until another member is the primary, in a later term; return the state then.
 
     Raises:
-        StoreError: none was in time, or it is not the one that was asked.
+        StoreError: another member than the one that was asked became the primary.
+        StoreFailed: no member became the primary in time.
     """
     while time.monotonic() < until_s:
         time.sleep(POLL_S)
         try:
             state = _ask(settings)
-        except PenstockError:  # it changes its role, and answers soon
+        except PenstockError:  # the member changes its role, and answers soon
             continue
         primary = _primary_of(state)
-        if primary is None or primary.term <= told.term:
+        if primary is None or primary.term <= hand_over.term:
             continue
-        if primary.node != told.to:
+        if primary.node != hand_over.to:
             raise StoreError(
-                f"{primary.node} is the primary now, and not {told.to}, which did not claim in"
+                f"{primary.node} is the primary now, and not {hand_over.to}, which did not claim in"
                 " time; clients are served"
             )
         return state
     raise StoreFailed(
-        f"{told.to} is not the primary after {SWITCH_S_MAX:g} s: see 'penstock cluster status'"
+        f"{hand_over.to} is not the primary after {SWITCH_S_MAX:g} s: see 'penstock cluster status'"
     )
 
 
@@ -160,7 +165,7 @@ def print_state(state: ClusterState, as_json: bool) -> None:
 
 
 def _watch(settings: Settings, as_json: bool) -> None:
-    """Show the state again and again; on a terminal in place."""
+    """Show the state every ``WATCH_S`` seconds; on a terminal in place."""
     from rich.live import Live
     from rich.text import Text
 
@@ -171,7 +176,7 @@ def _watch(settings: Settings, as_json: bool) -> None:
         while True:
             try:
                 print_state(_ask(settings), as_json)
-            except StoreError as error:  # it changes its role, or starts again
+            except StoreError as error:  # the member changes its role, or is restarted
                 print(error)
             time.sleep(WATCH_S)
     with Live(console=screen, auto_refresh=False, screen=True) as live:
@@ -185,7 +190,7 @@ def _watch(settings: Settings, as_json: bool) -> None:
 
 
 def _picture(state: ClusterState) -> RenderableType:
-    """Return the state as it looks on a terminal."""
+    """Return the state as Rich shows it on a terminal."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -212,11 +217,11 @@ def _summary(state: ClusterState) -> list[tuple[str, str]]:
     primary = _primary_of(state)
     log = "does not answer"
     if state.kind:
-        quorum = "a majority is there" if state.has_quorum else "no majority"
-        kept = f"entries {state.first:,} to {state.last:,}, {state.size_bytes:,} bytes"
+        quorum = "a majority is available" if state.has_quorum else "no majority"
+        entries = f"entries {state.first:,} to {state.last:,}, {state.size_bytes:,} bytes"
         if state.first > state.last:
-            kept = f"no entries behind {state.last:,}: all views have them"
-        log = f"{state.kind} {state.version}, leader {state.leader or 'none'}, {quorum}, {kept}"
+            entries = f"no entries after {state.last:,}: all views have them"
+        log = f"{state.kind} {state.version}, leader {state.leader or 'none'}, {quorum}, {entries}"
     return [
         ("cluster", state.name),
         ("asked", state.node),
@@ -228,7 +233,7 @@ def _summary(state: ClusterState) -> list[tuple[str, str]]:
 def _tables(state: ClusterState) -> Iterator[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
     yield (
         ("member", "role", "term", "applied", "synced", "behind", "heard", "clients", "version"),
-        [_member_row(one, state) for one in state.members],
+        [_member_row(member, state) for member in state.members],
     )
     if state.servers:
         yield (
@@ -246,17 +251,17 @@ def _tables(state: ClusterState) -> Iterator[tuple[tuple[str, ...], list[tuple[s
         )
 
 
-def _member_row(one: MemberState, state: ClusterState) -> tuple[str, ...]:
+def _member_row(member: MemberState, state: ClusterState) -> tuple[str, ...]:
     return (
-        one.node,
-        f"silent, was {one.role}" if one.is_silent else one.role,
-        str(one.term),
-        f"{one.applied:,}",
-        f"{one.synced:,}",
-        f"{max(0, state.last - one.applied):,}" if state.kind else "",
-        _ago(one.heard_s),
-        one.address,
-        one.version,
+        member.node,
+        f"silent, was {member.role}" if member.is_silent else member.role,
+        str(member.term),
+        f"{member.applied:,}",
+        f"{member.synced:,}",
+        f"{max(0, state.last - member.applied):,}" if state.kind else "",
+        _ago(member.heard_s),
+        member.address,
+        member.version,
     )
 
 

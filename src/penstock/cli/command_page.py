@@ -1,7 +1,7 @@
 """The reference of all commands, docs/commands.md, made from their declarations.
 
-scripts/man_pages.py parses the text that is made here, and makes manual pages of it: a change of
-the form here needs one there.
+scripts/man_pages.py parses this page to make the manual pages: a change of its form needs a change
+there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ store in use; 27 the time given with `-W` is over (`pub`, `sub`, `rr`).
 """
 
 _NO_COMMANDS: Final = typer.Typer(callback=lambda: None)
-_UNWRAPPED: Final = "\b"  # stands before a paragraph whose lines stay as they are
+_NO_WRAP_MARK: Final = "\b"  # before a paragraph whose lines are not wrapped
 
 
 def as_markdown() -> str:
@@ -47,23 +47,23 @@ def as_markdown() -> str:
 
 
 def _section(command: Any, path: str, heading: str) -> Iterator[str]:
-    """Yield the lines about a command, and about those below it."""
+    """Yield the lines about a command, and about its subcommands."""
     yield from (f"{heading} {path}", "")
     for paragraph in _paragraphs(command.help):
-        yield from (_text(paragraph), "")
-    below = getattr(command, "commands", None)
-    if below is None:
-        yield from ("```text", _usage(path, command.params), "```", "")
+        yield from (_as_markdown_text(paragraph), "")
+    subcommands = getattr(command, "commands", None)
+    if subcommands is None:
+        yield from ("```text", _usage_line(path, command.params), "```", "")
         yield from _parameters(command.params)
         yield from _epilog(command)
         return
-    for name, one in sorted(below.items()):
-        yield from _section(one, f"{path} {name}", f"{heading}#")
+    for name, subcommand in sorted(subcommands.items()):
+        yield from _section(subcommand, f"{path} {name}", f"{heading}#")
 
 
 def _parameters(parameters: list[Any]) -> Iterator[str]:
     rows = [
-        f"| {_named(one)} | {_described(one)} |"
+        f"| {_name_cell(one)} | {_description_cell(one)} |"
         for one in sorted(parameters, key=lambda one: one.param_type_name != "argument")
         if not getattr(one, "hidden", False)
         and (one.param_type_name == "option" or getattr(one, "help", None))
@@ -72,7 +72,7 @@ def _parameters(parameters: list[Any]) -> Iterator[str]:
         yield from ("| Argument or option | |", "|---|---|", *rows, "")
 
 
-def _usage(path: str, parameters: list[Any]) -> str:
+def _usage_line(path: str, parameters: list[Any]) -> str:
     arguments = [_argument(one) for one in parameters if one.param_type_name == "argument"]
     return " ".join([path, "[OPTIONS]", *arguments])
 
@@ -83,7 +83,7 @@ def _argument(parameter: Any) -> str:
     return name if parameter.required or name.startswith("[") else f"[{name}]"
 
 
-def _named(parameter: Any) -> str:
+def _name_cell(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return f"`{_cell(_argument(parameter))}`"
     names = ", ".join(parameter.opts)
@@ -95,48 +95,49 @@ def _named(parameter: Any) -> str:
 
 
 def _kind(parameter: Any) -> str:
-    """Return the placeholder for the value of an option that names none: its choices, N or TEXT."""
-    shown = str(parameter.display_type(typer.Context(typer.main.get_command(_NO_COMMANDS))))
-    if "|" in shown:
-        return shown.strip("<>")
-    return "N" if "int" in shown or "float" in shown else "TEXT"
+    """Return the placeholder for the value of an option without a metavar: its choices, N or
+    TEXT."""
+    kind = str(parameter.display_type(typer.Context(typer.main.get_command(_NO_COMMANDS))))
+    if "|" in kind:
+        return kind.strip("<>")
+    return "N" if "int" in kind or "float" in kind else "TEXT"
 
 
-def _described(parameter: Any) -> str:
-    """Return the help text, with a default that the text does not tell."""
-    text = _cell(_text(getattr(parameter, "help", None) or ""))
+def _description_cell(parameter: Any) -> str:
+    """Return the help text, with the default appended if the text does not have it."""
+    text = _cell(_as_markdown_text(getattr(parameter, "help", None) or ""))
     default = parameter.default
     if parameter.required and parameter.param_type_name == "option":
         return f"{text} Required."
     if isinstance(default, (int, float)) and not isinstance(default, bool):
-        shown = f"{default:g}"
-        is_told = re.search(rf"[;:] (default: )?{re.escape(shown)}\b", text)
-        return text if is_told else f"{text} Default: {shown}.".strip()
+        number = f"{default:g}"
+        has_default = re.search(rf"[;:] (default: )?{re.escape(number)}\b", text)
+        return text if has_default else f"{text} Default: {number}.".strip()
     return f"{text} Default: `{_cell(default)}`." if isinstance(default, str) and default else text
 
 
 def _epilog(command: Any) -> Iterator[str]:
-    """Yield the lines below the options: examples as they are, and text."""
-    is_open = False
-    for paragraph in (command.epilog or "").replace(f"{_UNWRAPPED}\n", "").split("\n\n"):
+    """Yield the lines of the epilog: examples and text, in one code block."""
+    has_block = False
+    for paragraph in (command.epilog or "").replace(f"{_NO_WRAP_MARK}\n", "").split("\n\n"):
         if not paragraph.strip():
             continue
-        if not is_open:
+        if not has_block:
             yield "```text"
-            is_open = True
+            has_block = True
         else:
             yield ""
-        yield from paragraph.rstrip().replace(_UNWRAPPED, "").splitlines()
-    if is_open:
+        yield from paragraph.rstrip().replace(_NO_WRAP_MARK, "").splitlines()
+    if has_block:
         yield from ("```", "")
 
 
 def _paragraphs(text: str | None) -> list[str]:
-    parts = re.split(r"\n\s*\n", (text or "").replace(_UNWRAPPED, "").strip())
+    parts = re.split(r"\n\s*\n", (text or "").replace(_NO_WRAP_MARK, "").strip())
     return [" ".join(part.split()) for part in parts]
 
 
-def _text(text: str) -> str:
+def _as_markdown_text(text: str) -> str:
     """Return the text with Markdown's characters escaped, and 'quoted options' as code."""
     text = re.sub(r"(?<!\w)'([^'\s][^']*)'(?!\w)", r"`\1`", text)
     parts = text.split("`")

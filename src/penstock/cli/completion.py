@@ -1,9 +1,9 @@
-"""`penstock completion`: the script by which a shell completes our commands, and its candidates.
+"""`penstock completion`: the script with which a shell completes our commands, and the candidates.
 
 ::
 
       shell ── _PENSTOCK_COMPLETE=complete_bash penstock ─▶ Typer: commands, options, choices
-                                                            client_ids: from the running broker
+                                                   complete_client_ids: from the running broker
 
 The scripts are files in `completions`, which a wheel also puts where shells look for them.
 """
@@ -22,19 +22,19 @@ import typer
 from penstock.errors import PenstockError
 
 VARIABLE: Final = "_PENSTOCK_COMPLETE"
-"""Set by the scripts, in the environment: what is asked for, of which shell."""
+"""Environment variable that the scripts set: what to complete, and for which shell."""
 
 SUGGESTIONS_MAX: Final = 100
 ANSWER_S_MAX: Final = 1.0
-"""How long the broker may take: somebody has pressed a key."""
+"""Time limit of the broker's answer, in seconds: a user waits who has pressed a key."""
 
 HARMLESS: Final = re.compile(r"(?!-)[\w.@+,/-]*", re.ASCII)
-"""Client identifiers that no shell takes for anything but a word. They are text of others, and a
-shell puts what it is given on the command line as it is."""
+"""Client identifiers that every shell reads as one word. Clients choose them, and a shell puts a
+suggestion on the command line unquoted, so that others could be commands."""
 
 
 class Shell(StrEnum):
-    """The shells with a script."""
+    """The shells for which there is a script."""
 
     bash = "bash"
     zsh = "zsh"
@@ -58,28 +58,28 @@ def completion(
 
 
 def answer_shell() -> None:
-    """Let Typer answer a shell that asks for completions; else do nothing."""
+    """Let Typer answer if a shell asks for completions; otherwise do nothing."""
     if VARIABLE in os.environ:
         from typer._completion_classes import completion_init
 
         completion_init()
 
 
-def client_ids(context: typer.Context, incomplete: str) -> list[str]:
-    """Return identifiers of sessions of the running broker that begin so, none where none runs.
+def complete_client_ids(context: typer.Context, incomplete: str) -> list[str]:
+    """Return identifiers of sessions of the running broker that begin with ``incomplete``; empty if
+    no broker runs.
 
-    Nothing is said of what went wrong: the answer stands in the middle of a command line.
+    Errors are not reported: the answer appears in the middle of a command line.
     """
-    from penstock.cli.operator_commands import selection_of
+    from penstock.cli.operator_commands import session_filter_of
     from penstock.config.load import load_settings
     from penstock.control.admin_requests import ListSessions, Page
     from penstock.control.client import ask
 
     if not HARMLESS.fullmatch(incomplete):
         return []
-    given = context.params
-    config, data_dir = given.get("config"), given.get("data_dir")
-    session_filter = selection_of(f"{incomplete}*", None, None, None, None)
+    config, data_dir = context.params.get("config"), context.params.get("data_dir")
+    session_filter = session_filter_of(f"{incomplete}*", None, None, None, None)
     try:
         settings = load_settings(
             Path(config) if config else None,
@@ -89,5 +89,5 @@ def client_ids(context: typer.Context, incomplete: str) -> list[str]:
         page: Page = ask(settings.durability.data_dir, request, Page, ANSWER_S_MAX)
     except (PenstockError, OSError):
         return []
-    found = (str(entry["client_id"]) for entry in page.entries)
-    return [client_id for client_id in found if HARMLESS.fullmatch(client_id)]
+    client_ids = (str(entry["client_id"]) for entry in page.entries)
+    return [client_id for client_id in client_ids if HARMLESS.fullmatch(client_id)]

@@ -1,4 +1,4 @@
-"""The options of a command that is a client of its own: address, login, session, will."""
+"""The options of a command that connects as an MQTT client: address, login, session, will."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Connection(BrokerOptions):
 
     client_id: Annotated[
         str | None,
-        typer.Option("-i", "--id", metavar="ID", help="Client identifier; one nobody else has."),
+        typer.Option("-i", "--id", metavar="ID", help="Client identifier; default: a unique one."),
     ] = None
     id_prefix: Annotated[
         str | None,
@@ -36,7 +36,7 @@ class Connection(BrokerOptions):
         typer.Option(
             "-c",
             "--disable-clean-session",
-            help="Take up the session of -i, which the broker keeps for the next time, too.",
+            help="Resume the session of -i, which the broker keeps for the next time, too.",
         ),
     ] = False
     session_expiry: Annotated[
@@ -45,14 +45,14 @@ class Connection(BrokerOptions):
             "-x",
             "--session-expiry-interval",
             metavar="SECONDS",
-            help="How long the broker keeps the session; -1 for ever, which is also what -c says.",
+            help="How long the broker keeps the session; -1 for ever, as with -c.",
         ),
     ] = None
     follow_references: Annotated[
         bool,
         typer.Option(
             "--follow-references",
-            help="Connect to another broker that it names, MQTT 5, also to one not given here.",
+            help="Follow the Server Reference of MQTT 5, also to a broker not named here.",
         ),
     ] = False
     will_topic: Annotated[
@@ -75,20 +75,20 @@ class Connection(BrokerOptions):
         ),
     ] = None
 
-    def topics(self, given: list[str] | None) -> list[str]:
-        """Return the topics of ``-t``, and the one of ``-L``."""
-        of_url = self.parsed_url().topic
-        return [*(given or []), *([of_url] if of_url else [])]
+    def with_url_topic(self, topics: list[str] | None) -> list[str]:
+        """Return the topics given with ``-t``, and the topic of the URL given with ``-L``."""
+        url_topic = self.parsed_url().topic
+        return [*(topics or []), *([url_topic] if url_topic else [])]
 
     def settings(self, properties: dict[str, Properties], *, durable: bool = False) -> Settings:
-        """Return the settings for ``Client``, beside the URL.
+        """Return the settings of ``Client``, except the URL.
 
         Args:
             properties: the properties of ``-D``, by command.
-            durable: there is an outbox, whose session never expires.
+            durable: whether there is an outbox, whose session never expires.
 
         Raises:
-            ConfigError: a mistake in the options.
+            ConfigError: the options have a mistake.
         """
         login = self.login()
         if properties and login["version"] != "5":

@@ -1,4 +1,4 @@
-"""The causes of dead letters: one line for each, with one of its messages.
+"""The causes of dead letters: one line for each cause, with one of its messages as an example.
 
 The reason of a dead letter describes the mistake of one message: at which byte, with which value.
 Two reasons have the same cause when they differ only in numbers and quoted text.
@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-_QUOTED: Final = re.compile(
+_QUOTED_VALUE: Final = re.compile(
     r"""(?<!\w)b?(?:'(?:[^'\\…]|\\.)*(?:'(?!\w)|…|$)|"(?:[^"\\…]|\\.)*(?:"(?!\w)|…|$))"""
 )
-"""A value as `decoding.shown` writes it: Python's quotes around it, or a cut instead of the end."""
+"""A value as `decoding.shown` writes it: in Python's quotes, or truncated without the closing
+quote."""
 
 _NUMBER: Final = re.compile(
     r"(?<!\w)0x[0-9a-fA-F]+|(?<!\w)[+-]?\d+(?:[.,_]\d+)*(?:[eE][+-]?\d+)?(?:[-:T]\d[\d:.TZ+-]*)?"
@@ -24,7 +25,7 @@ _NUMBER: Final = re.compile(
 
 @dataclass(slots=True)
 class Cause:
-    """A cause: the number of its messages, and the newest one as an example."""
+    """A cause of dead letters: the number of its messages, and the newest message as an example."""
 
     count: int
     kind: str
@@ -32,23 +33,25 @@ class Cause:
     offset: int
 
 
-def cause_of(reason: str) -> str:
-    """Return the reason without the parts that belong to one message only."""
-    return _NUMBER.sub("0", _QUOTED.sub("''", reason))
+def normalize_reason(reason: str) -> str:
+    """Return the reason with numbers and quoted values replaced, so that reasons of one cause are
+    equal."""
+    return _NUMBER.sub("0", _QUOTED_VALUE.sub("''", reason))
 
 
-def causes(letters: Iterable[tuple[str, str, int]]) -> list[Cause]:
+def count_causes(letters: Iterable[tuple[str, str, int]]) -> list[Cause]:
     """Return the causes of dead letters, the most frequent first.
 
     Args:
-        letters: kind, reason and offset of each, in order of offset.
+        letters: kind, reason and offset of each dead letter, in order of offset.
     """
-    found: dict[tuple[str, str], Cause] = {}
+    by_reason: dict[tuple[str, str], Cause] = {}
     for kind, reason, offset in letters:
-        cause = found.setdefault((kind, cause_of(reason)), Cause(0, kind, reason, offset))
+        key = kind, normalize_reason(reason)
+        cause = by_reason.setdefault(key, Cause(0, kind, reason, offset))
         cause.count += 1
         cause.reason, cause.offset = reason, offset
-    return sorted(found.values(), key=lambda cause: -cause.count)
+    return sorted(by_reason.values(), key=lambda cause: -cause.count)
 
 
 def cause_line(cause: Cause) -> str:

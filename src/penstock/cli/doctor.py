@@ -1,8 +1,8 @@
-"""Checks of the machine for `penstock doctor`: each a function that returns one finding.
+"""Checks of the machine for `penstock doctor`: each function returns a finding.
 
-ok        it is there
-missing   and Penstock cannot run without it: the exit code is 1
-absent    optional: without it something is slower or one command does not work
+ok        the check passed
+missing   Penstock cannot run without the thing checked: the exit code is 1
+absent    the thing is optional: without it something is slower or one command does not work
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from penstock.version import build_kind
 
 PYTHON_MIN: Final = (3, 11)
 
-_ROOM_BYTES: Final = 16_777_216  # for opening a store, and some commits
+_ROOM_BYTES: Final = 16_777_216  # needed to open a store and write some commits
 
 
 class Verdict(StrEnum):
@@ -62,7 +62,7 @@ class Finding:
 
     Attributes:
         subject: the thing that was checked.
-        verdict: whether it is there, and whether it must be.
+        verdict: the outcome of the check.
         detail: the result of the check.
         remedy: the action to take; empty if none is needed.
     """
@@ -81,34 +81,35 @@ class Finding:
 def examine(settings: Settings) -> list[Finding]:
     """Run all checks; return the findings in the order they are shown."""
     findings = [
-        python(),
-        build(),
-        compiler(),
-        package("rocksdict", "the durable log", required=True),
-        package("pyarrow", "the durable log and the stream service", required=True),
-        package("uvloop", "the broker's event loop", required=True),
-        package("wsproto", "MQTT over WebSocket", required=True),
-        package("pyspark", "Spark", required=False),
-        package("deltalake", "Delta tables", required=False),
-        java(),
-        tool("mosquitto_pub", "mosquitto-clients"),
-        tool("strace", "strace"),
-        wall_clock(time.time_ns() // 1000, is_synchronized()),
-        open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+        check_python(),
+        check_build(),
+        check_compiler(),
+        check_package("rocksdict", "the durable log", required=True),
+        check_package("pyarrow", "the durable log and the stream service", required=True),
+        check_package("uvloop", "the broker's event loop", required=True),
+        check_package("wsproto", "MQTT over WebSocket", required=True),
+        check_package("pyspark", "Spark", required=False),
+        check_package("deltalake", "Delta tables", required=False),
+        check_java(),
+        check_tool("mosquitto_pub", "mosquitto-clients"),
+        check_tool("strace", "strace"),
+        check_wall_clock(time.time_ns() // 1000, is_synchronized()),
+        check_open_files(settings, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     ]
-    findings += [listening(listener) for listener in settings.listener.enabled_listeners()]
+    findings += [check_listener(listener) for listener in settings.listener.enabled_listeners()]
     if settings.stream.enabled:
-        findings.append(stream(settings.stream))
+        findings.append(check_stream_service(settings.stream))
     if settings.admin.bind:
-        findings.append(admin(settings.admin, settings.admin.bind))
-    findings.append(users(settings))
-    findings.append(memory(settings))
+        findings.append(check_admin_process(settings.admin, settings.admin.bind))
+    findings.append(check_users(settings))
+    findings.append(check_memory(settings))
     if settings.durability.persistence == "file":
-        findings.append(data_directory(settings.durability.data_dir))
-        findings.append(disk(settings.durability.data_dir, settings.durability.retention_bytes_max))
+        data_dir = settings.durability.data_dir
+        findings.append(check_data_directory(data_dir))
+        findings.append(check_disk(data_dir, settings.durability.retention_bytes_max))
     if settings.cluster.enabled:
-        findings.append(advertised(settings))
-        findings += cluster(settings.cluster)
+        findings.append(check_advertised_addresses(settings))
+        findings += check_cluster(settings.cluster)
     return findings
 
 
@@ -133,47 +134,51 @@ def print_report(findings: Sequence[Finding]) -> None:
             console.print(f"\n{finding.subject}: {finding.remedy}", soft_wrap=True)
 
 
-def memory(settings: Settings) -> Finding:
-    """Return the most memory that clients may make the broker use."""
+def check_memory(settings: Settings) -> Finding:
+    """Compare the most memory that clients may make the broker use with its budget."""
     system_memory = available_memory()
     settings = fit_to_memory(settings, system_memory)
     report = report_memory(settings, system_memory)
-    refused = budget_mistake(settings)
+    mistake = budget_mistake(settings)
     verdict = Verdict.OK
-    if refused:
+    if mistake:
         verdict = Verdict.MISSING
     elif report.warning:
         verdict = Verdict.ABSENT
     return Finding(
-        "memory", verdict, report.text.removeprefix("memory: "), refused or report.warning
+        "memory", verdict, report.text.removeprefix("memory: "), mistake or report.warning
     )
 
 
-def wall_clock(wall_us: int, synchronized: bool = True) -> Finding:
-    """Check that the wall clock, which shows ``wall_us``, was ever set, and whether the system says
-    that it is synchronized; messages are dated by it."""
+def check_wall_clock(wall_us: int, synchronized: bool = True) -> Finding:
+    """Check that the wall clock, which dates messages, is set and synchronized.
+
+    Args:
+        wall_us: the time that the clock shows, µs since the Unix epoch.
+        synchronized: whether the system says that the clock is synchronized.
+    """
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(wall_us // 1_000_000))
     if is_unset(wall_us):
         remedy = "set it, or let the system do so (NTP): messages are dated by it."
-        return Finding("clock", Verdict.ABSENT, f"it is not set: it says {shown}", remedy)
+        return Finding("clock", Verdict.ABSENT, f"not set: it shows {shown}", remedy)
     if not synchronized:
         remedy = (
-            "let NTP keep it: after a reboot a broker can only then tell for how long it was off,"
-            " and else lets sessions and messages live longer (docs/durability.md)."
+            "synchronize it by NTP: only then can a broker tell after a reboot for how long it was"
+            " off; otherwise sessions and messages live longer (docs/durability.md)."
         )
-        return Finding("clock", Verdict.ABSENT, f"{shown}, and nothing keeps it right", remedy)
+        return Finding("clock", Verdict.ABSENT, f"{shown}, not synchronized", remedy)
     return Finding("clock", Verdict.OK, shown)
 
 
-def open_files(settings: Settings, limit: int) -> Finding:
+def check_open_files(settings: Settings, limit: int) -> Finding:
     """Compare the number of files that a process may have open, ``limit``, with the connections
     that the listeners allow."""
-    wanted = sum(listener.max_connections for listener in settings.listener.enabled_listeners())
+    needed = sum(listener.max_connections for listener in settings.listener.enabled_listeners())
     if limit == resource.RLIM_INFINITY:
-        return Finding("open files", Verdict.OK, f"no limit, for {wanted:,} connections")
-    room = connections_within(limit)
-    detail = f"{limit:,}, of which {room:,} for connections; max_connections allows {wanted:,}"
-    if room >= wanted:
+        return Finding("open files", Verdict.OK, f"no limit, for {needed:,} connections")
+    available = connections_within(limit)
+    detail = f"{limit:,}, of which {available:,} for connections; max_connections allows {needed:,}"
+    if available >= needed:
         return Finding("open files", Verdict.OK, detail)
     remedy = (
         "raise the limit (ulimit -Hn, LimitNOFILE in a systemd unit, --ulimit nofile of a"
@@ -182,8 +187,8 @@ def open_files(settings: Settings, limit: int) -> Finding:
     return Finding("open files", Verdict.ABSENT, detail, remedy)
 
 
-def users(settings: Settings) -> Finding:
-    """Check the password file and the access list, and say who may connect."""
+def check_users(settings: Settings) -> Finding:
+    """Check the password file and the access list; the detail says who may connect."""
     subject = "users"
     files = settings.access
     try:
@@ -192,28 +197,28 @@ def users(settings: Settings) -> Finding:
         )
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the file.")
-    allowed = "may do what the access list says" if files.acl_file else "may do everything"
+    permissions = "may do what the access list says" if files.acl_file else "may do everything"
     try:
         method = login_method(settings)
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend it.")
     if method is not None:
-        places = (settings.jwt_login.keys, settings.http_login.url)
+        sources = (settings.jwt_login.keys, settings.http_login.url)
         listed = f"{len(access.users)} in {files.password_file}, others " if access.users else ""
-        asked = " and ".join(place for place in places if place)
-        return Finding(subject, Verdict.OK, f"{listed}as {asked} says, {allowed}")
+        source = " and ".join(source for source in sources if source)
+        return Finding(subject, Verdict.OK, f"{listed}as {source} says, {permissions}")
     if access.users is None:
-        anonymous = "no password file: who can connect gets in and " + allowed
+        anonymous = "no password file: every client that can connect " + permissions
         remedy = (
             "for users with passwords: penstock passwd --create FILE NAME, then"
             " penstock serve --password-file FILE (access.password_file)."
         )
         return Finding(subject, Verdict.ABSENT, anonymous, remedy)
     count = len(access.users)
-    return Finding(subject, Verdict.OK, f"{count} in {files.password_file}, {allowed}")
+    return Finding(subject, Verdict.OK, f"{count} in {files.password_file}, {permissions}")
 
 
-def python() -> Finding:
+def check_python() -> Finding:
     """Check the version of Python."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < PYTHON_MIN:
@@ -221,8 +226,8 @@ def python() -> Finding:
     return Finding("Python", Verdict.OK, f"{version} in {sys.prefix}")
 
 
-def build() -> Finding:
-    """Check whether the inner loops run as machine code."""
+def check_build() -> Finding:
+    """Check whether protocol and engine are compiled to machine code."""
     kind = build_kind()
     if kind == "compiled":
         return Finding("Penstock", Verdict.OK, kind)
@@ -230,7 +235,7 @@ def build() -> Finding:
     return Finding("Penstock", Verdict.ABSENT, kind, remedy)
 
 
-def compiler() -> Finding:
+def check_compiler() -> Finding:
     """Look for a C compiler, needed only to build Penstock compiled."""
     path = shutil.which("gcc") or shutil.which("cc") or shutil.which("clang")
     if path is None:
@@ -238,7 +243,7 @@ def compiler() -> Finding:
     return Finding("C compiler", Verdict.OK, path)
 
 
-def package(name: str, purpose: str, *, required: bool) -> Finding:
+def check_package(name: str, purpose: str, *, required: bool) -> Finding:
     """Check that a Python package is installed, and can be imported on this machine."""
     version = package_version(name)
     verdict = Verdict.MISSING if required else Verdict.ABSENT
@@ -253,7 +258,7 @@ def package(name: str, purpose: str, *, required: bool) -> Finding:
     return Finding(name, Verdict.OK, version)
 
 
-def java() -> Finding:
+def check_java() -> Finding:
     """Look for the Java that Spark would run on."""
     try:
         found = find_java()
@@ -262,7 +267,7 @@ def java() -> Finding:
     return Finding("Java", Verdict.OK, f"{found.version} from {found.origin}, {found.home}")
 
 
-def tool(command: str, package_name: str) -> Finding:
+def check_tool(command: str, package_name: str) -> Finding:
     """Look for a program that only the tests need."""
     path = shutil.which(command)
     if path is None:
@@ -271,7 +276,7 @@ def tool(command: str, package_name: str) -> Finding:
     return Finding(command, Verdict.OK, path)
 
 
-def port(subject: str, setting: str, bind: Address) -> Finding:
+def check_port(subject: str, setting: str, bind: Address) -> Finding:
     """Check that an address can be listened on."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -287,29 +292,29 @@ def port(subject: str, setting: str, bind: Address) -> Finding:
     return Finding(subject, Verdict.OK, f"{bind} is free")
 
 
-def stream(settings: Stream) -> Finding:
-    """Check that the stream service's address can be listened on, and its files be read."""
+def check_stream_service(settings: Stream) -> Finding:
+    """Check that the stream service's address can be listened on, and its files can be read."""
     subject = "stream port"
     try:
         check_stream_files(settings)
     except ConfigError as error:
         return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
-    return port(subject, "stream.bind", settings.bind)
+    return check_port(subject, "stream.bind", settings.bind)
 
 
-def admin(settings: Admin, bind: Address) -> Finding:
-    """Check that the admin process has what it needs, and that its address can be listened on."""
+def check_admin_process(settings: Admin, bind: Address) -> Finding:
+    """Check packages and files of the admin process, and that its address can be listened on."""
     subject = "admin port"
     try:
         check_admin(settings)
     except ConfigError as error:
         remedy = "install the packages, or mend the files."
         return Finding(subject, Verdict.MISSING, str(error), remedy)
-    return port(subject, "admin.bind", bind)
+    return check_port(subject, "admin.bind", bind)
 
 
-def listening(listener: MainListener | OtherListener) -> Finding:
-    """Check that a listener's address can be listened on, and its certificates be read."""
+def check_listener(listener: MainListener | OtherListener) -> Finding:
+    """Check that a listener's address can be listened on, and its certificates can be read."""
     subject = f"listener {listener.name}"
     if listener.is_encrypted:
         try:
@@ -317,44 +322,45 @@ def listening(listener: MainListener | OtherListener) -> Finding:
         except ConfigError as error:
             return Finding(subject, Verdict.MISSING, str(error), "mend the files.")
     if isinstance(listener.bind, Address):
-        return port(subject, bind_setting(listener), listener.bind)
+        return check_port(subject, bind_setting(listener), listener.bind)
     folder = Path(listener.bind.path).parent
     if not os.access(folder, os.W_OK | os.X_OK):
-        there = folder.is_dir()
-        detail = f"{folder} is not writable" if there else f"there is no directory {folder}"
-        first = "make it writable for this user" if there else "make the directory"
-        remedy = f"{first}, or change {bind_setting(listener)}."
+        exists = folder.is_dir()
+        detail = f"{folder} is not writable" if exists else f"there is no directory {folder}"
+        action = "make it writable for this user" if exists else "make the directory"
+        remedy = f"{action}, or change {bind_setting(listener)}."
         return Finding(subject, Verdict.MISSING, detail, remedy)
     return Finding(subject, Verdict.OK, f"{listener.bind}")
 
 
-def cluster(settings: Cluster) -> list[Finding]:
-    """Check the servers that keep the cluster's log, and what this machine needs to start one."""
+def check_cluster(settings: Cluster) -> list[Finding]:
+    """Check the servers that keep the cluster's log, and the NATS program if this machine starts
+    a server."""
     verdicts: dict[Severity, Verdict] = {
         "ok": Verdict.OK,
         "warning": Verdict.ABSENT,
         "blocking": Verdict.MISSING,
     }
-    findings = [nats_program()] if settings.server_config else []
+    findings = [check_nats_program()] if settings.server_config else []
     return findings + [
         Finding(found.subject, verdicts[found.severity], found.detail, found.remedy)
         for found in check_servers(settings)
     ]
 
 
-def advertised(settings: Settings) -> Finding:
+def check_advertised_addresses(settings: Settings) -> Finding:
     """Check the addresses at which the other machines of a cluster reach this one."""
     problems = list(address_problems(settings))
     if not problems:
-        told = settings.cluster.advertise or settings.listener.bind
-        return Finding("cluster address", Verdict.OK, f"{told}")
+        address = settings.cluster.advertise or settings.listener.bind
+        return Finding("cluster address", Verdict.OK, f"{address}")
     details, remedies = zip(*(problem.split("; ", 1) for problem in problems), strict=True)
     return Finding(
         "cluster address", Verdict.ABSENT, "; ".join(details), f"{', and '.join(remedies)}."
     )
 
 
-def nats_program() -> Finding:
+def check_nats_program() -> Finding:
     """Look for the NATS server that the broker starts, and check its version."""
     try:
         program = find_nats_server()
@@ -364,52 +370,52 @@ def nats_program() -> Finding:
     return Finding("nats-server", Verdict.OK, f"{version_text(version)}, {program}")
 
 
-def data_directory(path: Path) -> Finding:
-    """Check that the data directory, existing or not, takes files, has room, and is this user's."""
-    place = _existing(path)
+def check_data_directory(path: Path) -> Finding:
+    """Check that the data directory, existing or not, is writable, has room, and is this user's."""
+    directory = _existing_ancestor(path)
     try:
-        with tempfile.TemporaryFile(dir=place) as file:
+        with tempfile.TemporaryFile(dir=directory) as file:
             os.posix_fallocate(file.fileno(), 0, _ROOM_BYTES)
-        free = readable_size(shutil.disk_usage(place).free)
+        free = readable_size(shutil.disk_usage(directory).free)
     except OSError as error:
         remedy = "choose another with --data-dir or durability.data_dir, or mend this one."
         detail = f"{path}: {with_remedy(error.strerror or error, path)}"
         return Finding("data directory", Verdict.MISSING, detail, remedy)
-    made = "" if path.exists() else ", will be made"
-    detail = f"{path.absolute()}{made}, {free} free"
+    creation = "" if path.exists() else ", will be created"
+    detail = f"{path.absolute()}{creation}, {free} free"
     owner = path.stat().st_uid if path.exists() else os.geteuid()
     if owner != os.geteuid():
         remedy = f"run the broker, and this, as its owner: sudo -u '#{owner}' penstock doctor …"
-        detail += f"; it is of user {owner}, and this is user {os.geteuid()}"
+        detail += f"; it belongs to user {owner}, and this is user {os.geteuid()}"
         return Finding("data directory", Verdict.ABSENT, detail, remedy)
     return Finding("data directory", Verdict.OK, detail)
 
 
-def disk(path: Path, retention_bytes_max: int) -> Finding:
-    """Check that the file system of the data directory has room for a log as large as it may
-    become."""
+def check_disk(path: Path, retention_bytes_max: int) -> Finding:
+    """Check that the file system of the data directory has room for the largest log that
+    ``retention_bytes_max`` allows."""
     if retention_bytes_max == 0:
         remedy = "without durability.retention_bytes_max only age bounds the log: watch the disk."
         return Finding("disk", Verdict.ABSENT, "the log has no limit by size", remedy)
     try:
-        free_bytes = shutil.disk_usage(_existing(path)).free
-        has_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+        free_bytes = shutil.disk_usage(_existing_ancestor(path)).free
+        used_bytes = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     except OSError as error:
         return Finding("disk", Verdict.ABSENT, f"{path}: {error.strerror or error}")
     detail = (
         f"the log may take {readable_size(retention_bytes_max)}; {path.absolute()} has"
-        f" {readable_size(has_bytes)}, and {readable_size(free_bytes)} are free"
+        f" {readable_size(used_bytes)}, and {readable_size(free_bytes)} are free"
     )
-    if has_bytes + free_bytes >= retention_bytes_max:
+    if used_bytes + free_bytes >= retention_bytes_max:
         return Finding("disk", Verdict.OK, detail)
     remedy = (
-        "lower durability.retention_bytes_max, or give it a larger disk: one that is full stops"
+        "lower durability.retention_bytes_max, or use a larger disk: a full disk stops"
         " acknowledgements (docs/store.md)."
     )
     return Finding("disk", Verdict.ABSENT, detail, remedy)
 
 
-def _existing(path: Path) -> Path:
+def _existing_ancestor(path: Path) -> Path:
     """Return ``path``, or the closest directory above it that exists."""
     while not path.exists() and path != path.parent:
         path = path.parent

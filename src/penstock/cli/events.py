@@ -1,4 +1,4 @@
-"""`penstock events`: lists the broker's events, without Spark."""
+"""`penstock events`: list the broker's events, without Spark."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.operator_commands import AsJson, age_s, utc_text
-from penstock.cli.option_groups import grouped
+from penstock.cli.operator_commands import AsJson, parse_age_s, utc_text
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.screen import print_objects, print_table
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from penstock.stream.event_rows import EventRow
 
 SERVICE_S: Final = 5.0
-"""How long the stream service may be away."""
+"""How long the stream service may be unreachable, in seconds."""
 
-_SHOWN_APART: Final = ("at", "client", "n")
-_MAIN: Final = ("act", "reason")  # are shown first
+_OTHER_COLUMNS: Final = ("at", "client", "n")  # fields that are not shown as details
+_FIRST_DETAILS: Final = ("act", "reason")
 
 
-@grouped
+@expand_option_groups
 def events(
     access: StreamCredentialOptions,
     kinds: Annotated[
@@ -49,8 +49,8 @@ def events(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """List events: who came, left or was refused, what operators did, what was dropped, and, where
-    they are switched on, each step of messages (docs/audit.md). The newest stand last."""
+    """List events: connections, disconnections, refusals, commands of operators, drops, and, where
+    they are switched on, each step of messages (docs/audit.md). The newest are last."""
     from penstock.config.load import load_settings
     from penstock.engine.reporting.events import KINDS
     from penstock.stream.client import StreamClient
@@ -62,25 +62,25 @@ def events(
     settings = load_settings(config, {"durability.data_dir": data_dir})
     address, credentials = reach_stream(settings, server, access)
     now_us = time.time_ns() // 1000
-    since_us = now_us - round(age_s("--since", since) * 1_000_000)
-    found: deque[EventRow] = deque(maxlen=limit)
+    since_us = now_us - round(parse_age_s("--since", since) * 1_000_000)
+    newest: deque[EventRow] = deque(maxlen=limit)
     with StreamClient(address, SERVICE_S, credentials) as stream:
         for event in read_events(stream, kinds or (), since_us, now_us + 1):
             if client is None or fnmatchcase(event.client, client):
-                found.append(event)
-    ordered = sorted(found, key=lambda event: event.at_us)
+                newest.append(event)
+    ordered = sorted(newest, key=lambda event: event.at_us)
     if as_json:
         print_objects(event.entry for event in ordered)
     else:
         print_table(("time", "event", "client", "details"), _rows(ordered))
 
 
-def _rows(found: list[EventRow]) -> Iterator[tuple[str, ...]]:
-    for event in found:
-        names = sorted(event.fields, key=_MAIN.__contains__, reverse=True)
+def _rows(events: list[EventRow]) -> Iterator[tuple[str, ...]]:
+    for event in events:
+        names = sorted(event.fields, key=_FIRST_DETAILS.__contains__, reverse=True)
         details = [
             f"{name.replace('_', ' ')} {event.fields[name]}"
             for name in names
-            if name not in _SHOWN_APART and event.fields[name] not in ("", None)
+            if name not in _OTHER_COLUMNS and event.fields[name] not in ("", None)
         ]
         yield utc_text(event.at_us), event.kind.replace("_", " "), event.client, ", ".join(details)

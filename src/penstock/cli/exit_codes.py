@@ -8,10 +8,10 @@ from penstock.errors import ConfigError, PenstockError, StoreLocked
 
 EXIT_FAILED: Final = 1
 EXIT_MISTAKE: Final = 2
-EXIT_TIMED_OUT: Final = 27  # that of mosquitto_sub and mosquitto_rr
+EXIT_TIMED_OUT: Final = 27  # as of mosquitto_sub and mosquitto_rr
 
 
 def exit_code(error: PenstockError) -> int:
-    """Return the exit code for an error: 2 if the caller can avoid it with other arguments."""
+    """Return the exit code for an error: 2 if other arguments can avoid the error, else 1."""
     is_mistake = isinstance(error, (ConfigError, StoreLocked))
     return EXIT_MISTAKE if is_mistake else EXIT_FAILED

@@ -1,7 +1,7 @@
 """`penstock flow`: the flow of every client of a running broker, as a table.
 
-It asks like any MQTT client: it subscribes to `$penstock/flow/#` and shows the first
-whole round (docs/sys_topics.md). Clients at a limit come first.
+The command is an MQTT client: it subscribes to `$penstock/flow/#` and shows the first complete
+round of reports (docs/sys_topics.md). Clients at a limit come first.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PIPE_WIDTH: Final = 160
 _READ_BYTES: Final = 65_536
 _VERSIONS: Final = {0: "away", 3: "3.1", 4: "3.1.1", 5: "5"}
-_ROUNDS_MAX: Final = 2  # the first may have begun before we asked
+_ROUNDS_MAX: Final = 2  # the first may have begun before we subscribed
 
 JsonObject = dict[str, Any]  # the flow of one client, docs/sys_topics.md
 
@@ -53,7 +53,7 @@ class FlowUnavailable(PenstockError):
 
 
 class Login(NamedTuple):
-    """The user that asks; both None for an anonymous client."""
+    """User name and password; both None for an anonymous client."""
 
     username: str | None
     password: bytes | None
@@ -70,7 +70,7 @@ def show_flow(
         Path | None,
         typer.Option("--password-file", metavar="FILE", help="A file with the password in it."),
     ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Clients shown, those held up first.")] = 50,
+    rows: Annotated[int, typer.Option(min=1, help="Clients shown, those at a limit first.")] = 50,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, for every client.")
     ] = False,
@@ -78,16 +78,16 @@ def show_flow(
         float, typer.Option("--timeout", min=0.1, metavar="SECONDS", help="How long to wait.")
     ] = 30.0,
 ) -> None:
-    """Show what holds up the clients of a broker.
+    """Show which limits the clients of a broker are at.
 
-    Window, queue, drops and limits of each, those held up first.
+    Window, queue, drops and limits of each client, those at a limit first.
     """
     login = Login(username, _password(password_file))
     flows = read_flows(_address(broker), login, timeout_s)
     if as_json:
         print_objects(flows)
     else:
-        Screen(pipe_width=_PIPE_WIDTH).print(table_of(flows, rows))
+        Screen(pipe_width=_PIPE_WIDTH).print(flow_table(flows, rows))
 
 
 def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObject]:
@@ -95,7 +95,7 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
 
     Raises:
         ConfigError: there is no broker at ``address``.
-        FlowUnavailable: it does not report it, or not to this user, or not in time.
+        FlowUnavailable: the broker does not report the flow, or not to this user, or not in time.
     """
     ends_s = time.monotonic() + timeout_s
     try:
@@ -111,11 +111,11 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
         connect = Connect("", V5, True, 0, None, login.username, login.password)
         connection.sendall(encode(connect, V5))
         own_id = ""
-        for packet in _packets(connection, ends_s):
+        for packet in _read_packets(connection, ends_s):
             if isinstance(packet, Connack):
                 own_id = _assigned_client_id(packet)
-                asks = Subscribe(1, [Subscription(f"{FLOW_TOPIC}/#", 0)])
-                connection.sendall(encode(asks, V5))
+                subscribe = Subscribe(1, [Subscription(f"{FLOW_TOPIC}/#", 0)])
+                connection.sendall(encode(subscribe, V5))
             elif isinstance(packet, Suback):
                 _check_granted(packet)
             elif isinstance(packet, Publish) and packet.topic != FLOW_TOPIC:
@@ -124,17 +124,17 @@ def read_flows(address: Address, login: Login, timeout_s: float) -> list[JsonObj
                     flows[flow["client_id"]] = flow
             elif isinstance(packet, Publish):
                 rounds += 1
-                whole = len(flows) + 1 >= json.loads(packet.payload)["sessions"]
-                if whole or rounds >= _ROUNDS_MAX:
+                is_complete = len(flows) + 1 >= json.loads(packet.payload)["sessions"]
+                if is_complete or rounds >= _ROUNDS_MAX:
                     connection.sendall(encode(Disconnect(0), V5))
                     break
     return sorted(flows.values(), key=_urgency)
 
 
-def table_of(flows: list[JsonObject], rows: int) -> Table:
+def flow_table(flows: list[JsonObject], rows: int) -> Table:
     """Return the first ``rows`` of ``flows`` as a table."""
     shown = f"{rows} of {len(flows)}" if rows < len(flows) else str(len(flows))
-    table = Table(title=f"{shown} clients, those held up first")
+    table = Table(title=f"{shown} clients, those at a limit first")
     for column in ("client", "MQTT"):
         table.add_column(column)
     for column in ("window", "queue", "queue bytes", "inbound", "unwritten bytes"):
@@ -157,28 +157,28 @@ def _cells(flow: JsonObject) -> list[str]:
         elif use["times"]:
             at_limits.append(f"{name} {use['times']}x, {use['total_s']:.0f} s")
     queue_max = queue["messages_max"] or "∞"
-    here = flow["connected"]
+    is_connected = flow["connected"]
     return [
         printable(str(flow["client_id"])),
         _VERSIONS.get(flow["version"], str(flow["version"])),
         f"{window['used']}/{window['size']}",
         f"{queue['messages']}/{queue_max}",
         f"{queue['bytes']:,}",
-        f"{inbound['unacknowledged']}/{inbound['receive_maximum']}" if here else "",
-        f"{flow['unwritten_bytes']:,}" if here else "",
+        f"{inbound['unacknowledged']}/{inbound['receive_maximum']}" if is_connected else "",
+        f"{flow['unwritten_bytes']:,}" if is_connected else "",
         ", ".join(at_limits),
         ", ".join(f"{name} {count}" for name, count in flow["drops"].items()),
     ]
 
 
 def _urgency(flow: JsonObject) -> tuple[bool, float, str]:
-    """Return a sort key: those at a limit first, the longest first; then by waiting messages."""
+    """Return a sort key: clients at a limit first, the longest first; then by waiting messages."""
     longest_s = max(use["lasts_s"] for use in flow["limits"].values())
     waiting = flow["queue"]["messages"]
     return longest_s == 0, -(longest_s or waiting), str(flow["client_id"])
 
 
-def _packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
+def _read_packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
     """Yield the packets that the broker sends until ``ends_s``, a time of the monotonic clock."""
     decoder = Decoder(PACKET_SIZE_BYTES_MAX, V5, server=False)
     while True:
@@ -204,7 +204,11 @@ def _packets(connection: socket.socket, ends_s: float) -> Iterator[Packet]:
 
 
 def _assigned_client_id(answer: Connack) -> str:
-    """Return our client identifier, which the broker chose."""
+    """Return our client identifier, which the broker assigned.
+
+    Raises:
+        FlowUnavailable: the broker refused the connection.
+    """
     if answer.reason_code != reasons.SUCCESS:
         raise FlowUnavailable(
             f"the broker does not let us in: {reasons.name_of(answer.reason_code)}; see"

@@ -1,4 +1,4 @@
-"""`penstock import mosquitto`: a configuration, users, access list and database of Mosquitto's."""
+"""`penstock import mosquitto`: translate the files of a Mosquitto broker."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Annotated, Final
 
 import typer
 
-app = typer.Typer(no_args_is_help=True, help="Come from another broker.")
+app = typer.Typer(no_args_is_help=True, help="Import from another broker.")
 
-_LISTED_MAX: Final = 2000  # lines of the report on the terminal
-_STEPS: Final = 200  # of a bar
+_PRINTED_LINES_MAX: Final = 2000  # of the report on the terminal
+_BAR_STEPS: Final = 200
 
 
 @app.callback()
 def begin(context: typer.Context) -> None:
-    """Come from another broker."""
+    """Import from another broker."""
     from penstock.store.permissions import private_umask
 
     context.with_resource(private_umask())  # until the command has ended
@@ -34,35 +34,35 @@ def mosquitto(
     ],
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", metavar="DIR", help="Where the store is made; DIR/data."),
+        typer.Option("--data-dir", metavar="DIR", help="Directory of the new store; DIR/data."),
     ] = None,
     database: Annotated[
         Path | None,
         typer.Option(
             "--database",
             metavar="FILE",
-            help="Mosquitto's database, if not the one that the configuration names.",
+            help="Mosquitto's database; default: as the configuration says.",
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace files that are there; never a store.")
+        bool, typer.Option("--force", help="Replace existing files; never a store.")
     ] = False,
 ) -> None:
-    """Make settings, users, access list and store from those of Mosquitto 2.0 or 2.1.
+    """Translate settings, users, access list and database of Mosquitto 2.0 or 2.1.
 
-    Stop Mosquitto first: it saves its database when it ends. What became of each line is printed
-    and written into report.txt.
+    Stop Mosquitto first: it saves its database when it ends. The outcome for each line of its files
+    is printed and written into report.txt.
     """
     from penstock.mosquitto.importing import ImportRequest, import_mosquitto
 
     request = ImportRequest(configuration, to, data_dir, database, force)
-    with _progress_shown() as progress:
+    with _show_progress() as progress:
         imported = import_mosquitto(request, progress)
     lines = imported.findings.report()
-    for line in lines[:_LISTED_MAX]:
+    for line in lines[:_PRINTED_LINES_MAX]:
         print(line)
-    if len(lines) > _LISTED_MAX:
-        print(f"... and {len(lines) - _LISTED_MAX:,} lines more, in report.txt")
+    if len(lines) > _PRINTED_LINES_MAX:
+        print(f"... and {len(lines) - _PRINTED_LINES_MAX:,} lines more, in report.txt")
     print()
     for file in imported.files:
         print(f"wrote {file}")
@@ -72,8 +72,8 @@ def mosquitto(
 
 
 @contextmanager
-def _progress_shown() -> Iterator[Callable[[str, int, int], None]]:
-    """Show on standard error how far the import is, if that is a terminal."""
+def _show_progress() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows the progress on standard error, if that is a terminal."""
     if not sys.stderr.isatty():
         yield _show_nothing
         return
@@ -84,23 +84,23 @@ def _progress_shown() -> Iterator[Callable[[str, int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Screen(stderr=True), transient=True) as display:
         task = display.add_task("", total=None)
-        shown = 0
+        last_shown = 0
 
-        def show(what: str, done: int, total: int) -> None:
-            nonlocal shown
-            if done == total or done < shown or done - shown >= total // _STEPS:
-                shown = done  # not for each of a million chunks: that would take longer than they
-                display.update(task, description=what, completed=done, total=total)
+        def show(step: str, done: int, total: int) -> None:
+            nonlocal last_shown
+            if done == total or done < last_shown or done - last_shown >= total // _BAR_STEPS:
+                last_shown = done  # an update for each of a million chunks would be slow
+                display.update(task, description=step, completed=done, total=total)
 
         yield show
 
 
-def _show_nothing(what: str, done: int, total: int) -> None:
-    del what, done, total
+def _show_nothing(step: str, done: int, total: int) -> None:
+    del step, done, total
 
 
-def refuse_configuration_of_mosquitto(config: Path | None) -> None:
-    """Refuse a configuration file that is Mosquitto's, and say which command reads it.
+def refuse_mosquitto_configuration(config: Path | None) -> None:
+    """Refuse a configuration file of Mosquitto's; the error names the command that imports it.
 
     Raises:
         ConfigError: ``config`` is Mosquitto's.
@@ -110,6 +110,6 @@ def refuse_configuration_of_mosquitto(config: Path | None) -> None:
 
     if config is not None and config.suffix != ".toml" and looks_like_mosquitto(config):
         raise ConfigError(
-            f"{config} is Mosquitto's configuration: make Penstock's, users, access list"
-            f" and store with `penstock import mosquitto {config} --to penstock`."
+            f"{config} is Mosquitto's configuration: import it, with users, access list and"
+            f" database, by `penstock import mosquitto {config} --to penstock`."
         )

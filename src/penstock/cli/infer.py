@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.screen import Screen
-from penstock.cli.spark_jobs import spark_installed
+from penstock.cli.spark_jobs import require_spark
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 SERVER_ANSWER_S_MAX: Final = 5.0
 _TOPICS_SHOWN: Final = 5
 _REASONS_SHOWN: Final = 5
-_LOOK_AROUND: Final = 1000
+_OTHER_MESSAGES: Final = 1000  # newest messages whose topics are named if none matches
 
-Show = Callable[[str], None]
+ShowStep = Callable[[str], None]
 
 
 def infer(
@@ -62,7 +62,7 @@ def infer(
         typer.Option(metavar="HOST:PORT,…", help="The stream service, if not at stream.bind."),
     ] = None,
 ) -> None:
-    """Look at messages in the log, and write a declaration of the tables they would make.
+    """Infer a declaration of tables from messages in the log.
 
     Topic levels that vary become columns, and so do the fields of payloads, each with its type;
     comments say why. Try it with 'penstock tables validate -c FILE'.
@@ -74,14 +74,15 @@ def infer(
     settings = load_settings(config)
     address, credentials = reach_stream(settings, server, access)
     tables = settings.tables
-    taken = [one.name for one in tables.declared] + [one.name for one in tables.derived]
-    with spark_installed():
+    used_names = [table.name for table in tables.declared]
+    used_names += [table.name for table in tables.derived]
+    with require_spark():
         from penstock.decoding.topic_pattern import TopicPattern
         from penstock.spark.tables.inferred import tried_tables
         from penstock.spark.tables.sample import newest
         from penstock.stream.client import StreamClient
     topic_filter = TopicPattern.parse(topics).topic_filter
-    with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client, _shown() as show:
+    with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client, _show_steps() as show:
         show("reading the log")
         messages = newest(
             client, stream, topic_filter, sample, lambda count: show(f"{count:,} messages read")
@@ -89,11 +90,11 @@ def infer(
         if not messages.num_rows:
             raise ConfigError(_no_messages(client, stream, topics))
         show(f"looking at {messages.num_rows:,} messages")
-        found = tried_tables(messages, topics, taken)
-    if not found:
+        inferred = tried_tables(messages, topics, used_names)
+    if not inferred:
         raise ConfigError(
-            f"all {messages.num_rows:,} messages that match {topics} have empty payloads, as those"
-            " that remove a retained message: there is nothing to infer a table from"
+            f"all {messages.num_rows:,} messages that match {topics} have empty payloads, as"
+            " messages that remove a retained one: there is nothing to infer a table from"
         )
     offsets = messages.column("offset")
     head = [
@@ -103,35 +104,36 @@ def infer(
     ]
     if config is not None:
         head.append(f"# To be added to {config}.")
-    text = "\n".join([*head, "", *_body(found, stream)]) + "\n"
+    text = "\n".join([*head, "", *_declaration_lines(inferred, stream)]) + "\n"
     if output is None:
         print(text, end="")
     else:
         output.write_text(text, encoding="utf-8")
-    _print_summary(found, messages.num_rows, output)
+    _print_summary(inferred, messages.num_rows, output)
 
 
-def _body(found: list[TriedTable], stream: str) -> Iterator[str]:
+def _declaration_lines(inferred: list[TriedTable], stream: str) -> Iterator[str]:
     from penstock.decoding.inference.toml import table_lines
 
-    for number, tried in enumerate(found):
+    for number, tried in enumerate(inferred):
         if number:
             yield ""
-        shown = dict(list(tried.dead_letters.items())[:_REASONS_SHOWN])
-        rest = sum(tried.dead_letters.values()) - sum(shown.values())
+        reasons = dict(list(tried.dead_letters.items())[:_REASONS_SHOWN])
+        rest = sum(tried.dead_letters.values()) - sum(reasons.values())
         if rest:
-            shown["for other reasons"] = rest
-        yield from table_lines(tried.table, shown, stream)
+            reasons["for other reasons"] = rest
+        yield from table_lines(tried.table, reasons, stream)
 
 
-def _print_summary(found: list[TriedTable], count: int, output: Path | None) -> None:
-    """Print on standard error the findings, and the next steps."""
-    dead = sum(sum(tried.dead_letters.values()) for tried in found)
-    names = ", ".join(tried.table.name for tried in found)
+def _print_summary(inferred: list[TriedTable], count: int, output: Path | None) -> None:
+    """Print on standard error which tables were inferred, and the next step."""
+    dead_letters = sum(sum(tried.dead_letters.values()) for tried in inferred)
+    names = ", ".join(tried.table.name for tried in inferred)
     file = "FILE" if output is None else str(output)
     print(
-        f"{len(found)} table{'s' if len(found) > 1 else ''} from {count:,} messages ({names});"
-        f" {dead:,} would be dead letters. Next: penstock tables validate -c {file}",
+        f"{len(inferred)} table{'s' if len(inferred) > 1 else ''} from {count:,} messages"
+        f" ({names}); {dead_letters:,} would be dead letters. Next: penstock tables validate -c"
+        f" {file}",
         file=sys.stderr,
     )
 
@@ -142,19 +144,20 @@ def _no_messages(client: StreamClient, stream: str, topics: str) -> str:
     log = client.offsets(stream)
     if log.earliest == log.latest:
         return f"the log is empty: publish some messages to {topics}, and try again"
-    others = newest(client, stream, "#", _LOOK_AROUND).column("topic").unique().to_pylist()
-    if not others:
+    messages = newest(client, stream, "#", _OTHER_MESSAGES)
+    other_topics = messages.column("topic").unique().to_pylist()
+    if not other_topics:
         return f"no message in the stream {stream} matches {topics}"
-    shown = ", ".join(others[:_TOPICS_SHOWN])
-    more = " …" if len(others) > _TOPICS_SHOWN else ""
+    shown = ", ".join(other_topics[:_TOPICS_SHOWN])
+    more = " …" if len(other_topics) > _TOPICS_SHOWN else ""
     return (
         f"no message in the stream {stream} matches {topics}; its newest topics are {shown}{more}"
     )
 
 
 @contextmanager
-def _shown() -> Iterator[Show]:
-    """Show the current step on standard error while it takes time, if that is a terminal."""
+def _show_steps() -> Iterator[ShowStep]:
+    """Yield a function that shows the current step on standard error, if that is a terminal."""
     screen = Screen(stderr=True)
     if not screen.is_terminal:
         yield lambda _text: None

@@ -2,8 +2,8 @@
 
 ::
 
-      standard input ── a thread reads ─▶ lines, as many as came at once ─▶ the publisher
-                              ▲ waits ──────────────────────────────────────────╯
+      standard input ── a thread reads ─▶ lines, as many as arrived together ─▶ the publisher
+                              ▲ waits until the lines are taken ───────────────────╯
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.errors import PenstockError
 STDIN: Final = 0
 
 _READ_BYTES: Final = 65_536
-_LINES_AT_ONCE_MAX: Final = 1000
+_BATCH_LINES_MAX: Final = 1000
 
 
 class InputFailed(PenstockError):
@@ -30,25 +30,25 @@ class InputFailed(PenstockError):
 
 
 @final
-class Lines:
-    """The lines of standard input, without line ends.
+class InputLines:
+    """A reader of the lines of standard input, without line ends.
 
     Attributes:
-        read: the number of lines read so far.
-        read_bytes: the bytes of standard input read so far.
-        size_bytes: the size of the whole input, where it is known.
+        lines_read: the number of lines read so far.
+        bytes_read: the bytes of standard input read so far.
+        size_bytes: the size of the whole input, if it is a file; else None.
     """
 
     def __init__(self) -> None:
-        self.read = 0
-        self.read_bytes = 0
+        self.lines_read = 0
+        self.bytes_read = 0
         status = os.fstat(STDIN)
         self.size_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[list[bytes] | InputFailed | None] = asyncio.Queue(1)
 
     async def batches(self) -> AsyncIterator[list[bytes]]:
-        """Yield the lines, as many at a time as arrived together.
+        """Yield the lines in lists, in each as many as arrived together.
 
         Raises:
             InputFailed: standard input cannot be read, or has a line that is too long.
@@ -64,38 +64,39 @@ class Lines:
 
     def _read(self) -> None:
         """Read standard input; run by a thread, which ends with the input or with the program."""
-        begun: list[bytes] = []  # parts of a line whose end was not read
-        begun_bytes = 0
-        while piece := self._piece():
-            self.read_bytes += len(piece)
-            *whole, rest = piece.split(b"\n")
-            if whole:
-                whole[0] = b"".join((*begun, whole[0]))
-                begun, begun_bytes = [], 0
-                for start in range(0, len(whole), _LINES_AT_ONCE_MAX):
-                    self._hand_over(whole[start : start + _LINES_AT_ONCE_MAX])
-            begun.append(rest)
-            begun_bytes += len(rest)
-            if begun_bytes > PAYLOAD_BYTES_MAX:
-                return self._put(InputFailed(f"line {self.read + 1} of the input is too long"))
-        if begun_bytes:
-            self._hand_over([b"".join(begun)])
+        parts: list[bytes] = []  # of a line whose end was not read yet
+        parts_bytes = 0
+        while block := self._read_block():
+            self.bytes_read += len(block)
+            *lines, rest = block.split(b"\n")
+            if lines:
+                lines[0] = b"".join((*parts, lines[0]))
+                parts, parts_bytes = [], 0
+                for start in range(0, len(lines), _BATCH_LINES_MAX):
+                    self._put_lines(lines[start : start + _BATCH_LINES_MAX])
+            parts.append(rest)
+            parts_bytes += len(rest)
+            if parts_bytes > PAYLOAD_BYTES_MAX:
+                number = self.lines_read + 1
+                return self._put(InputFailed(f"line {number} of the input is too long"))
+        if parts_bytes:
+            self._put_lines([b"".join(parts)])
         return self._put(None)
 
-    def _piece(self) -> bytes:
+    def _read_block(self) -> bytes:
         try:
             return os.read(STDIN, _READ_BYTES)
         except OSError as error:
             self._put(InputFailed(f"standard input cannot be read: {error.strerror}"))
             return b""
 
-    def _hand_over(self, lines: list[bytes]) -> None:
-        self.read += len(lines)
+    def _put_lines(self, lines: list[bytes]) -> None:
+        self.lines_read += len(lines)
         self._put(lines)
 
     def _put(self, item: list[bytes] | InputFailed | None) -> None:
         putting = self._queue.put(item)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no one reads it
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing reads the queue
             asyncio.run_coroutine_threadsafe(putting, self._loop).result()
             return
         putting.close()

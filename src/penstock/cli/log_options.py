@@ -1,6 +1,6 @@
-"""The options that choose messages of the log: `penstock tail` and `penstock replay` share them.
+"""The options that select messages of the log, for `penstock tail` and `penstock replay`.
 
-`chosen_messages` finds and reads the messages.
+`log_selection` finds and reads the messages.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from penstock.stream.client import StreamClient
 
 LAST_MAX: Final = 1_000_000
-"""Most messages of --last, whose offsets are in memory."""
+"""Most messages that --last may select: their offsets are in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """The options that choose messages of the log."""
+    """The options that select messages of the log."""
 
     topics: Annotated[
         list[str] | None,
@@ -43,7 +43,7 @@ class LogOptions:
         typer.Option(
             "--until",
             metavar="WHERE",
-            help="End before it; the same. A time of day is the first one after --from.",
+            help="End before this, as --from. A time of day is the first one after --from.",
         ),
     ] = None
     last: Annotated[
@@ -68,15 +68,15 @@ class LogOptions:
         """Return a client of the stream service, not connected.
 
         Raises:
-            ConfigError: a mistake in the options or the settings.
+            ConfigError: the options or the settings have a mistake.
         """
         from penstock.config.load import load_settings
         from penstock.stream.client import StreamClient
         from penstock.stream.requests import bad_filter
 
-        wrong = bad_filter(self.topics or ())
-        if wrong is not None:
-            raise ConfigError(f"-t: not a topic filter: {wrong!r}")
+        invalid = bad_filter(self.topics or ())
+        if invalid is not None:
+            raise ConfigError(f"-t: not a topic filter: {invalid!r}")
         settings = load_settings(self.config, {"durability.data_dir": self.data_dir})
         address, credentials = reach_stream(settings, self.server, access)
         return StreamClient(address, connect_timeout_s, credentials)

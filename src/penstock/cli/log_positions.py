@@ -1,15 +1,15 @@
 """A position in the log as a person writes it: an offset, a time, a time of day, an age.
 
     1234                       an offset
-    -10m  10m                  so long ago; s, m, h, d
+    -10m  10m                  an age: so long ago; s, m, h, d
     08:10  08:10:30.5          a time of day, see below
-    2026-11-26T08:10  …Z       a time; without a zone it is this machine's
+    2026-11-26T08:10  …Z       a time; without a zone in that of this machine
     2026-11-26  today 08:10    yesterday, today: midnight, or with a time of day
     earliest  latest  now
 
-A time of day has no date, and takes it from what it belongs to: as a begin it is the last one that
-was, today or yesterday. As an end it is the first one after the begin, so that 23:50 to 00:10 are
-twenty minutes, and an end after an offset is that of the day of its message.
+A time of day has no date. As the begin of a selection it is its last occurrence, today or
+yesterday. As the end it is its first occurrence after the begin, so that 23:50 to 00:10 are twenty
+minutes; after a begin that is an offset, the time of that message counts.
 """
 
 from __future__ import annotations
@@ -31,70 +31,72 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """The message with this offset."""
+    """The position of the message with an offset."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first message received at or after a time, µs since the Unix epoch."""
+    """The position of the first message received at or after a time, µs since the Unix epoch."""
 
     time_us: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTimeOfDay:
-    """A time of day; its date follows from the other end of the selection, or from now."""
+    """A position at a time of day; its date follows from the other end of the selection, or from
+    now."""
 
     time: time
 
 
-Edge: TypeAlias = Literal["earliest", "latest"]
-LogPosition: TypeAlias = Edge | AtOffset | AtTime | AtTimeOfDay
+LogEnd: TypeAlias = Literal["earliest", "latest"]
+LogPosition: TypeAlias = LogEnd | AtOffset | AtTime | AtTimeOfDay
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The present time and the zone by which text is read.
+    """The present time, and the time zone in which times are parsed and shown.
 
     Attributes:
         now: the present time, with its zone.
-        zone: the zone of times without one; None: this machine's, summer time included.
+        zone: the zone of times without a zone; None: that of this machine, summer time included.
     """
 
     now: datetime
     zone: tzinfo | None = None
 
     def local(self, moment: datetime) -> datetime:
-        """Return a time as the clocks of the zone show it."""
+        """Return the same time in the time zone of the clock."""
         return moment.astimezone(self.zone)
 
     def at(self, day: date, hour: time) -> datetime:
-        """Return a time of day on a day of the zone, in UTC: times of one zone are compared and
-        subtracted by what its clocks show, which is wrong where they are set back."""
+        """Return the time at ``hour`` on ``day`` in the zone, in UTC. Times of one zone would be
+        compared and subtracted by their clock readings, which is wrong on days when clocks are set
+        back."""
         naive = datetime.combine(day, hour)
-        here = naive.astimezone() if self.zone is None else naive.replace(tzinfo=self.zone)
-        return here.astimezone(UTC)
+        local = naive.astimezone() if self.zone is None else naive.replace(tzinfo=self.zone)
+        return local.astimezone(UTC)
 
-    def last(self, hour: time) -> datetime:
-        """Return the last time that it was this time of day."""
+    def last_occurrence(self, hour: time) -> datetime:
+        """Return the last occurrence of a time of day until now, in UTC."""
         today = self.local(self.now).date()
-        found = self.at(today, hour)
-        return found if found <= self.now.astimezone(UTC) else self.at(today - _DAY, hour)
+        moment = self.at(today, hour)
+        return moment if moment <= self.now.astimezone(UTC) else self.at(today - _DAY, hour)
 
-    def first_after(self, hour: time, moment: datetime) -> datetime:
-        """Return the first time after ``moment`` that it is this time of day."""
-        day = self.local(moment).date()
-        found = self.at(day, hour)
-        return found if found > moment else self.at(day + _DAY, hour)
+    def first_occurrence(self, hour: time, after: datetime) -> datetime:
+        """Return the first occurrence of a time of day after the time ``after``, in UTC."""
+        day = self.local(after).date()
+        moment = self.at(day, hour)
+        return moment if moment > after else self.at(day + _DAY, hour)
 
 
 def parse_log_position(option: str, text: str, clock: Clock) -> LogPosition:
-    """Read a position in the log.
+    """Parse a position in the log.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the text is no position; the message names ``option``.
     """
     word = text.strip()
     lower = word.lower()
@@ -104,39 +106,41 @@ def parse_log_position(option: str, text: str, clock: Clock) -> LogPosition:
         return AtOffset(int(word))
     age = _AGE.fullmatch(lower)
     if age is not None:
-        return _at(option, text, clock, timedelta(seconds=float(age[1]) * _UNITS_S[age[2]]))
+        return _ago(option, text, clock, timedelta(seconds=float(age[1]) * _UNITS_S[age[2]]))
     if lower == "now":
-        return _at(option, text, clock, timedelta())
-    hour = _time_of_day(word)
+        return _ago(option, text, clock, timedelta())
+    hour = _parse_time_of_day(word)
     if hour is not None:
         return AtTimeOfDay(hour)
-    moment = _day_in_words(lower, clock) or _date_and_time(word, clock)
+    moment = _parse_day(lower, clock) or _parse_date_and_time(word, clock)
     if moment is None:
         raise ConfigError(
             f"{option} must be an offset (1234), an age (-10m), a time (08:10, 'yesterday 08:10',"
             f" 2026-11-26T08:10), earliest or latest, not {text!r}"
         )
-    return AtTime(_micros(option, text, moment))
+    return AtTime(_checked_us(option, text, moment))
 
 
 def begin_us(position: AtTime | AtTimeOfDay, clock: Clock) -> int:
     """Return the time at which a selection begins, µs since the Unix epoch."""
-    return position.time_us if isinstance(position, AtTime) else to_us(clock.last(position.time))
+    if isinstance(position, AtTime):
+        return position.time_us
+    return to_us(clock.last_occurrence(position.time))
 
 
 def end_us(position: AtTime | AtTimeOfDay, clock: Clock, begins_us: int | None) -> int:
     """Return the time before which a selection ends, µs since the Unix epoch.
 
     Args:
-        position: the end.
-        clock: for a time of day.
+        position: the end of the selection.
+        clock: the present time and the zone, for a time of day.
         begins_us: the time at which the selection begins; None if it has no begin.
     """
     if isinstance(position, AtTime):
         return position.time_us
     if begins_us is None:
-        return to_us(clock.last(position.time))
-    return to_us(clock.first_after(position.time, from_us(begins_us)))
+        return to_us(clock.last_occurrence(position.time))
+    return to_us(clock.first_occurrence(position.time, from_us(begins_us)))
 
 
 def to_us(moment: datetime) -> int:
@@ -145,26 +149,26 @@ def to_us(moment: datetime) -> int:
 
 
 def from_us(time_us: int) -> datetime:
-    """Return the time of µs since the Unix epoch, in UTC."""
+    """Return the time that is ``time_us`` µs after the Unix epoch, in UTC."""
     return _EPOCH + timedelta(microseconds=time_us)
 
 
 def local_text(time_us: int, clock: Clock) -> str:
-    """Return a time with its date and zone, to the ms, for a person."""
+    """Return a time as text, with date and zone, to the millisecond."""
     shown = clock.local(from_us(time_us))
     return f"{shown:%Y-%m-%d %H:%M:%S}.{shown.microsecond // 1000:03d}{shown:%z}"
 
 
-def _at(option: str, text: str, clock: Clock, age: timedelta) -> AtTime:
+def _ago(option: str, text: str, clock: Clock, age: timedelta) -> AtTime:
     try:
         moment = clock.now.astimezone(UTC) - age
     except OverflowError:
         moment = datetime.min.replace(tzinfo=UTC)
-    return AtTime(_micros(option, text, moment))
+    return AtTime(_checked_us(option, text, moment))
 
 
-def _time_of_day(text: str) -> time | None:
-    if ":" not in text:  # 0810 is an offset, and T08 a riddle
+def _parse_time_of_day(text: str) -> time | None:
+    if ":" not in text:  # 0810 is an offset, and T08 hard to read
         return None
     try:
         found = time.fromisoformat(text)
@@ -173,17 +177,17 @@ def _time_of_day(text: str) -> time | None:
     return found if found.tzinfo is None else None
 
 
-def _day_in_words(text: str, clock: Clock) -> datetime | None:
+def _parse_day(text: str, clock: Clock) -> datetime | None:
     name, _, rest = text.partition(" ")
     if name not in _DAYS:
         return None
-    hour = _time_of_day(rest.strip()) if rest.strip() else time()
+    hour = _parse_time_of_day(rest.strip()) if rest.strip() else time()
     if hour is None:
         return None
     return clock.at(clock.local(clock.now).date() - _DAYS[name] * _DAY, hour)
 
 
-def _date_and_time(text: str, clock: Clock) -> datetime | None:
+def _parse_date_and_time(text: str, clock: Clock) -> datetime | None:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
@@ -196,7 +200,7 @@ def _date_and_time(text: str, clock: Clock) -> datetime | None:
         return None
 
 
-def _micros(option: str, text: str, moment: datetime) -> int:
+def _checked_us(option: str, text: str, moment: datetime) -> int:
     time_us = to_us(moment)
     if not 0 <= time_us <= TIME_US_MAX:
         raise ConfigError(f"{option} must be from 1970 up to the year 9999, not {text!r}")

@@ -1,8 +1,8 @@
-"""The messages that the options of `penstock tail` and `penstock replay` choose, and reading them.
+"""The messages of the log that the options of `penstock tail` and `penstock replay` select.
 
 ::
 
-      -t, --from, --until ─▶ filters ─▶ spans that may have such messages ── --last ─▶ the last ones
+      -t, --from, --until ─▶ filters ─▶ spans that may have matches ── --last ─▶ the last matches
                                                   │
                                                   ╰─▶ batches, read in a thread ─▶ messages
 """
@@ -32,8 +32,8 @@ from penstock.cli.log_positions import (
     parse_log_position,
     to_us,
 )
-from penstock.cli.message_format import Logged, Received
-from penstock.cli.output import in_thread
+from penstock.cli.message_format import LogEntry, TimedMessage
+from penstock.cli.output import run_in_thread
 from penstock.client import Message
 from penstock.engine.dialling.unacknowledged import ReceivedMessage
 from penstock.errors import ConfigError, OffsetOutOfRange
@@ -45,29 +45,29 @@ from penstock.stream.log_positions import spans_of_last, time_of
 from penstock.stream.pushed_filters import IntRange, PushedFilters, spans_to_read
 
 ANSWER_S: Final = 5.0
-"""How long the first answer of the stream service may take: an address may be a wrong one."""
+"""Time limit of the first answer of the stream service, in seconds: the address may be wrong."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChosenMessages:
-    """The messages that the options choose.
+class LogSelection:
+    """The messages of a stream that the options select.
 
     Attributes:
-        log: the stream, and its offsets when it was asked.
-        pushed: the filters.
-        spans: the parts of the log that may have such messages, ascending.
-        notes: sentences for the user about what is missing.
+        log: the stream, and its offsets when the selection was made.
+        filters: the filters on offset, time and topic.
+        spans: the parts of the log that may have selected messages, ascending.
+        notes: sentences for the user about selected messages that are missing.
     """
 
     log: StreamOffsets
-    pushed: PushedFilters
+    filters: PushedFilters
     spans: Ranges
     notes: tuple[str, ...] = ()
 
-    def rest(self, offset: int) -> str:
-        """Return the options that choose the messages from ``offset`` on, and no later ones."""
-        until_us = self.pushed.until_us
-        end = self.pushed.offsets.high if until_us is None else from_us(until_us).isoformat()
+    def options_from(self, offset: int) -> str:
+        """Return the options that select the messages of this selection from ``offset`` on."""
+        until_us = self.filters.until_us
+        end = self.filters.offsets.high if until_us is None else from_us(until_us).isoformat()
         return f"--from {offset} --until {end}"
 
     def print_notes(self) -> None:
@@ -81,8 +81,8 @@ def machine_clock() -> Clock:
     return Clock(datetime.now(UTC))
 
 
-def choose(client: StreamClient, options: LogOptions, clock: Clock) -> ChosenMessages:
-    """Return the messages that the options choose, as the log is now.
+def select_messages(client: StreamClient, options: LogOptions, clock: Clock) -> LogSelection:
+    """Return the selection that the options describe, in the log as it is now.
 
     Raises:
         ConfigError: the options contradict each other.
@@ -96,7 +96,8 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> ChosenMes
     if options.until is not None:
         end = parse_log_position("--until", options.until, clock)
     log = client.offsets(options.stream, ANSWER_S)
-    furthest = max((one.offset for one in (begin, end) if isinstance(one, AtOffset)), default=0)
+    offsets = [position.offset for position in (begin, end) if isinstance(position, AtOffset)]
+    furthest = max(offsets, default=0)
     if furthest > log.latest:  # a replica may lag
         log = client.offsets(options.stream, ANSWER_S, (log.epoch, furthest))
     low, high = log.earliest, log.latest
@@ -108,84 +109,87 @@ def choose(client: StreamClient, options: LogOptions, clock: Clock) -> ChosenMes
     until_us = None
     if isinstance(end, AtTime | AtTimeOfDay):
         until_us = end_us(end, clock, _time_of_begin(begin, since_us, client, log, clock))
-    wrong = f"--until {options.until} is not after --from {options.begin}"
+    mistake = f"--until {options.until} is not after --from {options.begin}"
     if low > high or (isinstance(begin, AtOffset) and begin == end):
-        raise ConfigError(f"{wrong}: they are offsets {low} and {high}")
+        raise ConfigError(f"{mistake}: they are offsets {low} and {high}")
     if since_us is not None and until_us is not None and since_us >= until_us:
         times = f"{local_text(since_us, clock)} and {local_text(until_us, clock)}"
-        raise ConfigError(f"{wrong}: they are {times}")
-    every = PushedFilters().times_us
+        raise ConfigError(f"{mistake}: they are {times}")
+    all_times = PushedFilters().times_us
     times_us = IntRange(
-        every.low if since_us is None else since_us, every.high if until_us is None else until_us
+        all_times.low if since_us is None else since_us,
+        all_times.high if until_us is None else until_us,
     )
-    pushed = PushedFilters(IntRange(low, high), times_us, tuple(options.topics or ()))
-    spans = spans_to_read(client, log, pushed, log.given_up)
-    notes = tuple(_notes(client, log, pushed, clock))
+    filters = PushedFilters(IntRange(low, high), times_us, tuple(options.topics or ()))
+    spans = spans_to_read(client, log, filters, log.given_up)
+    notes = tuple(_notes(client, log, filters, clock))
     if options.last is not None:
-        spans = spans_of_last(client, log, pushed, spans, options.last)
-    return ChosenMessages(log, pushed, spans, notes)
+        spans = spans_of_last(client, log, filters, spans, options.last)
+    return LogSelection(log, filters, spans, notes)
 
 
-def since(chosen: ChosenMessages, latest: int) -> ChosenMessages:
-    """Return the messages that came after the ``chosen`` ones, up to the offset ``latest``."""
-    offsets = IntRange(chosen.log.latest, latest)
-    log = replace(chosen.log, latest=latest)
+def next_selection(selection: LogSelection, latest: int) -> LogSelection:
+    """Return the selection of the messages after those of ``selection``, up to the log's end
+    ``latest``, an offset that is excluded."""
+    offsets = IntRange(selection.log.latest, latest)
+    log = replace(selection.log, latest=latest)
     spans = [(offsets.low, offsets.high)] if offsets.low < offsets.high else []
-    return ChosenMessages(log, replace(chosen.pushed, offsets=offsets), spans)
+    return LogSelection(log, replace(selection.filters, offsets=offsets), spans)
 
 
-async def read_chosen(
-    client: StreamClient, chosen: ChosenMessages, columns: tuple[str, ...] | None = None
+async def read_selection(
+    client: StreamClient, selection: LogSelection, columns: tuple[str, ...] | None = None
 ) -> AsyncIterator[pa.RecordBatch]:
-    """Yield the chosen messages, in order of offset, without blocking the event loop.
+    """Yield the selected messages in batches, in order of offset, without blocking the event loop.
 
     Raises:
         PenstockError: the stream service cannot be read.
     """
-    for start, end in chosen.spans:
+    for start, end in selection.spans:
         batches = client.read(
-            chosen.log.stream,
-            chosen.log.epoch,
+            selection.log.stream,
+            selection.log.epoch,
             start,
             end,
-            topic_filters=chosen.pushed.topics,
+            topic_filters=selection.filters.topics,
             columns=columns,
-            since_us=chosen.pushed.since_us,
-            until_us=chosen.pushed.until_us,
+            since_us=selection.filters.since_us,
+            until_us=selection.filters.until_us,
         )
-        while (batch := await in_thread(partial(next, batches, None))) is not None:
+        while (batch := await run_in_thread(partial(next, batches, None))) is not None:
             yield batch
 
 
-def times_us_of(batch: pa.RecordBatch) -> list[int]:
-    """Return when each message of a batch was received, µs since the Unix epoch."""
+def receive_times_us(batch: pa.RecordBatch) -> list[int]:
+    """Return when the broker received each message of a batch, µs since the Unix epoch."""
     column = batch.column(batch.schema.get_field_index("received_at"))
-    found: list[int] = column.cast(pa.int64()).to_pylist()
-    return found
+    times_us: list[int] = column.cast(pa.int64()).to_pylist()
+    return times_us
 
 
-def received_in(batch: pa.RecordBatch) -> list[Received]:
-    """Return the messages of a batch that has all columns."""
-    found = []
-    for row, at_us in zip(batch.to_pylist(), times_us_of(batch), strict=True):
+def messages_in(batch: pa.RecordBatch) -> list[TimedMessage]:
+    """Return the messages of a batch, which must have all columns of the stream."""
+    messages = []
+    for row, at_us in zip(batch.to_pylist(), receive_times_us(batch), strict=True):
         properties = None
         if row["properties"] is not None:
             pairs = row["properties"].pop("user_properties")
-            named = [(pair["key"], pair["value"]) for pair in pairs or ()]
-            properties = Properties(**row["properties"], user_properties=named or None)
+            user_properties = [(pair["key"], pair["value"]) for pair in pairs or ()]
+            properties = Properties(**row["properties"], user_properties=user_properties or None)
         publish = Publish(
             row["topic"], row["payload"], row["qos"], row["retain"], properties=properties
         )
         message = Message(ReceivedMessage(publish, row["topic"]))
-        position = Logged(row["epoch"], row["offset"], row["client_id"])
-        found.append(Received(message, 0, at_us * 1000, position))
-    return found
+        entry = LogEntry(row["epoch"], row["offset"], row["client_id"])
+        messages.append(TimedMessage(message, 0, at_us * 1000, entry))
+    return messages
 
 
 def _time_of_begin(
     begin: LogPosition, since_us: int | None, client: StreamClient, log: StreamOffsets, clock: Clock
 ) -> int | None:
-    """Return the time at which the messages begin, after which a time of day is looked for."""
+    """Return the time at which the selection begins, after which a time of day as its end is looked
+    for."""
     if isinstance(begin, AtOffset):
         return time_of(client, log, begin.offset)
     return to_us(clock.now) if begin == "latest" else since_us
@@ -194,7 +198,7 @@ def _time_of_begin(
 def _offset(
     option: str, position: LogPosition, client: StreamClient, log: StreamOffsets, clock: Clock
 ) -> int:
-    """Return the offset of a position that is not a time, if the log has it."""
+    """Return the offset of a position that is not a time."""
     if not isinstance(position, AtOffset):
         return log.earliest if position == "earliest" else log.latest
     if position.offset < log.earliest:
@@ -213,18 +217,18 @@ def _offset(
 
 
 def _notes(
-    client: StreamClient, log: StreamOffsets, pushed: PushedFilters, clock: Clock
+    client: StreamClient, log: StreamOffsets, filters: PushedFilters, clock: Clock
 ) -> Iterator[str]:
-    """Yield a sentence for each part of the chosen messages that is missing."""
-    span = pushed.offsets
+    """Yield a sentence for each part of the selection that the log lacks."""
+    span = filters.offsets
     for begin, end in log.given_up:
         if begin < span.high and span.low < end:
             offsets = range_in_words(begin, end)
             yield f"{offsets} are lost: a repair has given them up (docs/store.md)"
-    if pushed.since_us is None or log.earliest == 0:
+    if filters.since_us is None or log.earliest == 0:
         return
     begins_us = time_of(client, log, log.earliest)
-    if begins_us is not None and begins_us > pushed.since_us:
+    if begins_us is not None and begins_us > filters.since_us:
         yield (
             f"the log begins at offset {log.earliest}, received {local_text(begins_us, clock)}:"
             " retention has removed what came before"

@@ -2,11 +2,11 @@
 
     0  done
     1  failed
-    2  a mistake of the caller: arguments, settings, a taken port, a store in use
+    2  a mistake of the caller: arguments, settings, a port or a store in use
    27  pub, sub, rr: the time given with -W is over
 
-An error that Penstock raises on purpose is printed as a sentence on standard error. A traceback
-means a defect of Penstock.
+An error that Penstock expects is printed as a sentence on standard error. A traceback means a
+defect of Penstock.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ First steps:
   penstock pub -t plant/line1/temp -q 1 -m 21.5
   penstock tail -t 'plant/#' --from -10m   what the log has of it
   penstock tables infer -t 'plant/#'   a declaration of tables, from what is in the log
-  penstock top                      what goes on in a broker, live
+  penstock top                      rates, clients and limits of a broker, live
   penstock bench -P 10 -S 10 -q 1   measure a broker, any one
-  penstock import mosquitto mosquitto.conf --to DIR   come from Mosquitto
+  penstock import mosquitto mosquitto.conf --to DIR   import from Mosquitto
   penstock config > penstock.toml   every setting, explained; then
   penstock serve --config penstock.toml
   penstock completion bash >> ~/.bashrc   complete commands and options with the Tab key
 """
 
-SERVE_FURTHER: Final = """\b
+SERVE_EPILOG: Final = """\b
 Everything else is a setting, in a TOML file or as PENSTOCK_GROUP__NAME in the
 environment; 'penstock config' prints them all. MQTT over TLS, beside plain MQTT:
 
@@ -81,14 +81,14 @@ environment; 'penstock config' prints them all. MQTT over TLS, beside plain MQTT
   name = "outside"
   kind = "tls"                  # or "ws", "wss", "unix"
   bind = "0.0.0.0:8883"
-  certificate = "server.pem"    # with those between it and its authority
+  certificate = "server.pem"    # with its intermediate certificates
   key = "server.key"
 
 \b
 'penstock reload' and SIGHUP read all settings again, with users, access list and
 certificates. When connections are accepted one line with "ready" and every
 address is printed. Exit codes: 0 stopped, 1 the store failed or is damaged,
-2 a mistake in the settings or a taken port.
+2 a mistake in the settings or a port in use.
 """
 
 app = typer.Typer(
@@ -112,13 +112,13 @@ def main() -> None:
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         sys.exit(exit_code(error))
-    except BrokenPipeError:  # the reader of our output left, as in `penstock config | head`
+    except BrokenPipeError:  # the reader of our output ended, as in `penstock config | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from penstock.cli.version import version_text
 
         print(version_text())
@@ -135,10 +135,10 @@ def common(
     ] = False,
 ) -> None:
     """An MQTT broker whose acknowledged messages reach a table exactly once."""
-    del version  # its callback has done the work
+    del version  # ``_print_version`` is called with it
 
 
-@app.command(epilog=SERVE_FURTHER)
+@app.command(epilog=SERVE_EPILOG)
 def serve(
     config: ConfigFile = None,
     bind: Annotated[
@@ -147,7 +147,7 @@ def serve(
     ] = None,
     data_dir: DataDir = None,
     persistence: Annotated[
-        str | None, typer.Option(metavar="file|memory", help="What an acknowledgement promises.")
+        str | None, typer.Option(metavar="file|memory", help="Where acknowledged messages are.")
     ] = None,
     allow_anonymous: Annotated[
         bool | None,
@@ -195,8 +195,8 @@ def serve(
     """Run the broker until SIGTERM or SIGINT."""
     from penstock.config.load import load_settings
 
-    import_mosquitto.refuse_configuration_of_mosquitto(config)
-    read = partial(
+    import_mosquitto.refuse_mosquitto_configuration(config)
+    read_settings = partial(
         load_settings,
         config,
         {
@@ -215,10 +215,10 @@ def serve(
             "cluster.server_config": None if cluster_node is None else str(cluster_node),
         },
     )
-    settings = read()
+    settings = read_settings()
     from penstock.app import serve as run_broker
 
-    raise typer.Exit(run_broker(settings, read))
+    raise typer.Exit(run_broker(settings, read_settings))
 
 
 @app.command(name="config")
@@ -232,7 +232,7 @@ def show_config(config: ConfigFile = None) -> None:
 
 @app.command()
 def doctor(config: ConfigFile = None, data_dir: DataDir = None) -> None:
-    """Check what Penstock needs, and say what is missing."""
+    """Check that this machine has everything that Penstock needs."""
     from penstock.cli.doctor import examine, print_report
     from penstock.config.load import load_settings
 
@@ -242,16 +242,16 @@ def doctor(config: ConfigFile = None, data_dir: DataDir = None) -> None:
 
 
 for _command, _module in ((pub.pub, pub), (sub.sub, sub), (rr.rr, rr)):
-    app.command(cls=PropertyCommand, context_settings=HELP_ONLY_LONG, epilog=_module.FURTHER)(
+    app.command(cls=PropertyCommand, context_settings=HELP_ONLY_LONG, epilog=_module.EPILOG)(
         _command
     )
-app.command(context_settings=HELP_ONLY_LONG, epilog=bench.FURTHER)(bench.bench)
-app.command(epilog=tail.FURTHER)(tail.tail)
-app.command(context_settings=HELP_ONLY_LONG, epilog=replay.FURTHER)(replay.replay)
-app.command(epilog=sql.FURTHER)(sql.sql)
+app.command(context_settings=HELP_ONLY_LONG, epilog=bench.EPILOG)(bench.bench)
+app.command(epilog=tail.EPILOG)(tail.tail)
+app.command(context_settings=HELP_ONLY_LONG, epilog=replay.EPILOG)(replay.replay)
+app.command(epilog=sql.EPILOG)(sql.sql)
 app.command()(passwd)
 app.command(name="flow")(show_flow)
-app.command(epilog=top_command.FURTHER)(top_command.top)
+app.command(epilog=top_command.EPILOG)(top_command.top)
 app.command()(why.why)
 app.command()(story.story)
 app.command()(events.events)

@@ -1,14 +1,14 @@
-r"""Formats a received message for printing: ``-F`` as in mosquitto_sub, and JSON.
+r"""Formats of a received message for printing: ``-F`` as in mosquitto_sub, and JSON.
 
 ::
 
-      '%t: %p\n'  ── read once ─▶ one function for each piece ── for each message ─▶ bytes
+      '%t: %p\n'  ── parsed once ─▶ a function for each piece ── for each message ─▶ bytes
 
 ``%`` precedes a field of the message, with a field width (``%-10t``, ``%05l``) and for %C %I %R %t
 a maximum (``%.8t``); ``@`` precedes a code of strftime; ``\`` precedes 0 a e n r t v.
 
-A message of the log has a place there, too: %o its offset, %e the log's epoch, %c the publisher.
-MQTT tells a subscriber none of them.
+A message of the log has further fields: %o its offset, %e the log's epoch, %c the publisher. MQTT
+sends a subscriber none of them.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _ESCAPES: Final = {
     "\\": b"\\",
 }
 _ZERO_PADDED: Final = "AEFlmoSXxp"
-_BOUNDED: Final = "CIRt"
-_WIDE: Final = "AcCEeFIlmopRStxX"
+_WITH_MAXIMUM: Final = "CIRt"  # codes that may have a maximum length
+_WITH_WIDTH: Final = "AcCEeFIlmopRStxX"  # codes that may have a field width
 
 
 class NotJson(PenstockError):
@@ -55,13 +55,13 @@ class NotJson(PenstockError):
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
-    """The place of a message in the log.
+class LogEntry:
+    """The entry of a message in the log.
 
     Attributes:
-        epoch: the log's incarnation.
-        offset: position in it.
-        client_id: the publisher.
+        epoch: the epoch of the log.
+        offset: the message's offset in the log.
+        client_id: the client identifier of the publisher.
     """
 
     epoch: str
@@ -70,20 +70,21 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
-    """A message, and when it came.
+class TimedMessage:
+    """A message with the time at which it was received.
 
     Attributes:
         message: the message.
         packet_id: its packet identifier; 0 with QoS 0.
-        at_ns: when it came, nanoseconds of the wall clock; from the log, when the broker got it.
-        logged: its place in the log; None for a message that a subscriber got.
+        at_ns: when it was received, nanoseconds since the Unix epoch: by this client, or for a
+            message of the log by the broker.
+        log_entry: its entry in the log; None for a message that a subscriber received.
     """
 
     message: Message
     packet_id: int
     at_ns: int
-    logged: Logged | None = None
+    log_entry: LogEntry | None = None
 
     @property
     def properties(self) -> Properties:
@@ -91,49 +92,50 @@ class Received:
         return self.message.properties or Properties()
 
 
-def received_now(message: Message) -> Received:
-    """Return ``message`` as received just now."""
+def with_current_time(message: Message) -> TimedMessage:
+    """Return ``message`` with the present time and its packet identifier."""
     arrival = message.arrival
     packet_id = None if arrival is None else arrival.publish.packet_id
-    return Received(message, packet_id or 0, time.time_ns())
+    return TimedMessage(message, packet_id or 0, time.time_ns())
 
 
-Formatter = Callable[[Received], bytes]
+Formatter = Callable[[TimedMessage], bytes]
 
 
-def parse_format(text: str, *, pretty: bool = False, of_log: bool = False) -> list[Formatter]:
-    """Parse ``-F``. Parts of the format itself, such as colours, are returned as ``TerminalSafe``.
+def parse_format(text: str, *, pretty: bool = False, from_log: bool = False) -> list[Formatter]:
+    """Parse the format of ``-F``; return a function for each piece. Text of the format itself, such
+    as colours, comes out as ``TerminalSafe``.
 
     Args:
         text: the format.
         pretty: print JSON over several lines.
-        of_log: the messages come from the log, and have a place there.
+        from_log: whether the messages come from the log, and so have a log entry.
 
     Raises:
-        ConfigError: there is no such code.
+        ConfigError: the format has an unknown code.
     """
-    values = _VALUES | _OF_LOG if of_log else _VALUES
+    values = _VALUES | _LOG_VALUES if from_log else _VALUES
     pieces: list[Formatter] = []
     for match in _PIECES.finditer(text):
         if match["text"] is not None:
-            pieces.append(_constant(match["text"].encode()))
+            pieces.append(_constant_piece(match["text"].encode()))
         elif match[0][0] == "%":
-            pieces.append(_of_message(match, pretty, values))
+            pieces.append(_message_piece(match, pretty, values))
         elif match[0][0] == "@":
-            pieces.append(_of_time(match["time"]))
+            pieces.append(_time_piece(match["time"]))
         elif match["escape"] in _ESCAPES:
-            pieces.append(_constant(_ESCAPES[match["escape"]]))
+            pieces.append(_constant_piece(_ESCAPES[match["escape"]]))
         else:
             raise ConfigError(f"-F: {match[0]} is none of " + ", ".join(f"\\{e}" for e in _ESCAPES))
     return pieces
 
 
-def as_json(received: Received) -> bytes:
-    """Return ``--json`` output: all of a message on one line, whatever is in it."""
-    message, logged = received.message, received.logged
+def as_json(received: TimedMessage) -> bytes:
+    """Return the output of ``--json``: the whole message as a JSON object on one line."""
+    message, entry = received.message, received.log_entry
     shown: dict[str, Any] = {}
-    if logged is not None:
-        shown |= {"epoch": logged.epoch, "offset": logged.offset}
+    if entry is not None:
+        shown |= {"epoch": entry.epoch, "offset": entry.offset}
     shown["topic"] = message.topic
     try:
         shown["payload"] = message.payload.decode()
@@ -141,10 +143,10 @@ def as_json(received: Received) -> bytes:
         shown["payload"] = base64.b64encode(message.payload).decode()
         shown["encoding"] = "base64"
     shown |= {"qos": message.qos, "retain": message.retain}
-    if logged is None:
+    if entry is None:
         shown["duplicate"] = message.duplicate
     else:
-        shown["client_id"] = logged.client_id
+        shown["client_id"] = entry.client_id
     shown["id"] = message.id
     properties = dict(received.properties.present())
     correlation = properties.get("correlation_data")
@@ -155,78 +157,82 @@ def as_json(received: Received) -> bytes:
     return json.dumps(shown, ensure_ascii=False).encode()
 
 
-def utc_text(received: Received) -> str:
-    """Return when a message came, in UTC, as ISO 8601 with microseconds."""
+def utc_text(received: TimedMessage) -> str:
+    """Return when a message was received, in UTC, as ISO 8601 with microseconds."""
     seconds, nanoseconds = divmod(received.at_ns, _NANOSECONDS)
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
     return f"{moment}.{nanoseconds // 1000:06d}Z"
 
 
-def as_log_line(received: Received) -> bytes:
+def as_log_line(received: TimedMessage) -> bytes:
     """Return a message of the log on one line: local time, offset, topic, payload.
 
-    Whatever would end the line or is no text is escaped; ``%p`` and JSON have the payload exactly.
+    Line ends and bytes that are no UTF-8 text are escaped; ``%p`` and JSON have the payload
+    exactly.
     """
-    logged = received.logged
-    assert logged is not None, "only a message of the log has an offset"
+    entry = received.log_entry
+    assert entry is not None, "only a message of the log has an offset"
     moment = _clock(received, "%Y-%m-%d %H:%M:%S")
     milliseconds = received.at_ns % _NANOSECONDS // 1_000_000
-    place = f"{moment}.{milliseconds:03d}{_clock(received, '%z')} {logged.offset}"
+    prefix = f"{moment}.{milliseconds:03d}{_clock(received, '%z')} {entry.offset}"
     topic = printable(received.message.topic)
     payload = printable(received.message.payload.decode(errors="backslashreplace"))
-    return f"{place} {topic} {payload}\n".encode()
+    return f"{prefix} {topic} {payload}\n".encode()
 
 
 # -- the pieces ----------------------------------------------------------------------------
 
 
-def _constant(value: bytes) -> Formatter:
-    own = TerminalSafe(value)
-    return lambda _: own
+def _constant_piece(value: bytes) -> Formatter:
+    constant = TerminalSafe(value)
+    return lambda _: constant
 
 
-def _of_time(code: str | None) -> Formatter:
+def _time_piece(code: str | None) -> Formatter:
     if code is None:
-        raise ConfigError("-F ends with @, after which a code of strftime must stand, or @")
+        raise ConfigError("-F ends with @, which must be followed by a code of strftime, or @")
     if code == "@":
-        return _constant(b"@")
+        return _constant_piece(b"@")
     if code == "N":
         return lambda received: b"%09d" % (received.at_ns % _NANOSECONDS)
     return lambda received: _clock(received, f"%{code}").encode()
 
 
-def _of_message(match: re.Match[str], pretty: bool, values: Mapping[str, Formatter]) -> Formatter:
+def _message_piece(
+    match: re.Match[str], pretty: bool, values: Mapping[str, Formatter]
+) -> Formatter:
     code = match["code"]
     if code == "%":
-        return _constant(b"%")
+        return _constant_piece(b"%")
     if code == "j":
         return lambda received: _mosquitto_json(received, _text_payload(received), pretty)
     if code == "J":
         return lambda received: _mosquitto_json(received, _json_payload(received), pretty)
     value = values.get(code or "")
     if value is None:
-        if code in _OF_LOG:
+        if code in _LOG_VALUES:
             raise ConfigError(
-                f"-F: MQTT tells a subscriber no {_OF_LOG_NAMES[code]}: {match[0]} is for"
+                f"-F: MQTT sends a subscriber no {_LOG_VALUE_NAMES[code]}: {match[0]} is for"
                 " 'penstock tail', which reads the log"
             )
         known = ", ".join(f"%{one}" for one in ("%", *values, "j", "J"))
         raise ConfigError(f"-F: {match[0]} is none of {known}")
-    if code not in _WIDE or not (match["width"] or match["most"] or match["flags"]):
+    if code not in _WITH_WIDTH or not (match["width"] or match["most"] or match["flags"]):
         return value
     width = int(match["width"] or 0)
-    most = int(match["most"]) if match["most"] and code in _BOUNDED else None
-    to_the_left = "-" in match["flags"]
-    fill = b"0" if "0" in match["flags"] and code in _ZERO_PADDED and not to_the_left else b" "
+    length_max = int(match["most"]) if match["most"] and code in _WITH_MAXIMUM else None
+    is_left_aligned = "-" in match["flags"]
+    has_zeros = "0" in match["flags"] and code in _ZERO_PADDED and not is_left_aligned
+    fill = b"0" if has_zeros else b" "
 
-    def padded(received: Received) -> bytes:
-        shown = value(received)[:most]
-        return shown.ljust(width, fill) if to_the_left else shown.rjust(width, fill)
+    def pad(received: TimedMessage) -> bytes:
+        text = value(received)[:length_max]
+        return text.ljust(width, fill) if is_left_aligned else text.rjust(width, fill)
 
-    return padded
+    return pad
 
 
-def _clock(received: Received, code: str) -> str:
+def _clock(received: TimedMessage, code: str) -> str:
     return time.strftime(code, time.localtime(received.at_ns // _NANOSECONDS))
 
 
@@ -234,16 +240,16 @@ def _text(value: object) -> bytes:
     return b"" if value is None else str(value).encode()
 
 
-def _user_properties(received: Received) -> bytes:
+def _user_properties(received: TimedMessage) -> bytes:
     pairs = received.properties.user_properties or []
     return " ".join(f"{name}:{value}" for name, value in pairs).encode()
 
 
-def _identifiers(received: Received) -> bytes:
+def _identifiers(received: TimedMessage) -> bytes:
     return " ".join(str(one) for one in received.properties.subscription_identifiers or []).encode()
 
 
-def _unix_time(received: Received) -> bytes:
+def _unix_time(received: TimedMessage) -> bytes:
     return b"%d.%09d" % divmod(received.at_ns, _NANOSECONDS)
 
 
@@ -271,29 +277,29 @@ _VALUES: Final[dict[str, Formatter]] = {
 }
 
 
-def _logged(received: Received) -> Logged:
-    assert received.logged is not None, "only a message of the log has a place there"
-    return received.logged
+def _entry(received: TimedMessage) -> LogEntry:
+    assert received.log_entry is not None, "only a message of the log has an entry there"
+    return received.log_entry
 
 
-_OF_LOG: Final[dict[str, Formatter]] = {
-    "c": lambda received: _logged(received).client_id.encode(),
-    "e": lambda received: _logged(received).epoch.encode(),
-    "o": lambda received: _text(_logged(received).offset),
+_LOG_VALUES: Final[dict[str, Formatter]] = {
+    "c": lambda received: _entry(received).client_id.encode(),
+    "e": lambda received: _entry(received).epoch.encode(),
+    "o": lambda received: _text(_entry(received).offset),
 }
-"""Codes of messages of the log, all of them ours."""
+"""Codes for messages of the log, which mosquitto_sub does not have."""
 
-_OF_LOG_NAMES: Final = {"c": "publisher", "e": "epoch", "o": "offset"}
+_LOG_VALUE_NAMES: Final = {"c": "publisher", "e": "epoch", "o": "offset"}
 
 # -- JSON as mosquitto_sub has it ----------------------------------------------------------
 
 
-def _text_payload(received: Received) -> Any:
+def _text_payload(received: TimedMessage) -> Any:
     payload = received.message.payload
     return payload.decode(errors="surrogateescape") if payload else None
 
 
-def _json_payload(received: Received) -> Any:
+def _json_payload(received: TimedMessage) -> Any:
     message = received.message
     try:
         return json.loads(message.payload) if message.payload else None
@@ -301,7 +307,7 @@ def _json_payload(received: Received) -> Any:
         raise NotJson(f"the payload on {message.topic!r} is no JSON") from None
 
 
-def _mosquitto_json(received: Received, payload: Any, pretty: bool) -> bytes:
+def _mosquitto_json(received: TimedMessage, payload: Any, pretty: bool) -> bytes:
     message = received.message
     microseconds = received.at_ns % _NANOSECONDS // 1000
     zone = _clock(received, "%z")

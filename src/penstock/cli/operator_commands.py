@@ -1,7 +1,7 @@
-"""The common part of commands for operators: how they ask the broker, and how lists look.
+"""The common part of commands for operators: how they ask the broker, and how they print lists.
 
-On a terminal a list is a table. In a pipe it is one line each, columns apart, without headings
-that wrap; `--json` is one object a line.
+On a terminal a list is a table. In a pipe each entry is one line with aligned columns, and headings
+do not wrap; `--json` prints one object a line.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 JsonObject = dict[str, Any]
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print how many it concerns.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print how many would be changed.")]
 Client = Annotated[
     str | None, typer.Option("--client", metavar="PATTERN", help="Client identifier, as 'm-*'.")
 ]
@@ -52,23 +52,26 @@ Cursor = Annotated[
 
 _UNITS_S: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _ANSWER_S_MAX: Final = 600.0
-_BY_MAX: Final = 200  # characters of the name of who acts
+_OPERATOR_NAME_LENGTH_MAX: Final = 200
 
 
-def age_s(option: str, text: str | None) -> float:
-    """Return an age in seconds; raise ConfigError if `text` is none."""
+def parse_age_s(option: str, text: str | None) -> float:
+    """Return an age such as 10m in seconds, 0.0 for None; raise ConfigError if `text` is no age."""
     if text is None:
         return 0.0
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])", text)
-    if found is None:
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)([smhd])", text)
+    if match is None:
         raise ConfigError(f"{option} must be an age such as 90s, 10m, 12h or 7d, not {text!r}")
-    return float(found[1]) * _UNITS_S[found[2]]
+    return float(match[1]) * _UNITS_S[match[2]]
 
 
-def ask_broker(config: Path | None, data_dir: Path | None, request: Request, done: Any) -> Any:
-    """Ask the broker that uses the data directory, and return its answer.
+def ask_broker(
+    config: Path | None, data_dir: Path | None, request: Request, answer_type: Any
+) -> Any:
+    """Ask the broker that uses the data directory; return its answer, of type `answer_type`.
 
-    An act gets the name of who runs this command. Raises as `control.client.ask` does.
+    A request that changes something gets the name of the operator. Raises as `control.client.ask`
+    does.
     """
     from penstock.config.load import load_settings
     from penstock.control.client import ask
@@ -76,20 +79,21 @@ def ask_broker(config: Path | None, data_dir: Path | None, request: Request, don
     if getattr(request, "by", None) == "":
         request = msgspec.structs.replace(request, by=operator_name(os.environ))
     settings = load_settings(config, {"durability.data_dir": data_dir})
-    return ask(settings.durability.data_dir, request, done, _ANSWER_S_MAX)
+    return ask(settings.durability.data_dir, request, answer_type, _ANSWER_S_MAX)
 
 
 def operator_name(environment: Mapping[str, str]) -> str:
-    """Return the name of the operator for the broker's log and events: the user, before `sudo`
-    where that was used, and the address of an SSH session."""
+    """Return the name of the operator for the broker's log and events: the user, or the user that
+    ran `sudo`, and the address of an SSH session."""
     user = environment.get("SUDO_USER", "")
     if not user:
         try:
             user = pwd.getpwuid(os.getuid()).pw_name
-        except KeyError:  # a container may run a user without a name
+        except KeyError:  # in a container the user may have no name
             user = f"uid {os.getuid()}"
     address = environment.get("SSH_CONNECTION", "").partition(" ")[0]
-    return f"{user} at {address}"[:_BY_MAX] if address else user[:_BY_MAX]
+    name = f"{user} at {address}" if address else user
+    return name[:_OPERATOR_NAME_LENGTH_MAX]
 
 
 def fetch_entries(
@@ -98,57 +102,58 @@ def fetch_entries(
     request: ListSessions | ListRetained | ListBans,
     limit: int,
 ) -> tuple[list[JsonObject], str]:
-    """Return at most `limit` entries of a list, page by page, and the cursor of the next ("":
-    end)."""
+    """Return at most `limit` entries of a list, read page by page, and the cursor of the next page,
+    which is empty at the end."""
     from msgspec.structs import replace
 
     from penstock.control.admin_requests import LIMIT_MAX, Page
 
-    found: list[JsonObject] = []
+    entries: list[JsonObject] = []
     while True:
-        page_request = replace(request, limit=min(LIMIT_MAX, limit - len(found)))
+        page_request = replace(request, limit=min(LIMIT_MAX, limit - len(entries)))
         page = ask_broker(config, data_dir, page_request, Page)
-        found += page.entries
-        if not page.cursor or len(found) >= limit:
-            return found, page.cursor
+        entries += page.entries
+        if not page.cursor or len(entries) >= limit:
+            return entries, page.cursor
         request = replace(request, cursor=page.cursor)
 
 
 def confirm_and_do(
-    what: str, act: str, act_done: str, *, dry_run: bool, yes: bool, do: Callable[[bool], int]
+    things: str, verb: str, participle: str, *, dry_run: bool, yes: bool, do: Callable[[bool], int]
 ) -> None:
-    """Ask the operator, with the number of things concerned, then do it and print the result.
+    """Ask the operator to confirm a change, make it, and print how many things were changed.
 
     Args:
-        what: the name of the things, in the plural.
-        act: the verb, such as "remove", and `act_done`: its past participle.
-        dry_run: only print how many it concerns.
+        things: the name of the things, in the plural.
+        verb: the verb of the change, such as "remove".
+        participle: the past participle of the verb, such as "removed".
+        dry_run: only print how many things would be changed.
         yes: do not ask.
-        do: does it, or only counts when called with true; returns how many things.
+        do: makes the change, or only counts if called with true; returns the number of things.
 
     Raises:
         ConfigError: the operator did not agree.
     """
     count = do(True)
     if dry_run or count == 0:
-        print(f"{count:,} {what} would be {act_done}")
-    elif yes or typer.confirm(f"{act} {count:,} {what}?"):
-        print(f"{act_done} {do(False):,} {what}")
+        print(f"{count:,} {things} would be {participle}")
+    elif yes or typer.confirm(f"{verb} {count:,} {things}?"):
+        print(f"{participle} {do(False):,} {things}")
     else:
-        raise ConfigError(f"no {what} were {act_done}")
+        raise ConfigError(f"no {things} were {participle}")
 
 
-def selection_of(
+def session_filter_of(
     client: str | None,
     user: str | None,
     address: str | None,
     older_than: str | None,
     connected: bool | None,
 ) -> SessionFilter:
-    """Return the selection that the options describe."""
+    """Return the filter of sessions that the options describe."""
     from penstock.control.admin_requests import SessionFilter
 
-    older_than_s = age_s("--older-than", older_than)
+    older_than_s = parse_age_s("--older-than", older_than)
     return SessionFilter(client, user, address, connected, older_than_s)
 
 
@@ -158,32 +163,34 @@ def exact_pattern(text: str) -> str:
 
 
 def print_list(headings: tuple[str, ...], rows: Iterable[Iterable[str]], cursor: str) -> None:
-    """Print a table on a terminal, else lines; then the cursor of the next page."""
+    """Print a table on a terminal, else lines; then the cursor of the next page, if there is
+    one."""
     screen.print_table(headings, rows)
     if cursor:
         typer.echo(f"there are more: --cursor {cursor}", err=not sys.stdout.isatty())
 
 
-def print_one(entry: JsonObject) -> None:
+def print_entry(entry: JsonObject) -> None:
     """Print all fields of an object, a line each."""
-    screen.print_pairs(_flat(entry))
+    screen.print_pairs(_flatten(entry))
 
 
 def utc_text(at_us: int | None) -> str:
-    """Return a time in UTC as text; empty if there is none."""
+    """Return a time, µs since the Unix epoch, as text in UTC; empty for 0 or None."""
     if not at_us:
         return ""
     return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _flat(entry: JsonObject) -> Iterator[tuple[str, str]]:
+def _flatten(entry: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield name and value of each field, and of each field of nested objects."""
     for name, value in entry.items():
         if name.endswith("_us"):
             yield name.removesuffix("_us").replace("_", " "), utc_text(value) or "never"
         elif isinstance(value, list):
-            for one in value:
-                words = (f"{key} {part}" for key, part in one.items() if key != "filter")
-                yield name.removesuffix("s"), f"{one.get('filter', '')}  {', '.join(words)}"
+            for item in value:
+                words = (f"{key} {part}" for key, part in item.items() if key != "filter")
+                yield name.removesuffix("s"), f"{item.get('filter', '')}  {', '.join(words)}"
         elif isinstance(value, dict):
             for key, part in value.items():
                 yield f"{name} {key}", str(part)

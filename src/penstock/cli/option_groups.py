@@ -2,10 +2,10 @@
 
 ::
 
-      @grouped
+      @expand_option_groups
       def sub(topic: …, connection: Connection) -> None: …
 
-is to Typer a function with ``topic`` and every field of ``Connection``.
+Typer sees a function with the parameter ``topic`` and one for every field of ``Connection``.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, get_type_hints
 
 
-def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return ``command`` for Typer, with its dataclass parameters replaced by their fields."""
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Decorate a command for Typer: replace each parameter that is a dataclass by the fields of the
+    class."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {}
     parameters: list[inspect.Parameter] = []
@@ -29,18 +30,18 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         else:
             parameters.append(parameter.replace(annotation=hint, kind=parameter.KEYWORD_ONLY))
 
-    def expanded(**given: Any) -> None:
+    def run_command(**values: Any) -> None:
         for name, group in groups.items():
-            chosen = [field.name for field in fields(group) if field.name in given]
-            given[name] = group(**{field: given.pop(field) for field in chosen})
-        command(**given)
+            names = [field.name for field in fields(group) if field.name in values]
+            values[name] = group(**{field: values.pop(field) for field in names})
+        command(**values)
 
-    function: Any = expanded  # a function's signature is no attribute that mypy knows
+    function: Any = run_command  # a function's signature is no attribute that mypy knows
     function.__name__ = command.__name__
     function.__doc__ = command.__doc__
     function.__signature__ = inspect.Signature(parameters)
-    function.__annotations__ = {one.name: one.annotation for one in parameters}
-    return expanded
+    function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run_command
 
 
 def _fields_of(group: Any) -> list[inspect.Parameter]:

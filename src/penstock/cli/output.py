@@ -2,11 +2,11 @@
 
 ::
 
-      message ─▶ bytes ── all of them with the operating system ─▶ acknowledged
-                              ╰── the reader of the pipe is gone, the disk is full ─▶ not
+      message ─▶ bytes ── the operating system has all of them ─▶ acknowledged
+                   ╰───── the reader of the pipe has ended, the disk is full ─▶ not acknowledged
 
-A slow reader must not keep the client from its pings: a write that might block runs in a thread,
-which ends with the program whatever it waits for.
+A slow reader must not delay the client's pings: a write that might block runs in a daemon thread,
+which does not keep the program from ending.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from penstock.telemetry.terminal import bytes_for_terminal
 
 STDOUT: Final = 1
 _NAME_BYTES_MAX: Final = 200  # file systems take 255
-_MODE: Final = 0o666  # less the bits of the umask
+_FILE_MODE: Final = 0o666  # less the bits of the umask
 
 Answer = TypeVar("Answer")
 
@@ -40,7 +40,7 @@ class OutputFailed(PenstockError):
 
 @final
 class Output:
-    """The output to which messages are written.
+    """Standard output, a file, or a directory of files, to which messages are written.
 
     Args:
         path: a directory, which gets a file for each topic; a file, created or appended to;
@@ -60,7 +60,7 @@ class Output:
             self._directory = path
         else:
             try:
-                self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE)
+                self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _FILE_MODE)
             except OSError as error:
                 raise ConfigError(f"--output {path}: {error.strerror}") from error
         self._is_terminal = self._directory is None and os.isatty(self._fd)
@@ -68,11 +68,11 @@ class Output:
     async def write(self, topic: str, data: bytes) -> None:
         """Write a message; on return the operating system has all of it.
 
-        On a terminal it is escaped, unless it is ``TerminalSafe``.
+        On a terminal ``data`` is escaped, unless it is ``TerminalSafe``.
 
         Raises:
-            BrokenPipeError: the reader is gone.
-            OutputFailed: it cannot be written, for example because the disk is full.
+            BrokenPipeError: the reader of the pipe has ended.
+            OutputFailed: the message cannot be written, for example because the disk is full.
         """
         if self._is_terminal:
             data = bytes_for_terminal(data)
@@ -88,9 +88,9 @@ class Output:
             raise OutputFailed(f"{self._name} cannot be written: {error.strerror}") from error
 
 
-def counted(number: int, thing: str) -> str:
-    """Return how many things there are, in words: `1 message`, `2,000 messages`."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+def count_text(number: int, noun: str) -> str:
+    """Return a number and its noun: `1 message`, `2,000 messages`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def file_name(topic: str) -> str:
@@ -105,19 +105,19 @@ def file_name(topic: str) -> str:
 
 
 async def write_all(fd: int, data: bytes) -> None:
-    """Write all of ``data``; in a thread where it might block.
+    """Write all of ``data``; in a thread if the write might block.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the data cannot be written.
     """
     is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-    left = memoryview(data)
-    while left:
-        if is_file or (len(left) <= select.PIPE_BUF and _has_room(fd)):
-            written = os.write(fd, left)
+    remaining = memoryview(data)
+    while remaining:
+        if is_file or (len(remaining) <= select.PIPE_BUF and _has_room(fd)):
+            written = os.write(fd, remaining)
         else:
-            written = await in_thread(partial(os.write, fd, left))
-        left = left[written:]
+            written = await run_in_thread(partial(os.write, fd, remaining))
+        remaining = remaining[written:]
 
 
 def _has_room(fd: int) -> bool:
@@ -127,22 +127,22 @@ def _has_room(fd: int) -> bool:
     return bool(poll.poll(0))
 
 
-async def in_thread(call: Callable[[], Answer]) -> Answer:
-    """Run ``call`` in a thread that is not waited for if this is cancelled.
+async def run_in_thread(call: Callable[[], Answer]) -> Answer:
+    """Run ``call`` in a daemon thread and return its result; a cancelled task does not wait for it.
 
     Raises:
         Exception: ``call`` raised it.
     """
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Answer] = loop.create_future()
+    result: asyncio.Future[Answer] = loop.create_future()
 
     def fail(error: Exception) -> None:
-        if not done.done():
-            done.set_exception(error)
+        if not result.done():
+            result.set_exception(error)
 
     def succeed(answer: Answer) -> None:
-        if not done.done():
-            done.set_result(answer)
+        if not result.done():
+            result.set_result(answer)
 
     def run() -> None:
         finish: Callable[[], None]
@@ -150,8 +150,8 @@ async def in_thread(call: Callable[[], Answer]) -> Answer:
             finish = partial(succeed, call())
         except Exception as error:
             finish = partial(fail, error)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no one waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no task waits
             loop.call_soon_threadsafe(finish)
 
     threading.Thread(target=run, name="penstock blocking call", daemon=True).start()
-    return await done
+    return await result

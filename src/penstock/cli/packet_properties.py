@@ -5,8 +5,8 @@
       -D publish content-type text/plain            three words follow,
       -D publish user-property room kitchen         or four
 
-No option of Typer takes "three or four" words, so ``PropertyCommand`` joins them to one before the
-rest is parsed.
+An option of Typer takes a fixed number of words, so ``PropertyCommand`` joins the words behind
+``-D`` into one before Typer parses the arguments.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CARRIERS: Final = {
 }
 USER_PROPERTY: Final = "user-property"
 
-_BETWEEN: Final = "\0"  # in no argument of any program
+_SEPARATOR: Final = "\0"  # no argument of a program can have it
 _FORM: Final = (
     "-D is followed by COMMAND IDENTIFIER VALUE, or COMMAND user-property NAME VALUE, such as"
     " -D publish content-type text/plain"
@@ -49,7 +49,7 @@ _IDENTIFIERS: Final = {
     "subscription_identifiers": "subscription-identifier",
 }
 _RULES: Final = {_IDENTIFIERS.get(r.name, r.name.replace("_", "-")): r for r in RULES}
-_OURS: Final = {  # set by the client itself
+_SET_BY_CLIENT: Final = {  # properties that the client itself sets
     CONNECT: (
         "topic_alias_maximum",
         "authentication_method",
@@ -69,7 +69,7 @@ class PropertyCommand(TyperCommand):
         """Parse ``args``, after joining the words of each ``-D``.
 
         Raises:
-            ConfigError: too few of them follow ``-D``, or text is not UTF-8.
+            ConfigError: too few words follow a ``-D``, or text is not UTF-8.
         """
         with_value = {
             option
@@ -81,60 +81,61 @@ class PropertyCommand(TyperCommand):
 
 
 def fold_properties(arguments: Sequence[str], with_value: Collection[str]) -> list[str]:
-    """Return ``arguments`` with one word after each ``-D``.
+    """Return ``arguments`` with the words behind each ``-D`` joined into one.
 
     Args:
         arguments: the arguments of the command.
         with_value: options that take one value, which may itself be ``-D``.
 
     Raises:
-        ConfigError: too few follow ``-D``, or text is not UTF-8.
+        ConfigError: too few words follow a ``-D``, or text is not UTF-8.
     """
-    left = list(arguments)
+    remaining = list(arguments)
     result: list[str] = []
-    while left:
-        argument = left.pop(0)
+    while remaining:
+        argument = remaining.pop(0)
         result.append(argument)
         if argument in OPTION:
-            count = 4 if left[1:2] == [USER_PROPERTY] else 3
-            words, left = left[:count], left[count:]
+            count = 4 if remaining[1:2] == [USER_PROPERTY] else 3
+            words, remaining = remaining[:count], remaining[count:]
             if len(words) < count:
                 raise ConfigError(_FORM)
-            result.append(_BETWEEN.join(words))
-        elif argument in with_value and left:
-            result.append(left.pop(0))
+            result.append(_SEPARATOR.join(words))
+        elif argument in with_value and remaining:
+            result.append(remaining.pop(0))
             if argument in _ANY_BYTES:
                 continue
         try:
             result[-1].encode()
         except UnicodeEncodeError:
-            raise ConfigError(f"{result[-1]!r} is not UTF-8, as MQTT wants it") from None
+            raise ConfigError(f"{result[-1]!r} is not UTF-8, which MQTT requires") from None
     return result
 
 
-def parse_properties(given: list[str] | None, commands: Collection[str]) -> dict[str, Properties]:
+def parse_properties(options: list[str] | None, commands: Collection[str]) -> dict[str, Properties]:
     """Return the properties of the options ``-D``, by command.
 
     Args:
-        given: each as ``fold_properties`` made it.
+        options: the value of each ``-D``, as ``fold_properties`` joined it.
         commands: the commands that may be named.
 
     Raises:
-        ConfigError: the command has no such property, or its value is of another kind.
+        ConfigError: the command has no such property, or the value has the wrong type.
     """
     parsed: dict[str, Properties] = {}
-    for one in given or []:
-        command, identifier, *values = one.split(_BETWEEN)
+    for words in options or []:
+        command, identifier, *values = words.split(_SEPARATOR)
         command = command.lower()
         if command not in commands:
             raise ConfigError(f"-D {command}: must be one of {', '.join(commands)}")
         rule = _RULES.get(identifier.lower())
         carrier = CARRIERS[command]
-        if rule is None or not rule.allows(carrier) or rule.name in _OURS.get(carrier, ()):
+        reserved = _SET_BY_CLIENT.get(carrier, ())
+        if rule is None or not rule.allows(carrier) or rule.name in reserved:
             possible = [
                 name
                 for name, known in _RULES.items()
-                if known.allows(carrier) and known.name not in _OURS.get(carrier, ())
+                if known.allows(carrier) and known.name not in reserved
             ]
             raise ConfigError(f"-D {command} {identifier}: must be one of {', '.join(possible)}")
         properties = parsed.setdefault(command, Properties())

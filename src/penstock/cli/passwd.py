@@ -1,4 +1,4 @@
-"""`penstock passwd`: users and their passwords, in the file that access.password_file names."""
+"""`penstock passwd`: set the passwords of users, in the file that access.password_file names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from penstock.errors import ConfigError
 
-PASSWORD_BYTES_MAX = 65_535  # the most that CONNECT can carry
+PASSWORD_BYTES_MAX = 65_535  # the longest that CONNECT can carry
 
 
 def passwd(
@@ -38,8 +38,8 @@ def passwd(
 ) -> None:
     """Set a user's password, or remove a user.
 
-    The password is asked for twice without echo, or read as one line where the input is no
-    terminal. A running broker reads the file again at SIGHUP.
+    The password is asked for twice without echo, or read as one line if the input is no terminal. A
+    running broker reads the file again at SIGHUP.
     """
     from penstock.auth import scram as scram_keys
     from penstock.auth.files import read_passwords, write_passwords
@@ -65,21 +65,22 @@ def passwd(
         if lines.pop(user, None) is None:
             raise ConfigError(f"{file} has no user {user!r}.")
     else:
-        lines[user] = _line(_password(user) if batch is None else batch, scram)
+        password = _ask_password(user) if batch is None else batch
+        lines[user] = _password_line(password, scram)
     write_passwords(file, lines)
     print(f"{'removed' if delete else 'set the password of'} {user} in {file}")
 
 
-def _password(user: str) -> str:
+def _ask_password(user: str) -> str:
     if not sys.stdin.isatty():
         return sys.stdin.readline().removesuffix("\n").removesuffix("\r")
     password = getpass.getpass(f"Password of {user}: ")
-    if getpass.getpass("Once more: ") != password:
+    if getpass.getpass("Repeat it: ") != password:
         raise ConfigError("The two passwords differ; nothing was changed.")
     return password
 
 
-def _line(password: str, scram_wanted: bool) -> str:
+def _password_line(password: str, uses_scram: bool) -> str:
     from penstock.auth import scram
     from penstock.auth.passwords import password_line
 
@@ -88,6 +89,6 @@ def _line(password: str, scram_wanted: bool) -> str:
     if len(password.encode(errors="surrogateescape")) > PASSWORD_BYTES_MAX:
         raise ConfigError(f"The password is longer than {PASSWORD_BYTES_MAX} bytes.")
     try:
-        return scram.line_of(scram.keys_for(password)) if scram_wanted else password_line(password)
+        return scram.line_of(scram.keys_for(password)) if uses_scram else password_line(password)
     except ValueError:
         raise ConfigError("The password has characters that cannot be used.") from None

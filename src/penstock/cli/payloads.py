@@ -11,7 +11,7 @@ import typer
 
 from penstock.errors import ConfigError
 
-PAYLOAD_BYTES_MAX: Final = 268_435_455 - 65_537 - 2  # the rest of a packet with the longest topic
+PAYLOAD_BYTES_MAX: Final = 268_435_455 - 65_537 - 2  # in a packet with the longest topic
 _STDIN_PATH: Final = "/dev/stdin"
 
 
@@ -34,15 +34,15 @@ class Payload:
 
     @property
     def count(self) -> int:
-        """The number of these options that were given."""
-        given = (self.message is not None, self.file is not None)
-        return sum((*given, self.null_message, self.stdin_file))
+        """The number of payload options that were given."""
+        has_value = (self.message is not None, self.file is not None)
+        return sum((*has_value, self.null_message, self.stdin_file))
 
     def read(self) -> bytes:
         """Return the payload.
 
         Raises:
-            ConfigError: the file cannot be read, or it is too large.
+            ConfigError: the file cannot be read, or the payload is too large.
         """
         if self.message is not None:
             payload = os.fsencode(self.message)

@@ -1,4 +1,4 @@
-"""The options for printing received messages, and the printing."""
+"""The options for printing received messages, and the functions that format them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 from penstock.cli.message_format import (
     Formatter,
     NotJson,
-    Received,
+    TimedMessage,
     as_json,
     as_log_line,
     parse_format,
-    received_now,
+    with_current_time,
 )
 from penstock.errors import ConfigError
 from penstock.telemetry.terminal import TerminalSafe, bytes_for_terminal
@@ -40,7 +40,7 @@ class PrintOptions:
             "-F",
             "--format",
             metavar="FORMAT",
-            help="Print so: %t topic, %p payload, %q QoS, %r retained, ...; see mosquitto_sub(1).",
+            help="Format: %t topic, %p payload, %q QoS, %r retained, ...; see mosquitto_sub(1).",
         ),
     ] = None
     no_end_of_line: Annotated[
@@ -54,26 +54,26 @@ class PrintOptions:
     ] = False
 
     def printer(self, *, on_terminal: bool) -> Printer:
-        """Return a function that formats a message for printing; an empty one prints nothing.
+        """Return a function that formats a message for printing; an empty result is not printed.
 
         Args:
-            on_terminal: escape the parts that come from the message, not those of the format.
+            on_terminal: escape the text that comes from the message, but not that of the format.
 
         Raises:
-            ConfigError: there is no such format.
+            ConfigError: the format has an unknown code, or options exclude each other.
         """
         formatter = self.formatter(on_terminal=on_terminal)
-        return lambda message: formatter(received_now(message))
+        return lambda message: formatter(with_current_time(message))
 
-    def formatter(self, *, on_terminal: bool, of_log: bool = False) -> Formatter:
-        """Return the same for a message that says when it came.
+    def formatter(self, *, on_terminal: bool, from_log: bool = False) -> Formatter:
+        """Return a function that formats a message with the time of its receipt.
 
         Args:
-            on_terminal: as above.
-            of_log: messages come from the log; without options their line has time and offset.
+            on_terminal: the same as of ``printer``.
+            from_log: messages come from the log; without options a line has time and offset.
 
         Raises:
-            ConfigError: there is no such format.
+            ConfigError: the format has an unknown code, or options exclude each other.
         """
         end = b"" if self.no_end_of_line else b"\n"
         if self.json:
@@ -81,8 +81,8 @@ class PrintOptions:
                 raise ConfigError("give only one of --json, -F and -v")
             return lambda received: as_json(received) + b"\n"
         if self.form is not None:
-            pieces = parse_format(self.form, pretty=self.pretty, of_log=of_log)
-            return _formatted(pieces, end, on_terminal)
+            pieces = parse_format(self.form, pretty=self.pretty, from_log=from_log)
+            return _join_pieces(pieces, end, on_terminal)
         if self.verbose:
             return lambda received: (
                 received.message.topic.encode()
@@ -90,20 +90,20 @@ class PrintOptions:
                 + (received.message.payload or b"(null)")
                 + end
             )
-        if of_log:
+        if from_log:
             return as_log_line
         return lambda received: received.message.payload + end if received.message.payload else b""
 
 
-def _formatted(pieces: list[Formatter], end: bytes, on_terminal: bool) -> Formatter:
-    def formatted(received: Received) -> bytes:
+def _join_pieces(pieces: list[Formatter], end: bytes, on_terminal: bool) -> Formatter:
+    def format_message(received: TimedMessage) -> bytes:
         try:
             parts = [piece(received) for piece in pieces]
         except NotJson as error:
-            print(f"penstock: {error}; %j takes any", file=sys.stderr)
+            print(f"penstock: {error}; %j takes any payload", file=sys.stderr)
             return b""
         if on_terminal:
             return TerminalSafe(b"".join(map(bytes_for_terminal, parts)) + end)
         return b"".join(parts) + end
 
-    return formatted
+    return format_message

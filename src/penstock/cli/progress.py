@@ -1,4 +1,5 @@
-"""The progress of `penstock pub`: a bar on a terminal, for work longer than a moment."""
+"""The progress bar of `penstock pub` and `penstock replay`, on a terminal, for work longer than a
+moment."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
-_AFTER_S: Final = 1.0
+_DELAY_S: Final = 1.0  # shorter work shows no bar
 _PERIOD_S: Final = 0.2
 
 
@@ -19,7 +20,7 @@ class Progress(NamedTuple):
     Attributes:
         done: the part of ``total`` that is done, in the same unit.
         total: the whole; None if unknown.
-        text: shown beside the bar.
+        text: the text beside the bar.
     """
 
     done: int
@@ -28,16 +29,16 @@ class Progress(NamedTuple):
 
 
 @asynccontextmanager
-async def progress_shown(
-    read_progress: Callable[[], Progress], *, wanted: bool
+async def show_progress(
+    read_progress: Callable[[], Progress], *, enabled: bool
 ) -> AsyncIterator[None]:
     """Show the progress on standard error while the block runs.
 
     Args:
         read_progress: returns the progress; called repeatedly.
-        wanted: show it; never shown if standard error is not a terminal.
+        enabled: whether to show the progress; it is never shown if standard error is no terminal.
     """
-    if not wanted or not sys.stderr.isatty():
+    if not enabled or not sys.stderr.isatty():
         yield
         return
     showing = asyncio.create_task(_show(read_progress))
@@ -50,7 +51,7 @@ async def progress_shown(
 
 
 async def _show(read_progress: Callable[[], Progress]) -> None:
-    await asyncio.sleep(_AFTER_S)
+    await asyncio.sleep(_DELAY_S)
     from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Display
 

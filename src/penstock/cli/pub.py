@@ -1,4 +1,4 @@
-"""`penstock pub`: its options; `publishing` does the work."""
+"""`penstock pub`: the options of the command; `publishing` does the work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from penstock.cli.connection import Connection
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.packet_properties import parse_properties
 from penstock.cli.payloads import Payload
 from penstock.errors import ConfigError
@@ -17,14 +17,14 @@ from penstock.errors import ConfigError
 if TYPE_CHECKING:
     from penstock.client.options import Settings
 
-FURTHER: Final = """\
+EPILOG: Final = """\
 \b
   penstock pub -t plant/line1/temp -q 1 -m 21.5
   tail -f readings.log | penstock pub -t plant/log -q 1 -l
   penstock pub --outbox box -i logger -t plant/log -l < readings.log
 
-With --outbox lines are on disk as soon as they are read, also while there is no broker; messages
-left in it are sent by the next 'penstock pub --outbox', which needs no message for that.
+With --outbox lines are on disk as soon as they are read, also while no broker is reachable;
+messages that remain in it are sent by the next 'penstock pub --outbox', even without a message.
 
 Exit codes: 0 the broker has acknowledged everything (QoS 0: it was sent); 1 it has not; 2 a
 mistake; 27 the time of -W is over.
@@ -33,7 +33,7 @@ mistake; 27 the time of -W is over.
 _QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
-@grouped
+@expand_option_groups
 def pub(
     *,
     topic: Annotated[
@@ -49,7 +49,7 @@ def pub(
         typer.Option("-q", "--qos", min=0, max=2, metavar="0|1|2", help="QoS; 0, 1 with an outbox"),
     ] = None,
     retain: Annotated[
-        bool, typer.Option("-r", "--retain", help="The broker keeps it for later subscribers.")
+        bool, typer.Option("-r", "--retain", help="Retain the message for later subscribers.")
     ] = False,
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, metavar="COUNT", help="How often to publish.")
@@ -88,19 +88,19 @@ def pub(
     if outbox is not None and qos == 0:
         raise ConfigError("an outbox keeps messages of QoS 1 and 2: leave out -q 0")
     from penstock.cli.client_program import client_for, run_client
-    from penstock.cli.publishing import Publishing, publish
+    from penstock.cli.publishing import PublishRun, publish
 
     properties = parse_properties(connection.properties, ("connect", "publish", "will"))
-    further: Settings = {"max_inflight": max_inflight, "queue_bytes_max": _QUEUE_BYTES_MAX}
+    settings: Settings = {"max_inflight": max_inflight, "queue_bytes_max": _QUEUE_BYTES_MAX}
     if outbox is not None:
-        further["outbox"] = outbox
-    client = client_for(connection, properties, further)
+        settings["outbox"] = outbox
+    client = client_for(connection, properties, settings)
     level = qos if qos is not None else int(outbox is not None)
-    publishing = Publishing(client, topic, level, retain, properties.get("publish"))
+    run = PublishRun(client, topic, level, retain, properties.get("publish"))
     if by_line:
-        work = publishing.lines
+        work = run.publish_lines
     elif payload.count:
-        work = partial(publishing.repeated, payload.read(), repeat, repeat_delay_s)
+        work = partial(run.publish_repeatedly, payload.read(), repeat, repeat_delay_s)
     else:
-        work = publishing.outbox_only
-    run_client(publish(publishing, work, timeout_s, connection.quiet), connection)
+        work = run.publish_nothing
+    run_client(publish(run, work, timeout_s, connection.quiet), connection)

@@ -1,4 +1,4 @@
-"""`penstock reload`: a running broker reads its settings again, and says what became of each."""
+"""`penstock reload`: have a running broker read its settings again, and print the changes."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def reload_settings(
     """Have a running broker read its settings again; show what changed, and what needs a restart.
 
     The broker reads the file, environment and options that it was started with. --config and
-    --data-dir only find the broker. Where there is a mistake, nothing changes.
+    --data-dir only find the broker. If there is a mistake, nothing changes.
     """
     from penstock.control.admin_requests import Reload, Reloaded
 
-    done: Reloaded = ask_broker(config, data_dir, Reload(), Reloaded)
+    outcome: Reloaded = ask_broker(config, data_dir, Reload(), Reloaded)
     if as_json:
-        print_objects([_object(change) for change in (*done.changed, *done.waiting)])
+        print_objects([_object(change) for change in (*outcome.changed, *outcome.waiting)])
         return
-    for heading, changes in (("changed:", done.changed), ("needs a restart:", done.waiting)):
+    for heading, changes in (("changed:", outcome.changed), ("needs a restart:", outcome.waiting)):
         if changes:
             print(heading)
         for change in changes:
             note = " (new connections)" if change.counts == "new" else ""
             print(f"  {change.setting}: {change.old} -> {change.new}{note}")
-    if done.read:
-        print(f"read again: {', '.join(done.read)}")
-    if not (done.changed or done.waiting):
-        print("no setting is another one")
+    if outcome.read:
+        print(f"read again: {', '.join(outcome.read)}")
+    if not (outcome.changed or outcome.waiting):
+        print("no setting has changed")
 
 
 def _object(change: Changed) -> dict[str, str]:

@@ -1,12 +1,12 @@
-"""The work of `penstock replay`: messages of the log, published again in their order and rhythm.
+"""The work of `penstock replay`: publish messages of the log again, in their order and rhythm.
 
 ::
 
-      chosen messages, up to a fixed end ─▶ wait for their time ─▶ published ─▶ acknowledged
-                                                       first offset that is not ──╯ a signal: said
+      selected messages, up to a fixed end ─▶ wait for their time ─▶ published ─▶ acknowledged
+               a signal ends the run: the first offset without acknowledgement is printed ─╯
 
-The time of a message counts from the first one: one received 10 s after it leaves 10 s after it,
-or 1 s with ``--speed 10``. Where the broker's clock was set back there is no pause.
+Times count from the first message: a message received 10 s after it is published 10 s after it, or
+1 s with ``--speed 10``. If the broker's clock was set back there is no pause.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from collections import Counter, deque
 from functools import partial
 from typing import Final, final
 
-from penstock.cli.chosen_messages import (
-    ChosenMessages,
-    choose,
-    machine_clock,
-    read_chosen,
-    received_in,
-    times_us_of,
-)
 from penstock.cli.client_program import uncancel
 from penstock.cli.log_options import LogOptions
 from penstock.cli.log_positions import local_text
-from penstock.cli.message_format import Received
-from penstock.cli.output import counted, in_thread
-from penstock.cli.progress import Progress, progress_shown
+from penstock.cli.log_selection import (
+    LogSelection,
+    machine_clock,
+    messages_in,
+    read_selection,
+    receive_times_us,
+    select_messages,
+)
+from penstock.cli.message_format import TimedMessage
+from penstock.cli.output import count_text, run_in_thread
+from penstock.cli.progress import Progress, show_progress
 from penstock.cli.stream_service import StreamCredentialOptions
 from penstock.cli.topic_map import TopicMap
 from penstock.client import Client, Publication
@@ -43,24 +43,25 @@ from penstock.stream.client import CONNECT_TIMEOUT_S, StreamClient
 from penstock.telemetry.logs import printable
 
 OUTSTANDING_MAX: Final = 10_000
-"""Most messages that are handed to the client and not acknowledged."""
+"""Most messages that were passed to the client and are not acknowledged."""
 
 TOPICS_SHOWN: Final = 20
 """Most topics that a dry run lists."""
 
 TOPICS_COUNTED_MAX: Final = 100_000
-"""Most topics that a dry run counts apart."""
+"""Most topics that a dry run counts separately."""
 
-_OF_ANOTHER_PUBLISHER: Final = frozenset((PRODUCER, SEQUENCE, RECEIPT))
-"""User properties by which a broker would take a copy for the message itself, or answer it."""
+_OMITTED_PROPERTIES: Final = frozenset((PRODUCER, SEQUENCE, RECEIPT))
+"""User properties with which a broker would take a copy for a duplicate of the message, or send a
+receipt to its publisher."""
 
 
 @final
 class Pace:
-    """Says when a message is to leave.
+    """Computes when a message is to be published.
 
     Args:
-        speed: so many times as fast as the messages came; None: at once.
+        speed: how many times as fast as the messages were received; None: without pauses.
     """
 
     def __init__(self, speed: float | None) -> None:
@@ -69,7 +70,7 @@ class Pace:
         self._started_s = 0.0
 
     def wait_s(self, received_at_us: int, now_s: float) -> float:
-        """Return how long a message waits, seconds; the first one begins the count."""
+        """Return how long a message must wait, in seconds; times count from the first call."""
         if self._speed is None:
             return 0.0
         if self._first_us is None:
@@ -78,19 +79,19 @@ class Pace:
         return max(0.0, due_s - now_s)
 
     def duration_s(self, first_us: int, last_us: int) -> float:
-        """Return how long messages received in this span take, seconds."""
+        """Return how long the replay of messages received in this span takes, in seconds."""
         return 0.0 if self._speed is None else max(0.0, last_us - first_us) / 1e6 / self._speed
 
 
 @final
-class Republishing:
-    """Says how a message is published again.
+class Republisher:
+    """Publishes copies of messages.
 
     Args:
-        topics: makes the new topic.
-        qos: instead of the one it had; None: that.
-        keep_retain: retain what was retained.
-        with_properties: the connection can carry properties.
+        topics: maps the topic of a message to that of its copy.
+        qos: the QoS of all copies; None: that of the message.
+        keep_retain: whether the copy of a retained message is retained.
+        with_properties: whether the connection can carry properties, which MQTT 5 has.
     """
 
     def __init__(
@@ -101,11 +102,11 @@ class Republishing:
         self._keep_retain = keep_retain
         self._with_properties = with_properties
 
-    async def publish(self, client: Client, received: Received) -> Publication | None:
-        """Publish a message; return its pending publication, None for QoS 0.
+    async def publish(self, client: Client, received: TimedMessage) -> Publication | None:
+        """Publish a copy of a message; return its pending publication, None for QoS 0.
 
         Raises:
-            PublishFailed: the new topic is none.
+            PublishFailed: the topic of the copy is not valid.
         """
         message = received.message
         topic = self.topics(message.topic)
@@ -121,40 +122,39 @@ class Republishing:
         return None
 
     def _properties(self, properties: Properties | None) -> Properties | None:
-        """Return the properties, without the ones that belong to the publisher of the original."""
+        """Return the properties without the user properties that belong to the original
+        publisher."""
         if properties is None or properties.user_properties is None:
             return properties
-        pairs = [
-            pair for pair in properties.user_properties if pair[0] not in _OF_ANOTHER_PUBLISHER
-        ]
+        pairs = [pair for pair in properties.user_properties if pair[0] not in _OMITTED_PROPERTIES]
         properties.user_properties = pairs or None
         return properties
 
 
 @final
-class Replaying:
+class ReplayRun:
     """One run of `penstock replay`.
 
     Args:
-        options: choose the messages.
-        access: reaches the stream service.
-        republishing: says how they are published.
-        pace: says when.
+        options: the options that select the messages.
+        access: credentials for the stream service.
+        republisher: publishes the copies.
+        pace: computes the times of publishing.
     """
 
     def __init__(
         self,
         options: LogOptions,
         access: StreamCredentialOptions,
-        republishing: Republishing,
+        republisher: Republisher,
         pace: Pace,
     ) -> None:
         self._options = options
         self._log: StreamClient = options.client(access, CONNECT_TIMEOUT_S)
-        self._republishing = republishing
+        self._republisher = republisher
         self._pace = pace
-        self._chosen: ChosenMessages | None = None
-        self._reached = 0
+        self._selection: LogSelection | None = None
+        self._next_offset = 0
         self._outstanding: deque[tuple[int, Publication]] = deque()
         self._done = 0
 
@@ -162,14 +162,14 @@ class Replaying:
         """Publish the messages; return the exit code.
 
         Raises:
-            PublishFailed: the broker refused one, or the run was interrupted.
+            PublishFailed: the broker refused a message, or the run was interrupted.
         """
         is_interrupted = False
         try:
-            chosen = await self._choose()
-            async with client, progress_shown(self._progress, wanted=not quiet):
+            selection = await self._select()
+            async with client, show_progress(self._progress, enabled=not quiet):
                 try:
-                    await self._publish(client, chosen)
+                    await self._publish(client, selection)
                     await self._settle(0)
                 except asyncio.CancelledError:
                     if not client.is_connected:
@@ -184,18 +184,18 @@ class Replaying:
             self._log.cancel()
             raise PublishFailed(f"interrupted: {self._summary()}")
         if not quiet:
-            print(f"penstock: {_published(self._done)}", file=sys.stderr)
+            print(f"penstock: {_published_text(self._done)}", file=sys.stderr)
         return 0
 
     async def dry_run(self) -> int:
         """Print the messages that would be published; return the exit code."""
-        chosen = await self._choose()
+        selection = await self._select()
         topics: Counter[str] = Counter()
         times_us: list[int] = []
         columns = ("offset", "received_at", "topic")
-        async for batch in read_chosen(self._log, chosen, columns):
-            found = times_us_of(batch)
-            times_us = [*times_us[:1], found[-1]] if times_us else [found[0], found[-1]]
+        async for batch in read_selection(self._log, selection, columns):
+            batch_us = receive_times_us(batch)
+            times_us = [times_us[0] if times_us else batch_us[0], batch_us[-1]]
             for topic in batch.column(2).to_pylist():
                 is_known = topic in topics or len(topics) < TOPICS_COUNTED_MAX
                 topics[topic if is_known else ""] += 1
@@ -204,49 +204,53 @@ class Replaying:
             return 0
         clock = machine_clock()
         print(
-            f"{counted(topics.total(), 'message')} would be published in"
+            f"{count_text(topics.total(), 'message')} would be published in"
             f" {self._pace.duration_s(*times_us):,.1f} s, received from"
             f" {local_text(times_us[0], clock)} to {local_text(times_us[1], clock)}:"
         )
         for topic, count in topics.most_common(TOPICS_SHOWN):
-            shown = f"{topic} → {self._republishing.topics(topic)}" if topic else "others"
+            shown = f"{topic} → {self._republisher.topics(topic)}" if topic else "others"
             print(f"  {count:,}  {printable(shown)}")
         if len(topics) > TOPICS_SHOWN:
             print(f"  and {len(topics) - TOPICS_SHOWN:,} topics more")
         return 0
 
-    async def _choose(self) -> ChosenMessages:
-        chosen = await in_thread(partial(choose, self._log, self._options, machine_clock()))
-        chosen.print_notes()
-        self._chosen = chosen
-        self._reached = chosen.spans[0][0] if chosen.spans else chosen.pushed.offsets.high
-        return chosen
+    async def _select(self) -> LogSelection:
+        selection = await run_in_thread(
+            partial(select_messages, self._log, self._options, machine_clock())
+        )
+        selection.print_notes()
+        self._selection = selection
+        end = selection.filters.offsets.high
+        self._next_offset = selection.spans[0][0] if selection.spans else end
+        return selection
 
-    async def _publish(self, client: Client, chosen: ChosenMessages) -> None:
-        async for batch in read_chosen(self._log, chosen):
-            for received in received_in(batch):
+    async def _publish(self, client: Client, selection: LogSelection) -> None:
+        async for batch in read_selection(self._log, selection):
+            for received in messages_in(batch):
                 wait_s = self._pace.wait_s(received.at_ns // 1000, time.monotonic())
                 if wait_s:
                     await asyncio.sleep(wait_s)
-                publication = await self._republishing.publish(client, received)
-                assert received.logged is not None, "it was read from the log"
-                offset = received.logged.offset
+                publication = await self._republisher.publish(client, received)
+                assert received.log_entry is not None, "it was read from the log"
+                offset = received.log_entry.offset
                 if publication is None:
                     self._done += 1
                 else:
                     self._outstanding.append((offset, publication))
-                self._reached = offset + 1
+                self._next_offset = offset + 1
                 await self._settle(OUTSTANDING_MAX)
 
-    async def _settle(self, left_max: int) -> None:
-        """Take the acknowledgements that are there, and wait until few are missing.
+    async def _settle(self, outstanding_max: int) -> None:
+        """Count acknowledged messages, and wait until at most ``outstanding_max`` are not
+        acknowledged.
 
         Raises:
             PublishFailed: the broker refused a message.
         """
         while self._outstanding:
             _, publication = self._outstanding[0]
-            if len(self._outstanding) <= left_max and not publication.is_done:
+            if len(self._outstanding) <= outstanding_max and not publication.is_done:
                 return
             await publication
             self._outstanding.popleft()
@@ -254,10 +258,10 @@ class Replaying:
 
     def _progress(self) -> Progress:
         text = f"{self._done:,} messages"
-        if self._chosen is None or not self._chosen.spans:
+        if self._selection is None or not self._selection.spans:
             return Progress(0, None, text)
-        spans = self._chosen.spans
-        done = sum(min(max(self._reached, start), end) - start for start, end in spans)
+        spans = self._selection.spans
+        done = sum(min(max(self._next_offset, start), end) - start for start, end in spans)
         return Progress(done, sum(end - start for start, end in spans), text)
 
     def _summary(self) -> str:
@@ -267,12 +271,12 @@ class Replaying:
                 break
             self._outstanding.popleft()
             self._done += 1
-        done = _published(self._done)
-        if self._chosen is None:
+        done = _published_text(self._done)
+        if self._selection is None:
             return done
-        place = self._outstanding[0][0] if self._outstanding else self._reached
-        return f"{done}; the rest: {self._chosen.rest(place)}, without --last"
+        offset = self._outstanding[0][0] if self._outstanding else self._next_offset
+        return f"{done}; the rest: {self._selection.options_from(offset)}, without --last"
 
 
-def _published(count: int) -> str:
-    return f"{counted(count, 'message')} {'was' if count == 1 else 'were'} published"
+def _published_text(count: int) -> str:
+    return f"{count_text(count, 'message')} {'was' if count == 1 else 'were'} published"

@@ -21,14 +21,14 @@ from penstock.protocol.properties import Properties
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request to send, and what counts as its response.
+    """A request, and the conditions on its response.
 
     Attributes:
         client: the client, not opened yet.
         topic: topic of the request.
         response_topic: the topic on which the response is expected.
-        qos: QoS of both.
-        no_retained: a retained message is not a response.
+        qos: QoS of request and response.
+        no_retained: whether a retained message is no response.
         properties: properties of the request; None before MQTT 5.
     """
 
@@ -40,21 +40,22 @@ class Exchange:
     properties: Properties | None
 
     def is_response(self, message: Message) -> bool:
-        """Return whether ``message`` has our correlation data, or none."""
+        """Return whether ``message`` is the response: it has the correlation data of the request,
+        or none."""
         if message.retain and self.no_retained:
             return False
-        asked, given = self.properties, message.properties
-        correlation = None if given is None else given.correlation_data
-        return correlation is None or asked is None or correlation == asked.correlation_data
+        request, response = self.properties, message.properties
+        correlation = None if response is None else response.correlation_data
+        return correlation is None or request is None or correlation == request.correlation_data
 
 
-async def ask(
+async def send_request(
     exchange: Exchange, request: bytes, printer: Printer, output: Output, timeout_s: float | None
 ) -> int:
     """Send the request, and print the response; return the exit code.
 
     Raises:
-        RequestFailed: there is no subscriber of the topic.
+        RequestFailed: no client subscribes to the topic of the request.
     """
     client, qos = exchange.client, exchange.qos
     try:
@@ -62,7 +63,7 @@ async def ask(
             await client.subscribe(exchange.response_topic, qos=qos)
             code = await client.publish(exchange.topic, request, qos, False, exchange.properties)
             if code == reasons.NO_MATCHING_SUBSCRIBERS:
-                raise RequestFailed(f"nobody subscribes to {exchange.topic!r}")
+                raise RequestFailed(f"no client subscribes to {exchange.topic!r}")
             async for message in client.messages():
                 if exchange.is_response(message):
                     async with message.processing():

@@ -1,4 +1,4 @@
-"""`penstock retained`: the retained messages of a running broker."""
+"""`penstock retained`: list, show and clear the retained messages of a running broker."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from penstock.cli.operator_commands import (
     Limit,
     OlderThan,
     Yes,
-    age_s,
     ask_broker,
     confirm_and_do,
     fetch_entries,
+    parse_age_s,
     print_list,
     utc_text,
 )
@@ -45,12 +45,12 @@ def list_retained(
     """List retained messages whose topics match a filter."""
     from penstock.control.admin_requests import ListRetained
 
-    request = ListRetained(topic_filter, age_s("--older-than", older_than), cursor)
-    found, further = fetch_entries(config, data_dir, request, limit)
+    request = ListRetained(topic_filter, parse_age_s("--older-than", older_than), cursor)
+    entries, next_cursor = fetch_entries(config, data_dir, request, limit)
     if as_json:
-        print_objects(found)
+        print_objects(entries)
         return
-    print_list(("topic", "bytes", "QoS", "since", "from"), map(_row, found), further)
+    print_list(("topic", "bytes", "QoS", "since", "from"), map(_row, entries), next_cursor)
 
 
 @app.command()
@@ -68,7 +68,7 @@ def show(
 
     entry = ask_broker(config, data_dir, ShowRetained(topic), JsonObject | None)
     if entry is None:
-        raise ConfigError(f"nothing is retained of {topic!r}")
+        raise ConfigError(f"no message is retained on {topic!r}")
     if as_json:
         print_objects([entry])
     else:
@@ -87,7 +87,7 @@ def clear(
     """Remove retained messages whose topics match a filter. Subscribers are not notified."""
     from penstock.control.admin_requests import ClearRetained, Count
 
-    older_than_s = age_s("--older-than", older_than)
+    older_than_s = parse_age_s("--older-than", older_than)
 
     def do(only_count: bool) -> int:
         request = ClearRetained(topic_filter, older_than_s, only_count)

@@ -2,10 +2,10 @@ r"""Files of rows that `penstock tail` and `penstock sql` write: Parquet, Arrow,
 
 ::
 
-      out.parquet ─▶ .out.parquet.unfinished ── all rows are there ─▶ out.parquet
+      out.parquet ─▶ .out.parquet.unfinished ── all rows are written ─▶ out.parquet
                                 ╰── an error, kill -9 ─▶ there is no out.parquet
 
-So a file with its name is whole. The file is opened before the log is asked for anything.
+So a file with its final name is complete. The file is opened before anything is read from the log.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ KINDS: Final = {
     ".json": "json",
     ".jsonl": "json",
 }
-"""Kinds of files by the end of their names."""
+"""The kind of a file by the suffix of its name."""
 
 GROUP_ROWS_MAX: Final = 131_072
 """Most rows that are collected for one group of a Parquet file."""
 
 GROUP_BYTES_MAX: Final = 32 * 2**20
-"""Most bytes that are collected for one, except that of a single larger batch."""
+"""Most bytes that are collected for one group, unless a single batch has more."""
 
-_QUOTED: Final = frozenset(',"\r\n')
+_QUOTED_CHARACTERS: Final = frozenset(',"\r\n')
 
 
 def kind_of(path: Path) -> str:
-    """Return the kind of a file by the end of its name.
+    """Return the kind of a file by the suffix of its name.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: the suffix is none of ``KINDS``.
     """
     kind = KINDS.get(path.suffix.lower())
     if kind is None:
@@ -54,19 +54,19 @@ def kind_of(path: Path) -> str:
 
 @final
 class UnfinishedFile:
-    """A file that gets its name when it is whole.
+    """A file that gets its final name when it is complete.
 
     Args:
-        path: the name.
-        force: replace a file of this name.
+        path: the final name.
+        force: replace an existing file of this name.
 
     Raises:
-        ConfigError: the file is there already, or cannot be written.
+        ConfigError: the file exists already, or cannot be written.
     """
 
     def __init__(self, path: Path, *, force: bool) -> None:
         if path.exists() and not force:
-            raise ConfigError(f"{path} is there already: give --force to write over it")
+            raise ConfigError(f"{path} exists already: give --force to write over it")
         self._path = path
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         try:
@@ -75,7 +75,7 @@ class UnfinishedFile:
             raise ConfigError(f"--output {path}: {error.strerror}") from error
 
     def finish(self) -> None:
-        """Give the file its name; it is on disk then."""
+        """Sync the file to disk, and give it its final name."""
         self.file.flush()
         os.fsync(self.file.fileno())
         self.file.close()
@@ -89,22 +89,22 @@ class UnfinishedFile:
 
 
 @final
-class ArrowRows:
+class ArrowWriter:
     """Writes rows as Parquet or as an Arrow IPC file (Feather).
 
     Args:
-        file: takes the bytes.
-        kind: parquet or arrow.
-        schema: the columns.
+        file: the file to write to.
+        kind: "parquet" or "arrow".
+        schema: the names and types of the columns.
 
     Raises:
-        ConfigError: the format has no such columns.
+        ConfigError: the format cannot have these columns.
     """
 
     def __init__(self, file: IO[bytes], kind: str, schema: pa.Schema) -> None:
-        twice = [name for name in dict.fromkeys(schema.names) if schema.names.count(name) > 1]
-        if twice:
-            raise ConfigError(f"two columns are called {twice[0]!r}: name them apart with AS")
+        repeated = [name for name in dict.fromkeys(schema.names) if schema.names.count(name) > 1]
+        if repeated:
+            raise ConfigError(f"two columns are called {repeated[0]!r}: rename one with AS")
         self._schema = schema
         self._collected: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
@@ -119,7 +119,7 @@ class ArrowRows:
             ) from error
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch, or collect it for a group of useful size."""
+        """Write a batch, or collect it for a row group of useful size."""
         _refuse_infinite(batch)
         self._collected.append(batch)
         self._rows += batch.num_rows
@@ -128,7 +128,7 @@ class ArrowRows:
             self._flush()
 
     def close(self) -> None:
-        """Write the collected rows, and the end of the file."""
+        """Write the collected rows, and the footer of the file."""
         self._flush()
         self._writer.close()
 
@@ -140,7 +140,7 @@ class ArrowRows:
 
 
 class InfiniteTime(PenstockError):
-    """Raised for a time that is infinite, which neither Arrow nor Parquet can say."""
+    """Raised for a time that is infinite, which neither Arrow nor Parquet can represent."""
 
 
 def csv_line(fields: Iterable[str | None]) -> bytes:
@@ -151,7 +151,7 @@ def csv_line(fields: Iterable[str | None]) -> bytes:
 def _csv_field(text: str | None) -> str:
     if text is None:
         return ""
-    if not text or text != text.strip() or _QUOTED.intersection(text):
+    if not text or text != text.strip() or _QUOTED_CHARACTERS.intersection(text):
         quoted = text.replace('"', '""')
         return f'"{quoted}"'
     return text
@@ -162,7 +162,8 @@ def _types(schema: pa.Schema) -> str:
 
 
 def _refuse_infinite(batch: pa.RecordBatch) -> None:
-    """Raise for the infinite times of DuckDB, which in Arrow are the ends of the numbers."""
+    """Raise InfiniteTime for the infinite times of DuckDB, which Arrow has as the largest and the
+    smallest number."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not (pa.types.is_timestamp(field.type) or pa.types.is_date32(field.type)):
             continue
@@ -172,6 +173,6 @@ def _refuse_infinite(batch: pa.RecordBatch) -> None:
         ends = pa.compute.min_max(numbers).as_py()
         if most in ends.values() or -most in ends.values():
             raise InfiniteTime(
-                f"column {field.name} has an infinite time, which only CSV and JSON can say:"
+                f"column {field.name} has an infinite time, which only CSV and JSON can have:"
                 " CAST it to VARCHAR, or leave it out"
             )

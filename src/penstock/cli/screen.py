@@ -1,6 +1,6 @@
 """The output of commands: tables, pairs and JSON objects; with colours on a terminal.
 
-Every command prints through here or with `print`. Foreign text cannot control the terminal:
+Every command prints with this module or with `print`. Text of clients cannot control the terminal:
 `print` on a terminal escapes it (``telemetry/terminal.py``), and a `Screen` escapes each text
 before it adds colours. Brackets are never markup, and no word is highlighted automatically.
 """
@@ -29,7 +29,8 @@ class Screen(Console):
 
     Args:
         stderr: print to standard error instead.
-        pipe_width: columns if it is not a terminal; None for 80, or the value of COLUMNS.
+        pipe_width: width in characters if the output is no terminal; None for 80, or the value of
+            COLUMNS.
     """
 
     def __init__(self, *, stderr: bool = False, pipe_width: int | None = None) -> None:
@@ -45,9 +46,9 @@ class Screen(Console):
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
-        """Render as a console does, each text escaped: see `for_terminal`."""
+        """Render as Rich's console does, with each text escaped, see `for_terminal`."""
         if isinstance(renderable, Text):
-            renderable = _escaped(renderable)
+            renderable = _escape(renderable)
         return super().render(renderable, options)
 
     def render_str(self, text: str, **options: Any) -> Text:
@@ -55,14 +56,14 @@ class Screen(Console):
         return super().render_str(for_terminal(text), **options)
 
 
-def _escaped(text: Text) -> Text:
+def _escape(text: Text) -> Text:
     """Return `text`, or an escaped copy in one style if it has something to escape."""
-    shown = for_terminal(text.plain)
-    return text if shown == text.plain else text.blank_copy(shown)
+    escaped = for_terminal(text.plain)
+    return text if escaped == text.plain else text.blank_copy(escaped)
 
 
 def print_table(headings: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
-    """Print a table; in a pipe one line for each row, columns apart, however long it is."""
+    """Print a table; in a pipe one line for each row, with aligned columns, of any length."""
     names = [*headings]
     cells = [[printable(cell) for cell in row] for row in rows]  # a line end must not forge a row
     screen = Screen()
@@ -84,7 +85,7 @@ def print_heading(text: str) -> None:
 
 
 def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
-    """Print names and values, a line each; in a pipe however long it is."""
+    """Print names and values, a line each; in a pipe lines of any length."""
     screen = Screen()
     if not screen.is_terminal:
         for line in row_lines([], [(name, printable(value)) for name, value in pairs]):
@@ -98,12 +99,13 @@ def print_pairs(pairs: Iterable[tuple[str, str]], indent: int = 0) -> None:
     screen.print(Padding(grid, (0, 0, 0, indent), expand=False))
 
 
-def print_objects(found: Iterable[Mapping[str, Any]]) -> None:
-    """Print one JSON object a line, escaped where standard output has no bytes for a character."""
-    for one in found:
-        text = json.dumps(one, ensure_ascii=False)
+def print_objects(objects: Iterable[Mapping[str, Any]]) -> None:
+    """Print one JSON object a line; characters are escaped if standard output cannot encode
+    them."""
+    for item in objects:
+        text = json.dumps(item, ensure_ascii=False)
         try:
             text.encode(sys.stdout.encoding or "utf-8")
         except UnicodeEncodeError:
-            text = json.dumps(one)
+            text = json.dumps(item)
         print(text)

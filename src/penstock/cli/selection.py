@@ -1,4 +1,4 @@
-"""The options of `penstock sub` that say which messages are printed, and when it ends."""
+"""The options of `penstock sub` that select the messages to print, and end the command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LEVELS_MAX: Final = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """The options that say which messages are printed, and when the command ends."""
+    """The options that select the messages to print, and end the command."""
 
     filters_out: Annotated[
         list[str] | None,
@@ -53,10 +53,10 @@ class Selection:
     ] = False
 
     def check(self) -> None:
-        """Refuse filters that are none, and options that exclude each other.
+        """Refuse invalid topic filters, and options that exclude each other.
 
         Raises:
-            ConfigError: no topic filter, or options that exclude each other.
+            ConfigError: a topic filter is invalid, or options exclude each other.
         """
         for topic_filter in self.filters_out or []:
             if not is_topic_filter(topic_filter, _LEVELS_MAX):
@@ -64,6 +64,6 @@ class Selection:
         if self.no_retained and self.retained_only:
             raise ConfigError("give only one of -R and --retained-only")
 
-    def leaves_out(self, topic: str) -> bool:
-        """Return whether ``-T`` excludes this topic."""
+    def excludes(self, topic: str) -> bool:
+        """Return whether ``-T`` excludes messages of this topic."""
         return any(topic_matches(one, topic) for one in self.filters_out or [])

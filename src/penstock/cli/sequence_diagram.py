@@ -8,8 +8,8 @@
         │                  ├─ queued ─────────▶│
         │                  ├─ dropped ───────✗ │
 
-The participants are columns in the order in which they first act, each as wide as the longest text
-beside it. A drawing is pure: the same steps give the same text.
+The participants are columns in the order of their first steps, each as wide as the longest text
+beside it. The functions are pure: the same steps give the same text.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Final
 
 from penstock.control.story import Step
 
-_NAME_MAX: Final = 30  # characters
-_TEXT_MAX: Final = 80
+_NAME_LENGTH_MAX: Final = 30
+_TEXT_LENGTH_MAX: Final = 80
 _UNPRINTABLE: Final = "\N{REPLACEMENT CHARACTER}"
-_GAP_MIN: Final = 6  # characters between two columns
-_ROW: Final = 26  # pixels
-_CHARACTER: Final = 7.3
+_COLUMN_GAP_MIN: Final = 6  # characters between two columns
+_ROW_HEIGHT: Final = 26  # pixels
+_CHARACTER_WIDTH: Final = 7.3
 _MARGIN: Final = 20
 
 
 def as_text(steps: Sequence[Step]) -> list[str]:
-    """Return the drawing, a string for each line."""
+    """Return the diagram as text, a string for each line."""
     names = participants(steps)
     columns = _columns(steps, names)
     lines = ["", _bars(columns)]
     for name in names:
-        heading = _shown(name, _NAME_MAX)
+        heading = _printable_line(name, _NAME_LENGTH_MAX)
         lines[0] = f"{lines[0]:<{max(0, columns[name] - len(heading) // 2)}}{heading}"
     lines += [_line(step, columns) for step in steps]
     return [line.rstrip() for line in lines]
@@ -48,17 +48,22 @@ def participants(steps: Sequence[Step]) -> list[str]:
 
 
 def _columns(steps: Sequence[Step], names: Sequence[str]) -> dict[str, int]:
-    """Return the position of each participant's line, in characters from the left."""
+    """Return the column of each participant's line, in characters from the left."""
     columns: dict[str, int] = {}
-    widths = [len(_shown(name, _NAME_MAX)) for name in names]
+    widths = [len(_printable_line(name, _NAME_LENGTH_MAX)) for name in names]
     at = max(2, widths[0] // 2)
     for number, name in enumerate(names):
         if number:
-            at += max(_GAP_MIN, (widths[number - 1] + widths[number]) // 2 + 2)
+            at += max(_COLUMN_GAP_MIN, (widths[number - 1] + widths[number]) // 2 + 2)
             for step in steps:
                 left, right = _span(step, names)
                 if names[right] == name and left < right:
-                    at = max(at, columns[names[left]] + len(_shown(step.text, _TEXT_MAX)) + 7)
+                    at = max(
+                        at,
+                        columns[names[left]]
+                        + len(_printable_line(step.text, _TEXT_LENGTH_MAX))
+                        + 7,
+                    )
         columns[name] = at
     return columns
 
@@ -77,13 +82,13 @@ def _bars(columns: dict[str, int]) -> str:
 
 def _line(step: Step, columns: dict[str, int]) -> str:
     line = list(_bars(columns))
-    text = _shown(step.text, _TEXT_MAX)
+    text = _printable_line(step.text, _TEXT_LENGTH_MAX)
     source, target = columns[step.source], columns[step.target]
     if source == target:
         return f"{''.join(line[: source + 1])} {text}{_time(step)}"
     left, right = min(source, target), max(source, target)
     inside = right - left - 1
-    if source < target:  # a lost one ends just before its receiver
+    if source < target:  # the arrow of a lost message ends just before its receiver
         end = "✗ " if step.is_lost else "▶"
         arrow = f"─ {text} ".ljust(inside - len(end), "─") + end
         line[left] = "├"
@@ -95,8 +100,8 @@ def _line(step: Step, columns: dict[str, int]) -> str:
     return "".join(line) + _time(step)
 
 
-def _shown(text: str, length_max: int) -> str:
-    """Return a text that others chose as a drawing may have it: one line, printable, not long."""
+def _printable_line(text: str, length_max: int) -> str:
+    """Return a client's text as one printable line of bounded length."""
     line = "".join(letter if letter.isprintable() else _UNPRINTABLE for letter in text)
     return line if len(line) <= length_max else f"{line[: length_max - 1]}…"
 
@@ -115,16 +120,16 @@ def _clock(at_us: int) -> str:
 
 
 def as_svg(steps: Sequence[Step], title: str) -> str:
-    """Return the drawing as an SVG document of its own; ``title`` stands above it."""
+    """Return the diagram as an SVG document with ``title`` as its heading."""
     names = participants(steps)
     columns = _columns(steps, names)
-    place = {name: _MARGIN + at * _CHARACTER for name, at in columns.items()}
-    width = max(place.values()) + _MARGIN + 30 * _CHARACTER
-    height = _MARGIN * 2 + _ROW * (len(steps) + 3)
-    top = _MARGIN + 2 * _ROW
+    place = {name: _MARGIN + at * _CHARACTER_WIDTH for name, at in columns.items()}
+    width = max(place.values()) + _MARGIN + 30 * _CHARACTER_WIDTH
+    height = _MARGIN * 2 + _ROW_HEIGHT * (len(steps) + 3)
+    top = _MARGIN + 2 * _ROW_HEIGHT
     size = f'width="{width:.0f}" height="{height:.0f}"'
     head = 'id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto"'
-    heading = escape(_shown(title, _TEXT_MAX))
+    heading = escape(_printable_line(title, _TEXT_LENGTH_MAX))
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="monospace" font-size="12">',
         f"<title>{heading}</title>",
@@ -132,21 +137,21 @@ def as_svg(steps: Sequence[Step], title: str) -> str:
         f'<text x="{_MARGIN}" y="{_MARGIN}" font-weight="bold">{heading}</text>',
     ]
     for name, x in place.items():
-        shown = escape(_shown(name, _NAME_MAX))
+        shown = escape(_printable_line(name, _NAME_LENGTH_MAX))
         parts.append(
-            f'<text x="{x:.1f}" y="{_MARGIN + _ROW}" text-anchor="middle">{shown}</text>'
+            f'<text x="{x:.1f}" y="{_MARGIN + _ROW_HEIGHT}" text-anchor="middle">{shown}</text>'
             f'<line x1="{x:.1f}" y1="{top - 16}" x2="{x:.1f}" y2="{height - _MARGIN}"'
             ' stroke="#999"/>'
         )
     for number, step in enumerate(steps):
-        parts.append(_svg_step(step, place, top + number * _ROW + 8))
+        parts.append(_svg_step(step, place, top + number * _ROW_HEIGHT + 8))
     parts.append("</svg>\n")
     return "\n".join(parts)
 
 
 def _svg_step(step: Step, place: dict[str, float], y: float) -> str:
     source, target = place[step.source], place[step.target]
-    text = escape(_shown(step.text, _TEXT_MAX) + _time(step))
+    text = escape(_printable_line(step.text, _TEXT_LENGTH_MAX) + _time(step))
     if source == target:
         dot = f'<circle cx="{source:.1f}" cy="{y}" r="3"/>'
         return f'{dot}<text x="{source + 8:.1f}" y="{y + 4}">{text}</text>'
@@ -154,7 +159,7 @@ def _svg_step(step: Step, place: dict[str, float], y: float) -> str:
     colour = "#b00020" if step.is_lost else "#000"
     ends = target
     if step.is_lost:
-        ends += -2 * _CHARACTER if source < target else _CHARACTER
+        ends += -2 * _CHARACTER_WIDTH if source < target else _CHARACTER_WIDTH
     head = "" if step.is_lost else ' marker-end="url(#head)"'
     cross = f'<text x="{ends:.1f}" y="{y + 4}" fill="{colour}">✗</text>' if step.is_lost else ""
     line = f'<line x1="{source:.1f}" y1="{y}" x2="{ends:.1f}" y2="{y}" stroke="{colour}"{head}/>'

@@ -1,4 +1,4 @@
-"""`penstock sessions`: the sessions that a running broker keeps, also of clients that are away."""
+"""`penstock sessions`: list, show and remove the sessions of a running broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli import clients
-from penstock.cli.completion import client_ids
+from penstock.cli.completion import complete_client_ids
 from penstock.cli.operator_commands import (
     AsJson,
     Client,
@@ -24,7 +24,7 @@ from penstock.cli.operator_commands import (
     exact_pattern,
     fetch_entries,
     print_list,
-    selection_of,
+    session_filter_of,
     utc_text,
 )
 from penstock.cli.options import ConfigFile, DataDir
@@ -56,13 +56,13 @@ def list_sessions(
     """List sessions, the oldest first."""
     from penstock.control.admin_requests import ListSessions
 
-    request = ListSessions(selection_of(client, user, address, older_than, connected), cursor)
-    found, further = fetch_entries(config, data_dir, request, limit)
+    request = ListSessions(session_filter_of(client, user, address, older_than, connected), cursor)
+    entries, next_cursor = fetch_entries(config, data_dir, request, limit)
     if as_json:
-        print_objects(found)
+        print_objects(entries)
         return
     headings = ("client", "user", "is", "since", "ends", "queue", "bytes", "filters", "dropped")
-    print_list(headings, map(_row, found), further)
+    print_list(headings, map(_row, entries), next_cursor)
 
 
 @app.command()
@@ -70,7 +70,9 @@ def remove(
     client_id: Annotated[
         str | None,
         typer.Argument(
-            metavar="[CLIENT]", help="One, or those the options name.", autocompletion=client_ids
+            metavar="[CLIENT]",
+            help="One, or those the options name.",
+            autocompletion=complete_client_ids,
         ),
     ] = None,
     config: ConfigFile = None,
@@ -79,22 +81,23 @@ def remove(
     user: User = None,
     older_than: OlderThan = None,
     connected: Annotated[
-        bool, typer.Option("--connected", help="Those that are connected, instead; kicked first.")
+        bool, typer.Option("--connected", help="Sessions of connected clients instead.")
     ] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """End sessions, and drop their queued messages. Without options: all without a connection."""
+    """End sessions, and drop their queued messages; without options all sessions without a
+    connection."""
     from penstock.control.admin_requests import Count, RemoveSessions
 
     if client_id is not None:
         if not client is user is older_than is None:
             raise ConfigError("name one client, or give options that say which")
         client = exact_pattern(client_id)
-    chosen = selection_of(client, user, None, older_than, connected)
+    session_filter = session_filter_of(client, user, None, older_than, connected)
 
     def do(only_count: bool) -> int:
-        request = RemoveSessions(chosen, only_count)
+        request = RemoveSessions(session_filter, only_count)
         count = int(ask_broker(config, data_dir, request, Count).count)
         if client_id is not None and count == 0:
             state = "connected" if connected else "away; one that is connected needs --connected"

@@ -19,19 +19,19 @@ AvailableNow = Annotated[
     bool,
     typer.Option(
         "--available-now/--continuous",
-        help="End when all that is there has landed, or go on until stopped.",
+        help="End when all messages of the log have landed, or run until stopped.",
     ),
 ]
 AcceptDataLoss = Annotated[
     bool,
     typer.Option(
         "--accept-data-loss",
-        help="Go on without messages that retention removed before they landed.",
+        help="Continue without messages that retention removed before they landed.",
     ),
 ]
 ConnectTimeout = Annotated[
     float,
-    typer.Option(metavar="SECONDS", min=0.0, help="How long the stream service may be away."),
+    typer.Option(metavar="SECONDS", min=0.0, help="Time to wait for the stream service."),
 ]
 Master = Annotated[
     str | None, typer.Option(metavar="URL", help="Spark's master; default: this machine.")
@@ -41,21 +41,21 @@ OlderThan = Annotated[
     typer.Option(
         metavar="HOURS",
         min=0,
-        help="Spare younger files. 0 only while no job writes to what is looked at.",
+        help="Spare younger files. 0 only while no job writes to the table.",
     ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only list the files.")]
-Full = Annotated[bool, typer.Option("--full", help="Show whole values, however long they are.")]
+Full = Annotated[bool, typer.Option("--full", help="Show whole values, even long ones.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print all details of an error.")]
 
 _EXTRAS: Final = {"pyiceberg": "iceberg", "sqlalchemy": "iceberg"}
 
 
 def local_directory(text: str) -> Path:
-    """Return a directory of this machine that was given on the command line.
+    """Return the path of a local directory, given on the command line as a path or a file: URL.
 
     Raises:
-        ConfigError: it is a location elsewhere.
+        ConfigError: the text is the URL of an object store or of another server.
     """
     from penstock.config import values
 
@@ -66,8 +66,8 @@ def local_directory(text: str) -> Path:
 
 
 @contextmanager
-def spark_installed() -> Iterator[None]:
-    """Turn an import that fails into an error that names the package to install."""
+def require_spark() -> Iterator[None]:
+    """Raise ConfigError, which names the package to install, if an import in the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -79,8 +79,8 @@ def spark_installed() -> Iterator[None]:
 
 
 @contextmanager
-def explained(*, verbose: bool) -> Iterator[None]:
-    """Print the traceback of an error if ``verbose``, before its sentence."""
+def print_traceback_if(verbose: bool) -> Iterator[None]:
+    """If ``verbose``, print the traceback of a PenstockError that leaves the block."""
     try:
         yield
     except PenstockError as error:
@@ -90,27 +90,28 @@ def explained(*, verbose: bool) -> Iterator[None]:
 
 
 def exit_on_sigterm() -> None:
-    """End the command in order on SIGTERM, as on Ctrl-C: its Spark and its files go with it."""
+    """End the command on SIGTERM as on Ctrl-C, so that Spark is stopped and temporary files are
+    removed."""
 
-    def leave(number: int, _: object) -> NoReturn:
+    def exit_with_code(number: int, _: object) -> NoReturn:
         sys.exit(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, exit_with_code)
 
 
 def stop_on_signals(stop: Callable[[], None]) -> None:
     """Stop the job after the current batch on SIGTERM or SIGINT; at once on a second SIGINT."""
 
-    def first(_number: int, _frame: FrameType | None) -> None:
+    def handle_first(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         stop()
 
-    signal.signal(signal.SIGTERM, first)
-    signal.signal(signal.SIGINT, first)
+    signal.signal(signal.SIGTERM, handle_first)
+    signal.signal(signal.SIGINT, handle_first)
 
 
 def print_removed(files: Sequence[str], *, dry_run: bool) -> None:
-    """Print the files that a vacuum found."""
+    """Print the files that a vacuum has removed, or would remove."""
     for file in files:
         print(file)
     print(f"{len(files)} files {'would be removed' if dry_run else 'removed'}")

@@ -1,4 +1,4 @@
-"""`penstock sql`: its options; `sql_statements` and `sql_shell` do the work."""
+"""`penstock sql`: the options of the command; `sql_statements` and `sql_shell` do the work."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
 from penstock.errors import ConfigError
 
-FURTHER: Final = """\
+EPILOG: Final = """\
 \b
   penstock sql                                          a shell; .help there
   penstock sql 'SELECT topic, count(*) FROM messages GROUP BY topic'
@@ -20,17 +20,17 @@ FURTHER: Final = """\
       "SELECT * FROM readings WHERE received_at > now() - INTERVAL 1 HOUR"
 
 There is a view for each stream of the broker (messages), and one for each declared table of
---config. Conditions on "offset", received_at and topic are handed to the log: --explain shows what
-was read. offset is a word of SQL, and stands in double quotes. In a pipe rows are CSV.
+--config. Conditions on "offset", received_at and topic are pushed down to the log: --explain shows
+which parts were read. offset is a word of SQL, and needs double quotes. In a pipe rows are CSV.
 """
 
 SERVICE_S: Final = 5.0
-"""How long the stream service may be away."""
+"""How long the stream service may be unreachable, in seconds."""
 
 MIB: Final = 2**20
 
 
-@grouped
+@expand_option_groups
 def sql(
     *,
     statement: Annotated[
@@ -45,12 +45,10 @@ def sql(
             help="Write the rows to a file that ends in .parquet, .arrow, .csv, .json or .jsonl.",
         ),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Write over a file that is there.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Write over an existing file.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Say on standard error what was read of the log.")
+        bool, typer.Option("--explain", help="Print to standard error what was read of the log.")
     ] = False,
     topics: Annotated[
         list[str] | None,
@@ -71,7 +69,7 @@ def sql(
 ) -> None:
     """Query the log by SQL, with the columns of declared tables."""
     if output is not None and (statement is None or as_json):
-        raise ConfigError("--output goes with one statement, and the file's name says its format")
+        raise ConfigError("--output needs one statement, and the file's name decides its format")
     from penstock.config.load import load_settings
 
     settings = load_settings(config, {"durability.data_dir": data_dir})
@@ -84,19 +82,19 @@ def sql(
         if error.name != "duckdb":
             raise
         raise ConfigError('this needs DuckDB: pip install "penstock[sql]"') from error
-    from penstock.cli.spark_jobs import exit_on_sigterm, spark_installed
+    from penstock.cli.spark_jobs import exit_on_sigterm, require_spark
     from penstock.stream.client import StreamClient
     from penstock.stream.requests import bad_filter
 
-    wrong = bad_filter(topics or ())
-    if wrong is not None:
-        raise ConfigError(f"-t: not a topic filter: {wrong!r}")
-    exit_on_sigterm()  # files of DuckDB and unfinished ones are removed
+    invalid = bad_filter(topics or ())
+    if invalid is not None:
+        raise ConfigError(f"-t: not a topic filter: {invalid!r}")
+    exit_on_sigterm()  # so that DuckDB's files and unfinished files are removed
     rows = SqlOutput(output, as_json=as_json, force=force)
     declared = settings.tables.declared
     try:
         with (
-            spark_installed(),
+            require_spark(),
             SqlSession(
                 lambda: StreamClient(address, SERVICE_S, credentials),
                 declared,

@@ -1,7 +1,7 @@
-"""The shell of `penstock sql`: statements that end with a semicolon, and words with a dot.
+"""The shell of `penstock sql`: reads statements that end with a semicolon, and commands with a dot.
 
-The lines that were typed are kept in a file that only their user reads, for the arrow keys of the
-next shell.
+The history of typed lines is a file that only the user can read, for the arrow keys of later
+shells.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from penstock.cli.sql_statements import SqlOutput, run_statements
 from penstock.errors import PenstockError
 from penstock.sql.session import SqlSession
 
-LINES_KEPT: Final = 1000
+HISTORY_LINES_MAX: Final = 1000
 
 _HELP: Final = """\
 A statement ends with ; and may have several lines.
   .tables           the views
   .schema [NAME]    their columns
-  .explain on|off   say what was read of the log
+  .explain on|off   print what was read of the log
   .quit             or Ctrl-D
 """
 
 
 @final
 class Shell:
-    """Reads statements from a terminal, or from standard input.
+    """Reads statements from a terminal or from standard input, and runs them.
 
     Args:
-        session: runs them.
-        output: takes the rows.
-        explain: say what was read of the log.
+        session: the session that runs the statements.
+        output: the output for the rows.
+        explain: whether to print after each statement what was read of the log.
     """
 
     def __init__(self, session: SqlSession, output: SqlOutput, *, explain: bool) -> None:
@@ -52,24 +52,24 @@ class Shell:
         """Run statements until the end of the input.
 
         Raises:
-            PenstockError: a statement failed, and nobody is there to type another one.
+            PenstockError: a statement failed, and the input is no terminal.
         """
         if not self._is_terminal:
             run_statements(self._session, sys.stdin.read(), self._output, explain=self._explain)
             return
         print("SQL over the log; .help says more")
         with _history(_history_file()):
-            while self._line():
+            while self._run_next():
                 pass
 
-    def _line(self) -> bool:
-        """Read and run one statement; return whether there may be another one."""
+    def _run_next(self) -> bool:
+        """Read and run one statement or command; return False at the end of the input."""
         text = ""
         try:
             while not text.rstrip().endswith(";"):
                 line = input("sql> " if not text else "...> ")
                 if not text and line.strip().startswith("."):
-                    return self._command(line.split())
+                    return self._run_command(line.split())
                 text += f"{line}\n"
                 if not text.strip():
                     text = ""
@@ -77,13 +77,14 @@ class Shell:
         except EOFError:
             print()
             return False
-        except KeyboardInterrupt:  # of a line that is being typed
+        except KeyboardInterrupt:  # while a line is typed
             print()
         except PenstockError as error:
             print(f"penstock: {error}", file=sys.stderr)
         return True
 
-    def _command(self, words: list[str]) -> bool:
+    def _run_command(self, words: list[str]) -> bool:
+        """Run a command that begins with a dot; return False if it ends the shell."""
         views = self._session.views
         match words:
             case [".quit" | ".exit"]:
@@ -97,8 +98,8 @@ class Shell:
                 print_table((name, "type"), _columns(views[name].schema))
             case [".schema", name]:
                 print(f"there is no view {name}; there are {', '.join(views)}", file=sys.stderr)
-            case [".explain", "on" | "off" as wanted]:
-                self._explain = wanted == "on"
+            case [".explain", "on" | "off" as state]:
+                self._explain = state == "on"
             case _:
                 print(_HELP, end="")
         return True
@@ -115,7 +116,7 @@ def _history_file() -> Path:
 
 @contextlib.contextmanager
 def _history(path: Path) -> Iterator[None]:
-    """Have the arrow keys know the lines of earlier shells, where the system can."""
+    """Load the history file, and save it at the end, if this Python has readline."""
     try:
         import readline
     except ImportError:
@@ -123,11 +124,11 @@ def _history(path: Path) -> Iterator[None]:
         return
     with contextlib.suppress(OSError):
         readline.read_history_file(path)
-    readline.set_history_length(LINES_KEPT)
+    readline.set_history_length(HISTORY_LINES_MAX)
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # a shell works without
+        with contextlib.suppress(OSError):  # a shell works without a history
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             path.touch(0o600)
             readline.write_history_file(path)

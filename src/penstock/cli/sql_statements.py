@@ -1,8 +1,9 @@
-"""Statements of `penstock sql`: runs them, prints or writes their rows, and reports the reads.
+"""Run statements of `penstock sql`, print or write their rows, and report what was read of the log.
 
 On a terminal rows are a table of bounded length; in a pipe they are CSV, or JSON lines. Values are
-the text that DuckDB makes of them, so that an infinite time, an interval or a time with its zone is
-what it is. In JSON only numbers and truth values are none, and a whole number has all its digits.
+the text that DuckDB makes of them, so that an infinite time, an interval or a time with its zone
+keeps its value. In JSON numbers and truth values are not quoted, and a whole number has all its
+digits.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Final, final
 
 from penstock.cli.log_positions import from_us
-from penstock.cli.output import OutputFailed, counted
-from penstock.cli.row_files import ArrowRows, UnfinishedFile, csv_line, kind_of
+from penstock.cli.output import OutputFailed, count_text
+from penstock.cli.row_files import ArrowWriter, UnfinishedFile, csv_line, kind_of
 from penstock.cli.screen import print_table
 from penstock.errors import ConfigError, PenstockError
 from penstock.sql.log_dataset import Scan
@@ -33,10 +34,10 @@ SHOWN_MAX: Final = 1000
 SPANS_SHOWN: Final = 5
 """Most parts of the log that ``--explain`` names."""
 
-_LOOK_S: Final = 0.2
-_ENDS_S: Final = 10.0
-_SPILLED: Final = "DuckDB's memory is full, and it goes on with the disk; --memory gives it more"
-_WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_POLL_S: Final = 0.2
+_INTERRUPT_S_MAX: Final = 10.0
+_SPILL_NOTE: Final = "DuckDB's memory is full, and it now uses the disk; --memory gives it more"
+_INTEGER_TYPES: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 _NOT_FINITE: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
@@ -51,10 +52,10 @@ class SqlOutput:
     Args:
         path: the file; None for standard output.
         as_json: print JSON lines.
-        force: write over a file that is there.
+        force: write over an existing file.
 
     Raises:
-        ConfigError: the file cannot be written; the log has not been asked yet.
+        ConfigError: the file cannot be written; nothing was read from the log yet.
     """
 
     def __init__(self, path: Path | None, *, as_json: bool, force: bool) -> None:
@@ -68,11 +69,11 @@ class SqlOutput:
         """True if the rows of one query become a file."""
         return self._file is not None
 
-    def take(self, session: SqlSession, statement: Statement) -> None:
+    def write_result(self, session: SqlSession, statement: Statement) -> None:
         """Run a statement, and print or write its rows.
 
         Raises:
-            PenstockError: it cannot be run, or its rows not be written.
+            PenstockError: the statement cannot be run, or its rows cannot be written.
         """
         if self._file is None:
             self._print(statement.rows())
@@ -82,10 +83,10 @@ class SqlOutput:
             self._file.finish()
         except OSError as error:
             raise OutputFailed(f"{self._path} cannot be written: {error.strerror}") from error
-        print(f"penstock: {self._path} has {counted(count, 'row')}", file=sys.stderr)
+        print(f"penstock: {self._path} has {count_text(count, 'row')}", file=sys.stderr)
 
     def discard(self) -> None:
-        """Remove a file that is not whole."""
+        """Remove a file that is not complete."""
         if self._file is not None:
             self._file.discard()
 
@@ -93,7 +94,7 @@ class SqlOutput:
         count = 0
         if self._kind in ("parquet", "arrow"):
             reader = statement.arrow()
-            arrow = ArrowRows(target.file, self._kind, reader.schema)
+            arrow = ArrowWriter(target.file, self._kind, reader.schema)
             for batch in batches(session, reader):
                 arrow.write(batch)
                 count += batch.num_rows
@@ -104,18 +105,19 @@ class SqlOutput:
         for line in self._lines(statement.rows(), as_json=self._kind == "json"):
             target.file.write(line)
             count += 1
-        return count - (self._kind == "csv")  # the names
+        return count - (self._kind == "csv")  # the heading is no row
 
     def _print(self, rows: TextRows) -> None:
         if not rows.names:
             return
         if sys.stdout.isatty() and not self._as_json:
-            every = iter(rows)
+            remaining = iter(rows)
             shown = [
-                ["NULL" if one is None else one for one in row] for row in islice(every, SHOWN_MAX)
+                ["NULL" if text is None else text for text in row]
+                for row in islice(remaining, SHOWN_MAX)
             ]
             print_table(rows.names, shown)
-            if next(every, None) is not None:
+            if next(remaining, None) is not None:
                 print(
                     f"penstock: there are more than {SHOWN_MAX:,} rows: add a LIMIT, or --output",
                     file=sys.stderr,
@@ -129,9 +131,9 @@ class SqlOutput:
             yield csv_line(rows.names)
             yield from map(csv_line, rows)
             return
-        twice = [name for name in dict.fromkeys(rows.names) if rows.names.count(name) > 1]
-        if twice:
-            raise ConfigError(f"two columns are called {twice[0]!r}: name them apart with AS")
+        repeated = [name for name in dict.fromkeys(rows.names) if rows.names.count(name) > 1]
+        if repeated:
+            raise ConfigError(f"two columns are called {repeated[0]!r}: rename one with AS")
         kinds = rows.types or ("VARCHAR",) * len(rows.names)
         for row in rows:
             fields = zip(rows.names, row, kinds, strict=True)
@@ -140,11 +142,11 @@ class SqlOutput:
 
 
 def run_statements(session: SqlSession, text: str, output: SqlOutput, *, explain: bool) -> None:
-    """Run the statements of a text, one after the other.
+    """Run the statements in ``text``, one after the other.
 
     Raises:
         ConfigError: several statements cannot become one file.
-        PenstockError: one of them cannot be run.
+        PenstockError: a statement cannot be run.
     """
     statements = session.statements(text)
     if output.is_file and len(statements) != 1:
@@ -152,11 +154,11 @@ def run_statements(session: SqlSession, text: str, output: SqlOutput, *, explain
     for statement in statements:
         started_s = time.monotonic()
         try:
-            _run(session, partial(output.take, session, statement))
+            _run_interruptibly(session, partial(output.write_result, session, statement))
         finally:
             if explain:
                 took_s = time.monotonic() - started_s
-                for line in explained(session.scans.found, took_s):
+                for line in explain_lines(session.scans.found, took_s):
                     print(line, file=sys.stderr)
         for note in dict.fromkeys(_notes(session.scans.found)):
             print(f"penstock: {note}", file=sys.stderr)
@@ -174,7 +176,7 @@ def _notes(scans: list[Scan]) -> Iterator[str]:
             )
 
 
-def explained(scans: list[Scan], took_s: float) -> Iterator[str]:
+def explain_lines(scans: list[Scan], took_s: float) -> Iterator[str]:
     """Yield lines about the parts of the log that were read."""
     if not scans:
         yield f"nothing was read of the log; {took_s:.2f} s"
@@ -196,50 +198,50 @@ def explained(scans: list[Scan], took_s: float) -> Iterator[str]:
         yield f"  {took_s:.2f} s"
 
 
-def _run(session: SqlSession, work: Callable[[], None]) -> None:
-    """Run ``work`` in a thread, because DuckDB does not notice a signal; end it with one.
+def _run_interruptibly(session: SqlSession, work: Callable[[], None]) -> None:
+    """Run ``work`` in a thread, because DuckDB does not react to signals; Ctrl-C interrupts it.
 
-    Says once if DuckDB's memory is not enough meanwhile.
+    A note is printed once if DuckDB's memory is not enough.
 
     Raises:
-        Interrupted: Ctrl-C ended it.
+        Interrupted: Ctrl-C ended the work.
         Exception: ``work`` raised it.
     """
-    failed: list[BaseException] = []
-    over = threading.Event()
+    errors: list[BaseException] = []
+    has_ended = threading.Event()
 
     def run() -> None:
         try:
             work()
         except BaseException as error:
-            failed.append(error)
+            errors.append(error)
         finally:
-            over.set()
+            has_ended.set()
 
-    is_told = False
+    is_noted = False
     try:
         threading.Thread(target=run, name="penstock sql", daemon=True).start()
-        while not over.wait(_LOOK_S):
-            if not is_told and session.has_spilled:
-                is_told = True
-                print(f"penstock: {_SPILLED}", file=sys.stderr)
+        while not has_ended.wait(_POLL_S):
+            if not is_noted and session.has_spilled:
+                is_noted = True
+                print(f"penstock: {_SPILL_NOTE}", file=sys.stderr)
     except BaseException as signal:
-        ends_s = time.monotonic() + _ENDS_S
+        ends_s = time.monotonic() + _INTERRUPT_S_MAX
         session.interrupt()
-        while not over.wait(_LOOK_S) and time.monotonic() < ends_s:
-            session.interrupt()  # again: DuckDB forgets one that comes before its statement runs
+        while not has_ended.wait(_POLL_S) and time.monotonic() < ends_s:
+            session.interrupt()  # repeated: DuckDB ignores an interrupt before the statement runs
         if isinstance(signal, KeyboardInterrupt):
             raise Interrupted("interrupted") from None
         raise
-    if failed:
-        raise failed[0]
+    if errors:
+        raise errors[0]
 
 
 def _json(text: str | None, kind: str) -> str:
-    """Return a value as JSON; whole numbers have all their digits, whatever their size."""
+    """Return a value as JSON; whole numbers of any size have all their digits."""
     if text is None:
         return "null"
-    if kind == "BOOLEAN" or kind.removeprefix("U") in _WHOLE:
+    if kind == "BOOLEAN" or kind.removeprefix("U") in _INTEGER_TYPES:
         return text
     if kind in ("FLOAT", "DOUBLE"):
         return json.dumps(_NOT_FINITE[text]) if text in _NOT_FINITE else json.dumps(float(text))

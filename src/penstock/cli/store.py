@@ -1,4 +1,5 @@
-"""`penstock store`: maintain the directory with a broker's log and state."""
+"""`penstock store`: check, back up, restore and repair the directory with a broker's log and
+state."""
 
 from __future__ import annotations
 
@@ -19,29 +20,29 @@ if TYPE_CHECKING:
 
 EXIT_DAMAGED: Final = 1
 
-app = typer.Typer(no_args_is_help=True, help="Look after a broker's log and state.")
+app = typer.Typer(no_args_is_help=True, help="Maintain a broker's log and state.")
 
 
 @app.callback()
 def begin(context: typer.Context) -> None:
-    """Look after a broker's log and state."""
+    """Maintain a broker's log and state."""
     from penstock.store.permissions import private_umask
 
     context.with_resource(private_umask())  # until the command has ended
 
 
 BackupDir = Annotated[Path, typer.Argument(metavar="BACKUP", help="Directory of the backup.")]
-WhatToRead = Annotated[
+StoreOrBackupDir = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Directory of the store, or a backup.")
 ]
 
 
 @app.command()
-def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
+def check(config: ConfigFile = None, data_dir: StoreOrBackupDir = None) -> None:
     """Read the whole store, and report what is missing or damaged.
 
-    Every checksum is compared; exit code 1 where something is wrong. Nothing is changed; no
-    broker may be running.
+    Every checksum is compared; exit code 1 if something is wrong. Nothing is changed; no broker may
+    be running.
     """
     from penstock.store.examination import examine
     from penstock.store.manifest import read_manifest
@@ -57,8 +58,8 @@ def check(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
         else:
             print(
                 f"the store in {directory} is damaged: run 'penstock store repair --data-dir"
-                f" {directory}' to go on with the rest ('--dry-run' says what would be lost), or"
-                " move it away and restore a backup"
+                f" {directory}' to continue with the rest ('--dry-run' says what would be lost),"
+                " or move it away and restore a backup"
             )
         raise typer.Exit(EXIT_DAMAGED)
     print(
@@ -75,16 +76,16 @@ def _print_problems(found: Examination) -> None:
 
 
 @app.command()
-def inspect(config: ConfigFile = None, data_dir: WhatToRead = None) -> None:
-    """Show what the store, or a backup, holds. Nothing is changed; no broker may be running."""
+def inspect(config: ConfigFile = None, data_dir: StoreOrBackupDir = None) -> None:
+    """Show the content of a store or a backup. Nothing is changed; no broker may be running."""
     from penstock.cli.screen import print_pairs
     from penstock.store.examination import examine
 
     directory = _directory(config, data_dir)
-    print_pairs(_lines(examine(directory)))
+    print_pairs(_summary_pairs(examine(directory)))
 
 
-def _lines(found: Examination) -> list[tuple[str, str]]:
+def _summary_pairs(found: Examination) -> list[tuple[str, str]]:
     from penstock.store.ranges import range_in_words
 
     span = f"offsets {found.begin:,} to {found.end - 1:,}" if found.messages else "empty"
@@ -92,11 +93,11 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
         ("epoch", found.epoch),
         *(("before that", f"{epoch}, up to offset {end:,}") for epoch, end in found.lineage[::-1]),
         ("created", f"{datetime.fromtimestamp(found.created_at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S}"),
-        ("format", _format(found.format)),
+        ("format", _format_text(found.format)),
         ("commits", f"{found.commits:,}"),
         ("log", f"{span}, {found.chunks:,} chunks, {found.log_size_bytes:,} bytes"),
         ("messages", f"{found.messages:,}"),
-        *((f"kept of {archive.stream}", _archive(archive)) for archive in found.archives),
+        *((f"kept of {archive.stream}", _archive_text(archive)) for archive in found.archives),
         ("sessions", f"{found.sessions:,} with {found.subscriptions:,} subscriptions"),
         ("waiting", f"{found.queued:,} in queues, {found.in_flight:,} in flight"),
         *(("given up", range_in_words(begin, end)) for begin, end in found.given_up),
@@ -109,7 +110,7 @@ def _lines(found: Examination) -> list[tuple[str, str]]:
     return lines
 
 
-def _format(number: str) -> str:
+def _format_text(number: str) -> str:
     from penstock.store.database import FORMAT
 
     if number in ("", FORMAT.decode()):
@@ -117,7 +118,7 @@ def _format(number: str) -> str:
     return f"{number}, of an older version; {FORMAT.decode()} once a broker starts on it"
 
 
-def _archive(archive: Archive) -> str:
+def _archive_text(archive: Archive) -> str:
     span = f"offsets {archive.begin:,} to {archive.end:,} (excluded)"
     text = f"{span}, {archive.messages:,} messages, {archive.size_bytes:,} bytes"
     return text if archive.is_open else f"{text}; no stream reads them"
@@ -131,47 +132,47 @@ def backup(
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a copy of the store; its broker may run.
+    """Write a copy of the store; its broker may be running.
 
-    Everything acknowledged before is in it. A path in the same file system takes almost no space
-    or time (hard links); copy it elsewhere then.
+    The copy has everything that was acknowledged before. A path in the same file system takes
+    almost no space or time (hard links); copy it elsewhere then.
     """
     from penstock.control.client import BrokerUnreachable, ask_for_backup
 
     directory = _directory(config, data_dir)
     try:
-        made = ask_for_backup(directory, destination)
+        manifest = ask_for_backup(directory, destination)
     except BrokerUnreachable:
         from penstock.store.backup import back_up_offline
 
-        made = back_up_offline(directory, destination)
+        manifest = back_up_offline(directory, destination)
     print(
-        f"wrote {destination}: epoch {made.epoch}, offsets {made.begin} to {made.end} (excluded),"
-        f" {made.commits:,} commits"
+        f"wrote {destination}: epoch {manifest.epoch}, offsets {manifest.begin} to"
+        f" {manifest.end} (excluded), {manifest.commits:,} commits"
     )
 
 
 @app.command()
 def restore(source: BackupDir, config: ConfigFile = None, data_dir: DataDir = None) -> None:
-    """Make a store of a backup, in a new epoch. There must be no store yet."""
+    """Create a store from a backup, in a new epoch. There must be no store yet."""
     from penstock.store.backup import restore as restore_store
 
     directory = _directory(config, data_dir)
     manifest, epoch = restore_store(source, directory)
     print(
         f"restored {directory} as it was at {manifest.made_at}\n"
-        f"the log goes on at offset {manifest.end}, in the new epoch {epoch}: {_READERS}"
+        f"the log continues at offset {manifest.end}, in the new epoch {epoch}: {_READERS_ADVICE}"
     )
 
 
 _CONSEQUENCES: Final = {
-    "meta": "numbers of producers may be lost: such a producer is not known any more, and would"
-    " publish anew what is in the log; see docs/producers.md",
+    "meta": "sequence numbers of producers may be lost: such a producer is not known any more, and"
+    " may publish messages again that are in the log; see docs/producers.md",
     "sessions": "sessions may be lost: their clients begin new ones, and subscribe again",
     "subscriptions": "subscriptions may be lost, of sessions that are kept: let clients subscribe"
-    " again, also where the broker says that their session is present",
+    " again, even if the broker says that their session is present",
     "queue": "messages that waited for clients may be lost to them",
-    "progress": "what was in flight may be sent again, or be lost to its client",
+    "progress": "messages in flight may be sent again, or be lost to their client",
     "retained": "retained messages may be lost: let them be published again",
     "wills": "wills may be lost, until their clients connect again",
     "archive": "messages that a stream keeps longer than the log may be lost to its readers",
@@ -184,13 +185,13 @@ def repair(
     config: ConfigFile = None,
     data_dir: DataDir = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be lost; change nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be lost; change nothing.")
     ] = False,
 ) -> None:
-    """Go on with what is left of a damaged store; the damaged one is kept beside it.
+    """Continue with the undamaged part of a store; the damaged store is kept beside it.
 
-    Where messages are lost, the log goes on in a new epoch, so that its readers notice. A store
-    that lost nothing is left as it is. No broker may be running.
+    If messages are lost, the log continues in a new epoch, so that its readers notice. A store that
+    lost nothing is left as it is. No broker may be running.
     """
     from penstock.store.repair import repair as repair_store
 
@@ -222,9 +223,9 @@ def _print_losses(found: Examination) -> None:
         print(f"given up: {found.loss}")
     if found.lost_archive_ranges:
         ranges = ", ".join(range_in_words(begin, end) for begin, end in found.lost_archive_ranges)
-        print(f"given up of what streams keep: messages with the {ranges}")
+        print(f"given up in archives of streams: messages with the {ranges}")
     for client_id, count in sorted(found.removed_messages.items()):
-        print(f"removed from what waits for {client_id!r}, for their bodies are lost: {count:,}")
+        print(f"removed from the queue of {client_id!r}, because their bodies are lost: {count:,}")
     for family, consequence in _CONSEQUENCES.items():
         if family in found.incomplete_families:
             print(consequence)
@@ -239,18 +240,19 @@ def _print_repaired(directory: Path, repaired: RepairResult) -> None:
         )
     if repaired.is_new_epoch:
         print(
-            f"repaired {directory}: the log goes on at offset {repaired.end}, in the new epoch"
-            f" {repaired.epoch}: {_READERS}"
+            f"repaired {directory}: the log continues at offset {repaired.end}, in the new epoch"
+            f" {repaired.epoch}: {_READERS_ADVICE}"
         )
     else:
         print(
-            f"repaired {directory}: nothing of the log is lost; it goes on at offset {repaired.end}"
+            f"repaired {directory}: the log has lost nothing; it continues at offset {repaired.end}"
         )
 
 
 @contextmanager
 def store_progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar on standard error, if that is a terminal."""
+    """Yield a function that shows the progress as a bar on standard error, if that is a
+    terminal."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
     from penstock.cli.screen import Screen
@@ -267,8 +269,8 @@ def store_progress() -> Iterator[Callable[[str, int, int], None]]:
     )
     with bar:
         task = bar.add_task("reading", total=None)
-        yield lambda what, done, total: bar.update(
-            task, description=what, completed=done, total=total
+        yield lambda step, done, total: bar.update(
+            task, description=step, completed=done, total=total
         )
 
 
@@ -280,7 +282,7 @@ def forget(
 ) -> None:
     """Remove the archive of a stream that is no longer configured, or is configured differently.
 
-    No broker may be running. The archive of the stream as configured now is left alone.
+    No broker may be running. The archive of a stream as it is configured now stays.
     """
     from penstock.store.archive_removal import forget as forget_stream
 
@@ -302,7 +304,9 @@ def compact(config: ConfigFile = None, data_dir: DataDir = None) -> None:
     print(f"compacted {directory}: {before:,} bytes before, {after:,} after")
 
 
-_READERS: Final = "start readers of the log, such as 'penstock table run', with a new checkpoint"
+_READERS_ADVICE: Final = (
+    "start readers of the log, such as 'penstock table run', with a new checkpoint"
+)
 
 
 def _directory(config: Path | None, data_dir: Path | None) -> Path:

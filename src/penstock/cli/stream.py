@@ -1,4 +1,4 @@
-"""`penstock stream`: the readers of the log, the tables it lands in, and their progress.
+"""`penstock stream`: list and forget the readers of the log and the tables that messages land in.
 
 Everything is imported when a command runs, so that `penstock --help` needs no Arrow.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.screen import print_objects, print_table
 from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
 from penstock.errors import ConfigError
@@ -21,32 +21,30 @@ if TYPE_CHECKING:
     from penstock.stream.client import StreamClient
 
 SERVER_ANSWER_S_MAX: Final = 5.0
-_HOW_FAR: Final = ("offset", "lag", "lag in time")
+_PROGRESS_HEADINGS: Final = ("offset", "lag", "lag in time")
 
-app = typer.Typer(
-    no_args_is_help=True, help="Readers of the log, tables it lands in, and their progress."
-)
+app = typer.Typer(no_args_is_help=True, help="Readers of the log, its tables, and their progress.")
 
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def readers(
     access: StreamCredentialOptions, server: Server = SERVER, as_json: AsJson = False
 ) -> None:
-    """List the groups of readers that are registered, and how far each is behind the log."""
+    """List the registered groups of readers, and how far each is behind the log."""
     with _client(server, access) as client:
         found = client.readers()
     if as_json:
         _print_json(found)
         return
     print_table(
-        ("group", "reads", *_HOW_FAR, "lease left", "lost", "about"),
+        ("group", "reads", *_PROGRESS_HEADINGS, "lease left", "lost", "about"),
         (
             (
                 state.group,
-                *_how_far(state),
+                *_progress_cells(state),
                 duration_text(state.lease_left_s) if state.lease_left_s else "ended",
                 f"{state.lost:,}",
                 state.about,
@@ -57,7 +55,7 @@ def readers(
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def release(
     group: Annotated[str, typer.Argument(metavar="GROUP", help="As 'penstock stream readers'.")],
     access: StreamCredentialOptions,
@@ -70,7 +68,7 @@ def release(
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def tables(
     access: StreamCredentialOptions, server: Server = SERVER, as_json: AsJson = False
 ) -> None:
@@ -81,28 +79,28 @@ def tables(
         _print_json(found)
         return
     print_table(
-        ("table", "lands", *_HOW_FAR, "receipts", "refused"),
+        ("table", "lands", *_PROGRESS_HEADINGS, "receipts", "refused"),
         (
-            (state.table, *_how_far(state), f"{state.receipts:,}", f"{state.refused:,}")
+            (state.table, *_progress_cells(state), f"{state.receipts:,}", f"{state.refused:,}")
             for state in found
         ),
     )
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def forget(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="As 'penstock stream tables'.")],
     access: StreamCredentialOptions,
     server: Server = SERVER,
 ) -> None:
-    """Forget a table. A job that still lands messages in it makes it known again."""
+    """Forget a table. A job that still lands messages in it registers the table again."""
     with _client(server, access) as client:
         if not client.forget(table):
             raise ConfigError(f"there is no table {table}")
 
 
-def _how_far(state: ReaderState | TableState) -> tuple[str, str, str, str]:
+def _progress_cells(state: ReaderState | TableState) -> tuple[str, str, str, str]:
     return (
         ", ".join((state.stream, *state.topics)),
         f"{state.offset:,}",
@@ -111,14 +109,14 @@ def _how_far(state: ReaderState | TableState) -> tuple[str, str, str, str]:
     )
 
 
-def _print_json(found: Sequence[object]) -> None:
+def _print_json(states: Sequence[object]) -> None:
     import msgspec
 
-    print_objects(msgspec.to_builtins(state) for state in found)
+    print_objects(msgspec.to_builtins(state) for state in states)
 
 
 def duration_text(seconds: float | None) -> str:
-    """Return a duration in short words."""
+    """Return a duration with its unit: 90 s, 3 min, 5 h, 2 d; "unknown" for None."""
     if seconds is None:
         return "unknown"
     for length_s, unit in ((86_400, "d"), (3600, "h"), (60, "min")):

@@ -1,4 +1,4 @@
-"""The options by which a command reaches the stream service: address and credentials."""
+"""The options of a command for the stream service: address and credentials."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ class StreamCredentialOptions:
     ] = None
 
     def reach(self, server: str) -> tuple[str, Credentials]:
-        """Return address and credentials of the service; raise ConfigError if `server` is no
-        address.
+        """Return the address and the credentials for the service at `server`; raise ConfigError if
+        `server` is no address.
 
-        In a cluster there are several addresses, separated by commas.
+        In a cluster `server` has several addresses, separated by commas.
         """
         from penstock.spark.option_values import addresses
         from penstock.stream.credentials import Credentials
 
         if (self.tls_cert_file is None) != (self.tls_key_file is None):
             raise ConfigError("--tls-cert-file and --tls-key-file, two PEM files, belong together")
-        found, uses_tls = addresses("--server", server)
+        server_addresses, uses_tls = addresses("--server", server)
         tls_files = (self.tls_ca_file, self.tls_cert_file)
-        return found, Credentials(
+        return server_addresses, Credentials(
             self.tls or uses_tls or any(tls_files),
             _path(self.tls_ca_file),
             token_file=_path(self.token_file),
@@ -71,7 +71,8 @@ def reach_stream(
 ) -> tuple[str, Credentials]:
     """Return address and credentials of the broker's stream service, from settings and options.
 
-    If the user owns the broker's data directory, its own token is used.
+    If the user may read the broker's own token in the data directory, and the options give no
+    server and no token, that token is used.
     """
     from penstock.auth.tokens import OWN_FILE
 

@@ -1,4 +1,4 @@
-"""`penstock sub`: its options; `subscribing` does the work."""
+"""`penstock sub`: the options of the command; `subscribing` does the work."""
 
 from __future__ import annotations
 
@@ -9,26 +9,25 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli.connection import Connection
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.packet_properties import parse_properties
 from penstock.cli.printing import PrintOptions
 from penstock.cli.selection import Selection
 from penstock.errors import ConfigError
 from penstock.protocol.packets import Subscription
 
-FURTHER: Final = """\
-A message is acknowledged after it was written to the standard output or file. A consumer that dies
-loses nothing if the broker keeps the session and the QoS is not 0:
+EPILOG: Final = """\
+A message is acknowledged after it was written to standard output or a file. A consumer that is
+killed loses nothing if the broker keeps the session and the QoS is not 0:
 
 \b
   penstock sub -t 'plant/#' -q 1 -c -i meter-reader --json | consumer
 
-Exit codes: 0 done, or ended by SIGINT or SIGTERM; 1 it went wrong; 2 a mistake; 27 the time of -W
-is over.
+Exit codes: 0 done, or ended by SIGINT or SIGTERM; 1 failed; 2 a mistake; 27 the time of -W is over.
 """
 
 
-@grouped
+@expand_option_groups
 def sub(
     *,
     topics: Annotated[
@@ -48,13 +47,13 @@ def sub(
             help="Append to this file; of a directory, to a file for each topic.",
         ),
     ] = None,
-    ended: Annotated[
+    unsubscribe_filters: Annotated[
         list[str] | None,
         typer.Option(
             "-U",
             "--unsubscribe",
             metavar="FILTER",
-            help="Unsubscribe from these; without -t, that is all.",
+            help="Unsubscribe from these; without -t do nothing else.",
         ),
     ] = None,
     only_subscribes: Annotated[
@@ -68,23 +67,24 @@ def sub(
 ) -> None:
     """Print the messages of topics."""
     selection.check()
-    wanted = connection.topics(topics)
-    if not wanted and not ended:
+    filters = connection.with_url_topic(topics)
+    if not filters and not unsubscribe_filters:
         raise ConfigError("give the topics to subscribe to with -t, such as -t 'plant/#'")
     from penstock.cli.client_program import client_for, run_client
     from penstock.cli.output import Output
-    from penstock.cli.subscribing import MessageReader, Subscribing, only_subscribe, read
+    from penstock.cli.subscribing import MessageReader, SubscriptionRequest, only_subscribe, read
 
     properties = parse_properties(
         connection.properties, ("connect", "subscribe", "unsubscribe", "will")
     )
     subscriptions = [
-        Subscription(one, qos, retain_as_published=retain_as_published) for one in wanted
+        Subscription(topic_filter, qos, retain_as_published=retain_as_published)
+        for topic_filter in filters
     ]
     printer = printing.printer(on_terminal=output is None and sys.stdout.isatty())
     client = client_for(connection, properties)
-    subscribing = Subscribing(subscriptions, ended or [], properties)
-    if only_subscribes or not wanted:
-        run_client(only_subscribe(client, subscribing), connection)
+    request = SubscriptionRequest(subscriptions, unsubscribe_filters or [], properties)
+    if only_subscribes or not filters:
+        run_client(only_subscribe(client, request), connection)
     reader = MessageReader(client, selection, printer, Output(output))
-    run_client(read(client, subscribing, reader), connection)
+    run_client(read(client, request, reader), connection)

@@ -1,8 +1,8 @@
-"""The work of `penstock sub`: print messages, and acknowledge them once printed.
+"""The work of `penstock sub`: print messages, and acknowledge each once it is printed.
 
 ::
 
-      message ─▶ left out? ─▶ printed, flushed ─▶ acknowledged ─▶ counted
+      message ─▶ excluded? ─▶ printed, flushed ─▶ acknowledged ─▶ counted
 """
 
 from __future__ import annotations
@@ -21,45 +21,47 @@ from penstock.protocol.properties import Properties
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribing:
-    """The subscriptions to begin and to end.
+class SubscriptionRequest:
+    """The subscriptions to begin, and the filters to unsubscribe from.
 
     Attributes:
         subscriptions: the subscriptions to begin.
-        ended: filters of those to end.
+        unsubscribe_filters: the topic filters to unsubscribe from.
         properties: the properties of ``-D``, by command.
     """
 
     subscriptions: list[Subscription]
-    ended: list[str]
+    unsubscribe_filters: list[str]
     properties: dict[str, Properties]
 
-    async def ask(self, client: Client) -> None:
-        """Send them, and wait for the answers.
+    async def send(self, client: Client) -> None:
+        """Send SUBSCRIBE and UNSUBSCRIBE, and wait for the answers.
 
         Raises:
-            SubscribeFailed: the broker refused.
+            SubscribeFailed: the broker refused a subscription.
         """
         if self.subscriptions:
             await client.subscribe(*self.subscriptions, properties=self.properties.get("subscribe"))
-        if self.ended:
-            await client.unsubscribe(*self.ended, properties=self.properties.get("unsubscribe"))
+        if self.unsubscribe_filters:
+            await client.unsubscribe(
+                *self.unsubscribe_filters, properties=self.properties.get("unsubscribe")
+            )
 
 
-async def only_subscribe(client: Client, subscribing: Subscribing) -> int:
+async def only_subscribe(client: Client, request: SubscriptionRequest) -> int:
     """Subscribe and unsubscribe; return the exit code once the broker has answered."""
     async with client:
-        await subscribing.ask(client)
+        await request.send(client)
     return 0
 
 
-async def read(client: Client, subscribing: Subscribing, reader: MessageReader) -> int:
-    """Subscribe and read; return the exit code."""
+async def read(client: Client, request: SubscriptionRequest, reader: MessageReader) -> int:
+    """Subscribe, and print messages until the reader ends; return the exit code."""
     try:
         async with client:
             try:
                 async with asyncio.timeout(reader.selection.timeout_s) as time:
-                    await subscribing.ask(client)
+                    await request.send(client)
                     await reader.run()
             except TimeoutError:
                 if not time.expired():
@@ -75,10 +77,10 @@ class MessageReader:
     """Prints, counts and acknowledges received messages.
 
     Attributes:
-        client: the client, subscribed.
-        selection: says which messages are printed.
-        printer: formats them.
-        output: writes them.
+        client: the client, which has subscribed.
+        selection: selects the messages to print, and ends the reading.
+        printer: formats a message.
+        output: writes formatted messages.
     """
 
     client: Client
@@ -87,28 +89,28 @@ class MessageReader:
     output: Output
 
     async def run(self) -> None:
-        """Read until the selection says that it is over.
+        """Print messages until the selection ends the reading.
 
         Raises:
             OutputFailed: a message could not be written, and is not acknowledged.
-            BrokenPipeError: the reader of the output is gone; likewise.
+            BrokenPipeError: the reader of the output has ended; the message is not acknowledged.
         """
         selection = self.selection
         count = 0
         async for message in self._messages():
             if selection.retained_only and not message.retain:
                 return
-            if await self._one(message):
+            if await self._print(message):
                 count += 1
                 if count == selection.count:
                     return
 
     async def _messages(self) -> AsyncIterator[Message]:
-        """Yield the messages; retained ones end with a time of silence.
+        """Yield the messages; with ``retained_only`` until none was received for ``quiet_after_s``.
 
-        MQTT does not say which retained message is the last. They come behind SUBACK, but an
-        answer to PINGREQ may overtake them, where they wait for the window or their broker sends
-        them in portions: only silence works with every broker.
+        MQTT does not tell which retained message is the last. They follow SUBACK, but an answer to
+        PINGREQ may overtake them if they wait for the window, or if the broker sends them in
+        portions: only silence works with every broker.
         """
         messages = self.client.messages()
         quiet_s = self.selection.quiet_after_s if self.selection.retained_only else None
@@ -124,12 +126,12 @@ class MessageReader:
                 return
             yield message
 
-    async def _one(self, message: Message) -> bool:
-        """Print a message unless it is left out, and acknowledge it; return whether it was
-        printed."""
+    async def _print(self, message: Message) -> bool:
+        """Print a message unless the selection excludes it, and acknowledge it; return whether it
+        was printed."""
         selection = self.selection
         async with message.processing():
-            if selection.leaves_out(message.topic):
+            if selection.excludes(message.topic):
                 return False
             if message.retain and selection.remove_retained:
                 await self.client.publish(message.topic, b"", qos=1, retain=True)

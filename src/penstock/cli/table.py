@@ -1,4 +1,4 @@
-"""`penstock table`: land messages in a Delta table, and look at one.
+"""`penstock table`: land messages in a Delta table, and show a table.
 
 Everything is imported when a command runs, so that `penstock --help` needs no Spark.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.screen import Screen, print_pairs
 from penstock.cli.spark_jobs import (
     AcceptDataLoss,
@@ -21,10 +21,10 @@ from penstock.cli.spark_jobs import (
     Master,
     OlderThan,
     Verbose,
-    explained,
     local_directory,
     print_removed,
-    spark_installed,
+    print_traceback_if,
+    require_spark,
     stop_on_signals,
 )
 from penstock.cli.stream_service import SERVER, Server, StreamCredentialOptions
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SERVER_ANSWER_S_MAX: Final = 1.0
 
-app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, and look at one.")
+app = typer.Typer(no_args_is_help=True, help="Land messages in a Delta table, and show a table.")
 
 TablePath = Annotated[
     Path,
@@ -56,7 +56,7 @@ Checkpoint = Annotated[
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def run(
     table: TablePath,
     access: StreamCredentialOptions,
@@ -91,18 +91,18 @@ def run(
     group: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="Register as a reader: the broker keeps what has not landed."
+            metavar="NAME", help="Register as a reader: messages are kept until they have landed."
         ),
     ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Land the messages of a stream in a Delta table, each exactly once.
 
-    Run it again however it ended: it continues where the table is.
+    Run it again after any end, even a crash: it continues where the table ends.
     """
     from penstock.cli.table_display import progress_display
 
-    with spark_installed():
+    with require_spark():
         from penstock.spark.jobs.landing import Landing, LandingSettings
         from penstock.spark.options import parse_options
         from penstock.spark.session import LOCAL_MASTER
@@ -134,14 +134,15 @@ def run(
         master=master or LOCAL_MASTER,
         group=checked.group,
     )
-    with explained(verbose=verbose), progress_display(Screen(), f"{stream} → {table}") as show:
+    title = f"{stream} → {table}"
+    with print_traceback_if(verbose), progress_display(Screen(), title) as show:
         landing = Landing(settings, show)
         stop_on_signals(landing.stop)
         landing.run()
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def status(
     table: TablePath,
     access: StreamCredentialOptions,
@@ -149,8 +150,8 @@ def status(
     stream: StreamName = "messages",
     checkpoint: Checkpoint = None,
 ) -> None:
-    """Show what the table holds, and how far it is behind the log."""
-    with spark_installed():
+    """Show the content of the table, and how far it is behind the log."""
+    with require_spark():
         from penstock.spark.contents import read_contents
     contents = read_contents(table.absolute())
     service = access.reach(server)
@@ -162,7 +163,7 @@ def status(
         ("changed", f"{contents.changed_at:%Y-%m-%d %H:%M:%S} UTC, version {contents.version}"),
         ("epoch", contents.epoch or "-"),
         ("last offset", "-" if contents.landed_end is None else f"{contents.landed_end - 1:,}"),
-        ("lag", _lag(contents, service, stream, checkpoint or table / "_checkpoint")),
+        ("lag", _lag_text(contents, service, stream, checkpoint or table / "_checkpoint")),
     )
     print_pairs(pairs)
 
@@ -174,7 +175,7 @@ def show(
     full: Full = False,
 ) -> None:
     """Show the newest messages of the table, or rows made from them."""
-    with spark_installed():
+    with require_spark():
         from penstock.cli.table_rows import print_rows, print_values
         from penstock.spark.contents import newest_rows
         from penstock.spark.tables.columns import MESSAGE_SCHEMA
@@ -183,7 +184,7 @@ def show(
         print_rows(newest, full=full)
         return
     headings = ("offset", "received at (UTC)", "topic", "payload", "qos", "client")
-    print_values([headings], [_message(row) for row in newest.to_pylist()], full=full)
+    print_values([headings], [_message_cells(row) for row in newest.to_pylist()], full=full)
 
 
 @app.command()
@@ -192,17 +193,14 @@ def vacuum(
     older_than: OlderThan = 24,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove the leftovers of killed jobs.
-
-    Files that belong to no version of the table.
-    """
-    with spark_installed():
+    """Remove files of killed jobs, which belong to no version of the table."""
+    with require_spark():
         from penstock.spark.contents import remove_orphans
     names = remove_orphans(table.absolute(), older_than, remove=not dry_run)
     print_removed(names, dry_run=dry_run)
 
 
-def _lag(
+def _lag_text(
     contents: Contents, service: tuple[str, Credentials], stream: str, checkpoint: Path
 ) -> str:
     from penstock.errors import PenstockError
@@ -222,12 +220,12 @@ def _lag(
     position = contents.landed_end or 0
     done = read_checkpoint(checkpoint).done
     if done is not None and done.only.epoch == log.epoch:
-        # Messages that the topic filters left out are behind us, too.
+        # The checkpoint also covers messages that the topic filters exclude.
         position = max(position, done.only.offset)
     return f"{max(0, log.latest - position):,} of {log.latest:,} offsets"
 
 
-def _message(row: dict[str, Any]) -> tuple[Any, ...]:
+def _message_cells(row: dict[str, Any]) -> tuple[Any, ...]:
     return (
         row["offset"],
         f"{row['received_at']:%Y-%m-%d %H:%M:%S.%f}",

@@ -33,9 +33,9 @@ _STATES: Final = {
 
 @contextmanager
 def progress_display(console: Console, title: str) -> Iterator[Callable[[Progress], None]]:
-    """Show the progress passed to the yielded function, until the block ends."""
+    """Yield a function that shows the progress of a landing, until the block ends."""
     if not console.is_terminal:
-        yield _Lines(console)
+        yield _LinePrinter(console)
         return
     with Live(console=console, refresh_per_second=4, transient=False) as live:
         spinner = Spinner("dots")
@@ -46,23 +46,25 @@ def progress_display(console: Console, title: str) -> Iterator[Callable[[Progres
 def tables_display(
     console: Console, names: Sequence[str]
 ) -> Iterator[Callable[[str, Progress], None]]:
-    """Do the same for several landings, told apart by the names of their tables."""
+    """Yield a function that shows the progress of several landings, by the names of their
+    tables."""
     if not console.is_terminal:
-        lines = {name: _Lines(console, f"{name}: ") for name in names}
+        lines = {name: _LinePrinter(console, f"{name}: ") for name in names}
         yield lambda name, progress: lines[name](progress)
         return
-    known: dict[str, Progress] = {}
+    latest: dict[str, Progress] = {}
     with Live(console=console, refresh_per_second=4, transient=False) as live:
 
         def show(name: str, progress: Progress) -> None:
-            known[name] = progress
-            live.update(_grid([(name, known[name]) for name in names if name in known]))
+            latest[name] = progress
+            live.update(_grid([(name, latest[name]) for name in names if name in latest]))
 
         yield show
 
 
-class _Lines:
-    """Prints a line when the state changes or a batch has ended, with a shortest time between."""
+class _LinePrinter:
+    """Prints a line when the state changes or a batch has ended, but not more often than
+    ``LINE_PERIOD_S`` for batches."""
 
     def __init__(self, console: Console, prefix: str = "") -> None:
         self._console = console
@@ -107,7 +109,7 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
     grid.add_row("state", _STATES["ended"] if progress.state == "ended" else spinner)
     grid.add_row("rows landed", f"{progress.rows_landed:,} in this run")
     grid.add_row("rate", f"{progress.rows_per_second:,.0f} rows/s")
-    latest = "stream service away" if progress.latest is None else f"{progress.latest:,}"
+    latest = "stream service unreachable" if progress.latest is None else f"{progress.latest:,}"
     grid.add_row("offset", f"{_number(progress.offset)} of {latest}")
     grid.add_row("lag", _number(progress.lag))
     grid.add_row("batch", _number(progress.batch_id))
@@ -117,7 +119,7 @@ def _panel(title: str, progress: Progress, spinner: Spinner) -> Group:
 
 
 def _grid(landings: Sequence[tuple[str, Progress]]) -> Group:
-    """Return a line for each table, and below the errors of failing tables."""
+    """Return a display with a line for each table, and the errors of failing tables below."""
     grid = Table(box=None, pad_edge=False)
     grid.add_column("table")
     grid.add_column("state")

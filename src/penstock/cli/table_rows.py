@@ -1,10 +1,10 @@
 """Prints rows of a table on the terminal, or in a pipe.
 
-    a terminal   values cut to its width; where there are too many columns, a line for each value
-    a pipe       a line for each row, values cut to 60 characters
-    in full      nothing cut: a line for each value on a terminal, for each row in a pipe
+    a terminal   values truncated to its width; with too many columns, a line for each value
+    a pipe       a line for each row, values truncated to 60 characters
+    in full      whole values: a line for each value on a terminal, for each row in a pipe
 
-Values are cut first, before anything else is done with them: a payload may have 256 MB.
+Values are truncated before anything else is done with them: a payload may have 256 MB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def print_rows(rows: pa.Table, *, full: bool = False) -> None:
 
     Args:
         rows: rows of a table.
-        full: cut nothing.
+        full: show whole values.
     """
     shown = rows.drop_columns([name for name in ("epoch", "date") if name in rows.column_names])
     kinds = [str(field.type).removesuffix("[us, tz=UTC]") for field in shown.schema]
@@ -35,7 +35,7 @@ def print_rows(rows: pa.Table, *, full: bool = False) -> None:
 
 
 def print_values(headings: Sequence[Row], rows: Sequence[Sequence[Any]], *, full: bool) -> None:
-    """Print the values of rows below lines of headings, each with a text for each column."""
+    """Print the values of rows below the lines of headings, each with a text for each column."""
     screen = Screen()
     limit = None if full else max(VALUE_CELLS_MAX, screen.width)
     texts = [[printable(text_of(value, limit)) for value in row] for row in rows]

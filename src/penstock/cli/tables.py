@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from penstock.cli.dead_letter_causes import cause_line, causes
+from penstock.cli.dead_letter_causes import cause_line, count_causes
 from penstock.cli.infer import infer
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.screen import Screen, print_heading, print_pairs
 from penstock.cli.spark_jobs import (
     AcceptDataLoss,
@@ -25,13 +25,13 @@ from penstock.cli.spark_jobs import (
     OlderThan,
     Verbose,
     exit_on_sigterm,
-    explained,
     print_removed,
-    spark_installed,
+    print_traceback_if,
+    require_spark,
     stop_on_signals,
 )
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
-from penstock.cli.table_lines import cut
+from penstock.cli.table_lines import truncate
 from penstock.cli.table_rows import print_rows
 from penstock.errors import ConfigError
 from penstock.telemetry.logs import configure_logs, printable
@@ -49,12 +49,12 @@ SERVER_ANSWER_S_MAX: Final = 1.0
 
 CAUSES_MAX: Final = 20
 REASON_CELLS_MAX: Final = 400
-"""Most terminal cells of a line with a cause of dead letters, unless ``--full`` is given."""
+"""Most terminal cells of a line with a cause of dead letters, without ``--full``."""
 
 app = typer.Typer(
-    no_args_is_help=True, help="Land messages in declared tables, and look after them."
+    no_args_is_help=True, help="Land messages in declared tables, and maintain the tables."
 )
-app.command()(grouped(infer))
+app.command()(expand_option_groups(infer))
 
 Names = Annotated[
     list[str] | None, typer.Argument(metavar="[NAME]...", help="The tables; default: all.")
@@ -70,7 +70,7 @@ Server = Annotated[
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def run(
     access: StreamCredentialOptions,
     names: Names = None,
@@ -91,15 +91,15 @@ def run(
     connect_timeout: ConnectTimeout = 60.0,
     verbose: Verbose = False,
 ) -> None:
-    """Land messages in the tables, each exactly once, and fill those that are derived.
+    """Land messages in the declared tables, each exactly once, and fill derived tables.
 
-    A table that fails is tried again, with growing pauses, and ends no other one. Run it again
-    however it ended: it continues where the tables are.
+    A table that fails is tried again, with growing pauses, and stops no other one. Run it again
+    after any end, even a crash: it continues where the tables end.
     """
     from penstock.cli.table_display import tables_display
 
     tables, (address, credentials) = _select_tables(config, names, server, access)
-    with spark_installed():
+    with require_spark():
         from penstock.spark.jobs.tables import RunSettings, TablesRun
         from penstock.spark.session import LOCAL_MASTER
 
@@ -113,35 +113,35 @@ def run(
         master=master or LOCAL_MASTER,
     )
     with tables_display(Screen(), [table.name for table in tables]) as show:
-        configure_logs("debug" if verbose else "warning")  # to where a live display puts lines
+        configure_logs("debug" if verbose else "warning")  # after the live display has started
         landings = TablesRun(tables, settings, show)
         stop_on_signals(landings.stop)
         landings.run()
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def status(
     access: StreamCredentialOptions,
     names: Names = None,
     config: Config = None,
     server: Server = None,
 ) -> None:
-    """Show what the tables hold, and how far they are behind the log."""
+    """Show the content of the tables, and how far they are behind the log."""
     tables, (address, credentials) = _select_tables(config, names, server, access)
-    with spark_installed():
+    with require_spark():
         from penstock.spark.jobs.landing import CHECKPOINT_NAME
         from penstock.spark.tables.status import table_status
         from penstock.stream.client import StreamClient
     with StreamClient(address, SERVER_ANSWER_S_MAX, credentials) as client:
         for table in tables:
-            found = table_status(table, client, table.path / CHECKPOINT_NAME)
+            state = table_status(table, client, table.path / CHECKPOINT_NAME)
             print_heading(table.name)
-            print_pairs(_lines(table, found), indent=2)
+            print_pairs(_status_pairs(table, state), indent=2)
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def backfill(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The table.")],
     start: Annotated[
@@ -157,23 +157,23 @@ def backfill(
         bool,
         typer.Option(
             "--restore-deleted",
-            help="Also messages that landed and whose rows somebody has deleted since.",
+            help="Also messages that landed and whose rows were deleted since.",
         ),
     ] = False,
     connect_timeout: ConnectTimeout = 60.0,
     verbose: Verbose = False,
 ) -> None:
-    """Read a range of the log again, and replace the rows that the table has of it.
+    """Read a range of the log again, and replace the rows of the table that came from it.
 
     Use it after a column was declared, or for messages before the table began. Times without a
     UTC offset are UTC. Rows that were deleted from the table stay deleted, and are reported.
     """
-    points = _point("--from", start), _point("--to", end)
-    if _is_empty(*points):
+    limits = _parse_limit("--from", start), _parse_limit("--to", end)
+    if _is_empty(*limits):
         raise ConfigError(f"--from {start} is not before --to {end}")
     exit_on_sigterm()
     (table,), (address, credentials) = _select_tables(config, [name], server, access)
-    with spark_installed():
+    with require_spark():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.jobs.backfill import backfill as fill
         from penstock.spark.jobs.landing import CHECKPOINT_NAME, LOG_NAME
@@ -194,18 +194,18 @@ def backfill(
     )
     log = table.path / CHECKPOINT_NAME / LOG_NAME
     title = f"penstock tables backfill {name}"
-    with explained(verbose=verbose), local_spark(title, settings.master, log) as spark:
-        for filled in fill(spark, table, settings, *points, restores_erased=restore_deleted):
+    with print_traceback_if(verbose), local_spark(title, settings.master, log) as spark:
+        for filled in fill(spark, table, settings, *limits, restores_erased=restore_deleted):
             print(
                 f"offsets {filled.span.start} to {filled.span.end - 1}: {filled.rows:,} rows,"
                 f" {filled.dead_letters:,} dead letters"
             )
             if filled.erased is not None:
-                print(printable(_erased_line(filled.erased, is_back=restore_deleted)))
+                print(printable(_erased_line(filled.erased, is_restored=restore_deleted)))
 
 
 @app.command()
-@grouped
+@expand_option_groups
 def validate(
     access: StreamCredentialOptions,
     names: Names = None,
@@ -221,10 +221,11 @@ def validate(
 ) -> None:
     """Try the declarations on the latest messages; nothing is written.
 
-    Shows columns, rows, and why messages would be dead letters; of a derived table the columns.
+    Shows columns, rows, and why messages would be dead letters; of a derived table only the
+    columns.
     """
     tables, (address, credentials) = _select_tables(config, names, server, access)
-    with spark_installed():
+    with require_spark():
         from penstock.spark.derived.derived_table import DerivedTable
         from penstock.spark.tables.api import DEAD_LETTERS, ROWS
         from penstock.spark.tables.dry_run import land_sample
@@ -240,16 +241,16 @@ def validate(
             print_heading(title)
             print_rows(table.schema.empty_table())
             continue
-        found, dead = parts.get(ROWS), parts.get(DEAD_LETTERS)
-        counts = [0 if part is None else part.num_rows for part in (found, dead)]
+        landed, dead_letters = parts.get(ROWS), parts.get(DEAD_LETTERS)
+        counts = [0 if part is None else part.num_rows for part in (landed, dead_letters)]
         if not any(counts):
             print_heading(f"{table.name}: no message in the log matches {table.definition.topics}")
             continue
         print_heading(f"{table.name}: {counts[0]:,} rows, {counts[1]:,} dead letters")
-        if found is not None:
-            print_rows(found.slice(max(0, found.num_rows - rows)), full=full)
-        if dead is not None:
-            _print_causes(dead, full=full)
+        if landed is not None:
+            print_rows(landed.slice(max(0, landed.num_rows - rows)), full=full)
+        if dead_letters is not None:
+            _print_causes(dead_letters, full=full)
 
 
 @app.command()
@@ -259,16 +260,16 @@ def vacuum(
     older_than: OlderThan = 24,
     dry_run: DryRun = False,
 ) -> None:
-    """Remove the leftovers of killed jobs, and what upkeep and backfills have replaced."""
-    tables = _declared(config, names)
-    with spark_installed():
-        found = [
+    """Remove files of killed jobs, and files that upkeep and backfills have replaced."""
+    tables = _load_tables(config, names)
+    with require_spark():
+        files = [
             file
             for table in tables
-            for one in table.open().values()
-            for file in one.remove_orphans(older_than, remove=not dry_run)
+            for part in table.open().values()
+            for file in part.remove_orphans(older_than, remove=not dry_run)
         ]
-    print_removed(found, dry_run=dry_run)
+    print_removed(files, dry_run=dry_run)
 
 
 def _select_tables(
@@ -277,46 +278,46 @@ def _select_tables(
     server: str | None,
     access: StreamCredentialOptions,
 ) -> tuple[list[AnyTable], tuple[str, Credentials]]:
-    """Return the named tables, and address and credentials of the stream service."""
+    """Return the named tables, and the address and the credentials of the stream service."""
     from penstock.config.load import load_settings
 
-    tables = _declared(config, names)
+    tables = _load_tables(config, names)
     return tables, reach_stream(load_settings(config), server, access)
 
 
-def _declared(config: Path | None, names: list[str] | None) -> list[AnyTable]:
+def _load_tables(config: Path | None, names: list[str] | None) -> list[AnyTable]:
     from penstock.config.load import load_settings
 
-    with spark_installed():
+    with require_spark():
         from penstock.spark.table_selection import select_tables
 
         return select_tables(load_settings(config), names or [])
 
 
-def _print_causes(dead: pa.Table, *, full: bool) -> None:
-    columns = (dead.column(name).to_pylist() for name in ("kind", "reason", "offset"))
-    found = causes(zip(*columns, strict=True))
-    shown = found if full else found[:CAUSES_MAX]
+def _print_causes(dead_letters: pa.Table, *, full: bool) -> None:
+    columns = (dead_letters.column(name).to_pylist() for name in ("kind", "reason", "offset"))
+    causes = count_causes(zip(*columns, strict=True))
+    shown = causes if full else causes[:CAUSES_MAX]
     for cause in shown:
         line = printable(cause_line(cause))
-        print(f"  {line if full else cut(line, REASON_CELLS_MAX)}")
-    if len(shown) < len(found):
-        rest = sum(cause.count for cause in found[len(shown) :])
-        print(f"  {rest:,} for {len(found) - len(shown):,} other causes; --full shows them")
+        print(f"  {line if full else truncate(line, REASON_CELLS_MAX)}")
+    if len(shown) < len(causes):
+        rest = sum(cause.count for cause in causes[len(shown) :])
+        print(f"  {rest:,} for {len(causes) - len(shown):,} other causes; --full shows them")
 
 
-def _erased_line(erased: ErasedMessages, *, is_back: bool) -> str:
+def _erased_line(erased: ErasedMessages, *, is_restored: bool) -> str:
     topics = ", ".join(f"{topic} ({messages:,})" for topic, messages in erased.topics)
     if erased.topics_count > len(erased.topics):
         topics += f" and {erased.topics_count - len(erased.topics):,} more"
-    what = "are back" if is_back else "are left out; --restore-deleted brings them back"
+    outcome = "are restored" if is_restored else "are left out; --restore-deleted restores them"
     return (
-        f"  {erased.messages:,} messages that somebody deleted since they landed {what}:"
+        f"  {erased.messages:,} messages whose rows were deleted since they landed {outcome}:"
         f" offsets {erased.first} to {erased.last}, topics {topics}"
     )
 
 
-def _point(option: str, text: str) -> int | datetime:
+def _parse_limit(option: str, text: str) -> int | datetime:
     if text.isdecimal():
         return int(text)
     try:
@@ -329,13 +330,13 @@ def _point(option: str, text: str) -> int | datetime:
 
 
 def _is_empty(start: int | datetime, end: int | datetime) -> bool:
-    """Return whether nothing can lie between both; false for an offset and a time."""
+    """Return whether the range is empty; False if one limit is an offset and the other a time."""
     if isinstance(start, int) and isinstance(end, int):
         return start >= end
     return isinstance(start, datetime) and isinstance(end, datetime) and start >= end
 
 
-def _lines(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
+def _status_pairs(table: AnyTable, found: TableStatus) -> list[tuple[str, str]]:
     from penstock.spark.tables.api import DEAD_LETTERS
 
     rows, dead_letters, lag = found.rows, found.dead_letters, found.lag

@@ -21,8 +21,8 @@ class TopicMap:
     """A mapping from topics to the topics of their copies.
 
     Attributes:
-        prefix: put in front of every topic.
-        pairs: levels at the beginning of a topic, and those that stand there instead.
+        prefix: the text in front of every new topic.
+        pairs: first levels of a topic, and the levels that replace them.
     """
 
     prefix: str
@@ -36,31 +36,32 @@ class TopicMap:
         return self.prefix + topic
 
     def changes_all(self, topic_filters: Sequence[str]) -> bool:
-        """Return whether every topic that matches one of these filters gets another name."""
+        """Return whether every topic that matches one of these filters is mapped to another
+        topic."""
         if self.prefix:
             return True
         return bool(topic_filters) and all(
-            any(filter_covers(f"{old}/#", narrow) for old, _ in self.pairs)
-            for narrow in topic_filters
+            any(filter_covers(f"{old}/#", topic_filter) for old, _ in self.pairs)
+            for topic_filter in topic_filters
         )
 
 
 def parse_topic_map(prefix: str | None, pairs: Sequence[str]) -> TopicMap:
-    """Read ``--prefix`` and ``--topic-map``.
+    """Parse the values of ``--prefix`` and ``--topic-map``.
 
     Raises:
-        ConfigError: they make no topics.
+        ConfigError: a value is not valid, or changes no topic.
     """
     if prefix is not None and not is_topic_name(f"{prefix}x", _LEVELS_MAX):
-        raise ConfigError(f"--prefix must be the begin of a topic, not {prefix!r}")
+        raise ConfigError(f"--prefix must be the beginning of a topic, not {prefix!r}")
     if prefix is not None and prefix.startswith("$"):
-        raise ConfigError("--prefix must not begin with $: brokers keep such topics to themselves")
-    found = []
+        raise ConfigError("--prefix must not begin with $: such topics are reserved for brokers")
+    checked_pairs = []
     for pair in pairs:
         old, equals, new = pair.partition("=")
         if not (equals and is_topic_name(old, _LEVELS_MAX) and is_topic_name(new, _LEVELS_MAX)):
             raise ConfigError(f"--topic-map must be OLD=NEW, two topics, not {pair!r}")
         if old in (new, f"{prefix or ''}{new}"):
             raise ConfigError(f"--topic-map {pair} changes nothing: leave it out")
-        found.append((old, new))
-    return TopicMap(prefix or "", tuple(found))
+        checked_pairs.append((old, new))
+    return TopicMap(prefix or "", tuple(checked_pairs))

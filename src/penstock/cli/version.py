@@ -1,4 +1,5 @@
-"""The text of `penstock --version`: which Penstock, compiled or interpreted, on which Python."""
+"""The text of `penstock --version`: versions of Penstock, Python and some packages, and whether the
+engine is compiled."""
 
 from __future__ import annotations
 

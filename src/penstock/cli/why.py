@@ -1,4 +1,4 @@
-"""`penstock why`: the likeliest reason why a client does not get what it should."""
+"""`penstock why`: the likeliest reason why a client does not get messages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from penstock.cli.completion import client_ids
+from penstock.cli.completion import complete_client_ids
 from penstock.cli.operator_commands import AsJson, ask_broker, utc_text
-from penstock.cli.option_groups import grouped
+from penstock.cli.option_groups import expand_option_groups
 from penstock.cli.options import ConfigFile, DataDir, check_topic
 from penstock.cli.screen import print_heading, print_objects, print_pairs, print_table
 from penstock.cli.stream_service import StreamCredentialOptions, reach_stream
@@ -23,27 +23,29 @@ if TYPE_CHECKING:
     from penstock.stream.last_messages import LastMessages
 
 SEARCH_S: Final = 1.0
-"""How long the log is searched for messages of the topic, in seconds."""
+"""Time limit of the search for messages of the topic, in seconds."""
 
 SERVICE_S: Final = 1.0
-"""How long the stream service may be away."""
+"""How long the stream service may be unreachable, in seconds."""
 
-_LAST: Final = {
+_LAST_EVENTS: Final = {
     "received": "last published",
     "sent": "last sent",
     "acknowledged": "last acknowledged",
 }
 
 
-@grouped
+@expand_option_groups
 def why(
     client_id: Annotated[
         str,
-        typer.Argument(metavar="CLIENT", help="A client identifier.", autocompletion=client_ids),
+        typer.Argument(
+            metavar="CLIENT", help="A client identifier.", autocompletion=complete_client_ids
+        ),
     ],
     access: StreamCredentialOptions,
     topic: Annotated[
-        str, typer.Argument(metavar="[TOPIC]", help="A topic that it should get, no filter.")
+        str, typer.Argument(metavar="[TOPIC]", help="A topic name that it should get.")
     ] = "",
     last: Annotated[
         int, typer.Option("--last", min=0, max=100, help="Messages of the topic looked up.")
@@ -56,9 +58,9 @@ def why(
     data_dir: DataDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say why a client gets nothing, or not all: connection, subscriptions, permissions, limits,
-    drops, the last messages of a topic and what became of each; then the likeliest reason and what
-    to do. Nothing has to be switched on before."""
+    """Explain why a client gets no messages, or not all: shows its connection, subscriptions,
+    permissions, limits, drops, the last messages of a topic and the state of each; then the
+    likeliest reason and a remedy. Nothing has to be switched on before."""
     from penstock.control.diagnosis import Case, diagnose
     from penstock.control.explanation import Explain, Explanation
 
@@ -67,14 +69,14 @@ def why(
     offsets = () if logged is None else tuple(message.offset for message in logged.messages)
     facts = ask_broker(config, data_dir, Explain(client_id, topic, offsets), Explanation)
     case = Case(facts, None if logged is None else logged.messages)
-    found = diagnose(case)
+    diagnosis = diagnose(case)
     if as_json:
         from msgspec import to_builtins
 
-        told = to_builtins(facts)
-        told["messages"] = None if logged is None else to_builtins(logged.messages)
-        told["reason"], told["remedy"] = found.reason, found.remedy
-        print_objects([told])
+        answer = to_builtins(facts)
+        answer["messages"] = None if logged is None else to_builtins(logged.messages)
+        answer["reason"], answer["remedy"] = diagnosis.reason, diagnosis.remedy
+        print_objects([answer])
         return
     print_pairs(_client_pairs(facts))
     if topic:
@@ -83,7 +85,7 @@ def why(
     if case.messages:
         print_table(("offset", "received", "from", "QoS", "for this client"), _rows(case))
     print_heading("likeliest")
-    print_pairs((("reason", found.reason), ("what to do", found.remedy)))
+    print_pairs((("reason", diagnosis.reason), ("what to do", diagnosis.remedy)))
 
 
 def _last_messages(
@@ -94,7 +96,7 @@ def _last_messages(
     server: str | None,
     access: StreamCredentialOptions,
 ) -> tuple[LastMessages | None, str]:
-    """Return the last messages of the topic, None where nobody can tell, and why."""
+    """Return the last messages of the topic, or None and the reason why the log cannot be read."""
     if not topic or count == 0:
         return None, ""
     from penstock.config.load import load_settings
@@ -146,18 +148,18 @@ def _client_pairs(facts: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def _recorded_pairs(facts: Explanation) -> Iterator[tuple[str, str]]:
-    """Yield when each kind of event last happened, as far as that is recorded."""
+    """Yield the time of the last event of each kind, as far as it is recorded."""
     recorded = facts.recorded
     if recorded is None:
         return
-    for kind, name in _LAST.items():
+    for kind, name in _LAST_EVENTS.items():
         run = recorded.last(kind)
         if run is not None:
             at = "" if run.last_offset is None else f", offsets up to {run.last_offset:,}"
             yield name, f"{utc_text(run.last_us)}{at}"
-    left = recorded.last("disconnected")
-    if facts.session is None and left is not None:
-        yield "left", f"{utc_text(left.last_us)}: {left.text}"
+    disconnection = recorded.last("disconnected")
+    if facts.session is None and disconnection is not None:
+        yield "left", f"{utc_text(disconnection.last_us)}: {disconnection.text}"
     for refused in recorded.refused:
         times = f"{refused.count:,} times, " if refused.count > 1 else ""
         yield "CONNECT refused", f"{times}{utc_text(refused.last_us)}: {refused.text}"
@@ -175,10 +177,10 @@ def _topic_pairs(
     facts: Explanation, logged: LastMessages | None, obstacle: str
 ) -> Iterator[tuple[str, str]]:
     if facts.session is not None:
-        matching = ", ".join(f"{one.filter} (QoS {one.qos})" for one in facts.subscriptions)
+        matching = ", ".join(f"{match.filter} (QoS {match.qos})" for match in facts.subscriptions)
         yield "subscribed by", matching or f"none of {len(facts.filters)} filters"
-        yield "may receive", _permission(facts.may_receive, facts.receive_rule)
-        yield "may publish", _permission(facts.may_publish, facts.publish_rule)
+        yield "may receive", _permission_text(facts.may_receive, facts.receive_rule)
+        yield "may publish", _permission_text(facts.may_publish, facts.publish_rule)
         for group in facts.groups:
             names = ", ".join(group.connected_members)
             yield (
@@ -193,14 +195,14 @@ def _topic_pairs(
             else f"{retained['bytes']:,} bytes, received {utc_text(retained['received_at_us'])}",
         )
     if obstacle:
-        yield "the log", f"was not asked: {obstacle}"
+        yield "the log", f"cannot be read: {obstacle}"
     elif logged is not None:
         looked_at = "all of it" if logged.whole_log else f"its last {logged.looked_at:,} messages"
         yield "the log", f"{len(logged.messages)} messages shown; looked at {looked_at}"
 
 
-def _permission(allowed: bool, rule: str) -> str:
-    return ("yes" if allowed else "no") + (f": {rule}" if rule else "")
+def _permission_text(is_allowed: bool, rule: str) -> str:
+    return ("yes" if is_allowed else "no") + (f": {rule}" if rule else "")
 
 
 def _rows(case: Case) -> Iterator[tuple[str, ...]]:
@@ -211,11 +213,11 @@ def _rows(case: Case) -> Iterator[tuple[str, ...]]:
             f"{moment:%Y-%m-%d %H:%M:%S}",
             message.client_id,
             str(message.qos),
-            _became(case, message),
+            _state_text(case, message),
         )
 
 
-def _became(case: Case, message: LoggedMessage) -> str:
+def _state_text(case: Case, message: LoggedMessage) -> str:
     state = case.state_of(message)
     if state.startswith("dropped:"):
         return f"dropped: {state.removeprefix('dropped:').replace('_', ' ')}"

@@ -4,7 +4,7 @@
                     ╰─────────▶ topics and times, which the service applies to each row of them
 
 Spark's filters become these in `penstock.spark.pushdown`, DuckDB's in `penstock.sql.predicates`,
-and the options of `penstock tail` in `penstock.cli.chosen_messages`.
+and the options of `penstock tail` in `penstock.cli.log_selection`.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def test_a_url_is_read_as_mosquitto_does(text: str, url: Url) -> None:
 
 def test_the_topic_of_the_url_is_one_more() -> None:
     connection = Connection(url="mqtt://b/a/b")
-    assert connection.topics(["c"]) == ["c", "a/b"]
-    assert Connection().topics(None) == []
+    assert connection.with_url_topic(["c"]) == ["c", "a/b"]
+    assert Connection().with_url_topic(None) == []
 
 
 @pytest.mark.parametrize(
@@ -164,6 +164,6 @@ def test_help_is_long_and_h_is_the_host(command: str) -> None:
 
 def test_a_selection_leaves_out_what_its_filters_match() -> None:
     selection = Selection(filters_out=["a/#", "b/+"])
-    assert [one for one in ("a", "a/x/y", "b", "b/c") if selection.leaves_out(one)] == [
+    assert [one for one in ("a", "a/x/y", "b", "b/c") if selection.excludes(one)] == [
         *("a", "a/x/y", "b/c"),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli.dead_letter_causes import Cause, cause_line, cause_of, causes
+from penstock.cli.dead_letter_causes import Cause, cause_line, count_causes, normalize_reason
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from penstock.cli.dead_letter_causes import Cause, cause_line, cause_of, causes
     ],
 )
 def test_reasons_that_differ_in_a_value_are_one_cause(one: str, other: str) -> None:
-    assert cause_of(one) == cause_of(other)
+    assert normalize_reason(one) == normalize_reason(other)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_reasons_that_differ_in_a_value_are_one_cause(one: str, other: str) -> N
     ],
 )
 def test_reasons_that_differ_in_a_word_are_two(one: str, other: str) -> None:
-    assert cause_of(one) != cause_of(other)
+    assert normalize_reason(one) != normalize_reason(other)
 
 
 def test_each_cause_has_its_count_and_its_newest_message() -> None:
     """Issue 24, fault 9: each byte position was a line."""
     letters = [("broken", f"invalid character (byte {n}).", n) for n in range(1000)]
     letters += [("empty", "the payload has no rows", 1000)]
-    found = causes(letters)
+    found = count_causes(letters)
     assert found == [
         Cause(1000, "broken", "invalid character (byte 999).", 999),
         Cause(1, "empty", "the payload has no rows", 1000),

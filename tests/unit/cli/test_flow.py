@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.flow import JsonObject, table_of
+from penstock.cli.flow import JsonObject, flow_table
 from penstock.cli.screen import Screen
 from penstock.engine.memory.limit_usage import LIMITS
 
@@ -29,5 +29,5 @@ def flow_of(client_id: str) -> JsonObject:
 def test_a_client_identifier_is_shown_as_it_is(
     client_id: str, shown: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Screen(pipe_width=160).print(table_of([flow_of(client_id)], 10))
+    Screen(pipe_width=160).print(flow_table([flow_of(client_id)], 10))
     assert shown in capsys.readouterr().out

@@ -7,9 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
-from penstock.cli.chosen_messages import ChosenMessages, choose, read_chosen, received_in, since
 from penstock.cli.log_options import LogOptions
 from penstock.cli.log_positions import Clock
+from penstock.cli.log_selection import (
+    LogSelection,
+    messages_in,
+    next_selection,
+    read_selection,
+    select_messages,
+)
 from penstock.config.address import Address
 from penstock.config.stream import StreamDefinition
 from penstock.errors import ConfigError, OffsetOutOfRange
@@ -35,12 +41,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamClient]:
         served.shutdown()
 
 
-async def offsets(client: StreamClient, chosen: ChosenMessages) -> list[int]:
+async def offsets(client: StreamClient, chosen: LogSelection) -> list[int]:
     found = []
-    async for batch in read_chosen(client, chosen):
-        for received in received_in(batch):
-            assert received.logged is not None
-            found.append(received.logged.offset)
+    async for batch in read_selection(client, chosen):
+        for received in messages_in(batch):
+            assert received.log_entry is not None
+            found.append(received.log_entry.offset)
     return found
 
 
@@ -62,21 +68,24 @@ async def offsets(client: StreamClient, chosen: ChosenMessages) -> list[int]:
 async def test_places_and_topics_choose_messages(
     client: StreamClient, options: LogOptions, wanted: range
 ) -> None:
-    assert await offsets(client, choose(client, options, NOW)) == list(wanted)
+    assert await offsets(client, select_messages(client, options, NOW)) == list(wanted)
 
 
 def test_the_rest_has_the_same_end(client: StreamClient) -> None:
-    assert choose(client, LogOptions(begin="30"), NOW).rest(42) == "--from 42 --until 100"
-    timed = choose(client, LogOptions(begin="30", until="22:14"), NOW)
-    assert timed.rest(35) == "--from 35 --until 2023-11-14T22:14:00+00:00"
+    assert (
+        select_messages(client, LogOptions(begin="30"), NOW).options_from(42)
+        == "--from 42 --until 100"
+    )
+    timed = select_messages(client, LogOptions(begin="30", until="22:14"), NOW)
+    assert timed.options_from(35) == "--from 35 --until 2023-11-14T22:14:00+00:00"
 
 
 async def test_what_comes_later_is_read_once(client: StreamClient) -> None:
-    chosen = choose(client, LogOptions(begin="latest"), NOW)
-    later = since(chosen, 100)
+    chosen = select_messages(client, LogOptions(begin="latest"), NOW)
+    later = next_selection(chosen, 100)
     assert (later.spans, await offsets(client, later)) == ([], [])
-    assert since(chosen, 130).spans == [(100, 130)]
-    assert since(since(chosen, 130), 140).spans == [(130, 140)]
+    assert next_selection(chosen, 130).spans == [(100, 130)]
+    assert next_selection(next_selection(chosen, 130), 140).spans == [(130, 140)]
 
 
 @pytest.mark.parametrize(
@@ -105,19 +114,19 @@ def test_a_mistake_says_what_there_is(
     client: StreamClient, options: LogOptions, error: type[Exception], sentence: str
 ) -> None:
     with pytest.raises(error, match=sentence):
-        choose(client, options, NOW)
+        select_messages(client, options, NOW)
 
 
 def test_what_retention_has_removed_is_noted(client: StreamClient) -> None:
-    (note,) = choose(client, LogOptions(begin="2023-11-14T22:13:25"), NOW).notes
+    (note,) = select_messages(client, LogOptions(begin="2023-11-14T22:13:25"), NOW).notes
     assert note.startswith("the log begins at offset 10, received 2023-11-14 22:13:30.000+0000:")
-    assert choose(client, LogOptions(begin="2023-11-14T22:13:31"), NOW).notes == ()
+    assert select_messages(client, LogOptions(begin="2023-11-14T22:13:31"), NOW).notes == ()
 
 
 def test_a_service_that_was_never_there_is_not_waited_for_as_one_that_is_restarted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("penstock.cli.chosen_messages.ANSWER_S", 0.1)
+    monkeypatch.setattr("penstock.cli.log_selection.ANSWER_S", 0.1)
     with StreamClient("127.0.0.1:1", 60.0) as away, pytest.raises(StreamUnavailable) as raised:
-        choose(away, LogOptions(), NOW)
+        select_messages(away, LogOptions(), NOW)
     assert "is this its stream.bind? Waited 0.1 s" in str(raised.value)

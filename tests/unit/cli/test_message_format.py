@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.cli.message_format import (
-    Logged,
+    LogEntry,
     NotJson,
-    Received,
+    TimedMessage,
     as_json,
     as_log_line,
     parse_format,
@@ -40,11 +40,11 @@ def message(
     return Message(ReceivedMessage(publish, topic))
 
 
-def received(payload: bytes = b"hello", properties: Properties | None = None) -> Received:
-    return Received(message(payload, properties=properties), 7, AT_NS)
+def received(payload: bytes = b"hello", properties: Properties | None = None) -> TimedMessage:
+    return TimedMessage(message(payload, properties=properties), 7, AT_NS)
 
 
-def formatted(form: str, one: Received) -> bytes:
+def formatted(form: str, one: TimedMessage) -> bytes:
     return b"".join(piece(one) for piece in parse_format(form))
 
 
@@ -158,8 +158,8 @@ def test_a_message_is_printed_as_the_options_say(
 
 
 def test_a_message_of_the_log_has_its_place_there() -> None:
-    one = Received(message(b"two\nlines\xff", "a\nb"), 0, AT_NS, Logged("e-1", 1234, "meter"))
-    pieces = parse_format("%o %08o %e %c", of_log=True)
+    one = TimedMessage(message(b"two\nlines\xff", "a\nb"), 0, AT_NS, LogEntry("e-1", 1234, "meter"))
+    pieces = parse_format("%o %08o %e %c", from_log=True)
     assert b"".join(piece(one) for piece in pieces) == b"1234 00001234 e-1 meter"
     assert as_log_line(one) == (b"2016-08-10 08:49:03.786+0000 1234 a\\nb two\\nlines\\xff\n")
     shown = json.loads(as_json(one))

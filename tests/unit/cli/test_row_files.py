@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.cli.row_files import ArrowRows, InfiniteTime, UnfinishedFile, csv_line, kind_of
+from penstock.cli.row_files import ArrowWriter, InfiniteTime, UnfinishedFile, csv_line, kind_of
 from penstock.errors import ConfigError
 
 
@@ -58,7 +58,7 @@ def test_an_empty_text_is_not_a_null() -> None:
 def test_what_a_format_cannot_say_is_refused(kind: str) -> None:
     twice = pa.schema([("a", pa.int64()), ("a", pa.int64())])
     with pytest.raises(ConfigError, match="two columns are called 'a'"):
-        ArrowRows(io.BytesIO(), kind, twice)
+        ArrowWriter(io.BytesIO(), kind, twice)
     for column, end in (
         (pa.timestamp("us", "UTC"), 2**63 - 1),
         (pa.timestamp("us"), -(2**63 - 1)),
@@ -66,6 +66,6 @@ def test_what_a_format_cannot_say_is_refused(kind: str) -> None:
     ):
         schema = pa.schema([("t", column)])
         numbers = pa.array([0, end, None], pa.int32() if column == pa.date32() else pa.int64())
-        rows = ArrowRows(io.BytesIO(), kind, schema)
+        rows = ArrowWriter(io.BytesIO(), kind, schema)
         with pytest.raises(InfiniteTime, match="column t has an infinite time"):
             rows.write(pa.record_batch([numbers.cast(column)], schema=schema))

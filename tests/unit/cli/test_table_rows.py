@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from penstock.cli.screen import print_table
-from penstock.cli.table_lines import cut, fitting_lines, row_lines, value_lines
+from penstock.cli.table_lines import fitting_lines, row_lines, truncate, value_lines
 from penstock.cli.table_rows import print_rows, text_of
 from tests.support.pseudo_terminal import on_a_terminal
 
@@ -89,8 +89,8 @@ def test_columns_without_rows_are_shown_where_they_do_not_fit_beside_each_other(
 
 
 def test_letters_of_two_places_are_cut_to_places() -> None:
-    assert cut("温度" * 10, 9) == "温度温度…"
-    assert cell_len(cut("温" * 10, 8)) <= 8
+    assert truncate("温度" * 10, 9) == "温度温度…"
+    assert cell_len(truncate("温" * 10, 8)) <= 8
     assert row_lines([["温度", "b"]], [["x", "y"]]) == ["温度  b", "x     y"]
     assert value_lines(["温度", "b"], [["x", "y" * 20]], 10) == ["温度  x", "b     yyy…"]
 

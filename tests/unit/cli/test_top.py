@@ -12,9 +12,17 @@ from typer.testing import CliRunner
 
 from penstock.cli.main import app
 from penstock.cli.top.board import HISTORY_LEN, Board
-from penstock.cli.top.columns import COLUMNS, cells, headings, limited_by_text
-from penstock.cli.top.figures import bar, duration, quantile, short, short_bytes, since, sparkline
-from penstock.cli.top.head import LINES, head_lines
+from penstock.cli.top.columns import COLUMNS, cell_texts, heading_texts, limited_by_text
+from penstock.cli.top.figures import (
+    bar,
+    quantile,
+    short_bytes,
+    short_duration,
+    short_number,
+    sparkline,
+    subtract,
+)
+from penstock.cli.top.head import HEAD_LINES, head_lines
 from penstock.cli.top.pictures import client_lines
 from penstock.cli.top.poller import BrokerSample, PollRequest
 from penstock.control.diagnosis import Diagnosis
@@ -109,13 +117,13 @@ def has_rates(board: Board) -> bool:
      (99_960, "100k"), (1.5e6, "1.5M"), (3e9, "3G"), (7e17, "700P")],
 )  # fmt: skip
 def test_numbers_are_short(number: float, text: str) -> None:
-    assert short(number) == text
-    assert len(short(number)) <= 5
+    assert short_number(number) == text
+    assert len(short_number(number)) <= 5
 
 
 def test_bytes_and_times_have_units() -> None:
     assert [short_bytes(number) for number in (0, 999, 12_300)] == ["0 B", "999 B", "12.3 kB"]
-    times = [duration(seconds) for seconds in (0.44, 12, 300, 10_000, 1e6)]
+    times = [short_duration(seconds) for seconds in (0.44, 12, 300, 10_000, 1e6)]
     assert times == ["0.4 s", "12 s", "5 m", "3 h", "12 d"]
 
 
@@ -141,9 +149,9 @@ def test_quantiles_are_of_what_came_between_two_looks() -> None:
     then = Distribution((1.0, 2.0), (100, 0, 0), 0.0)
     now = Distribution((1.0, 2.0), (100, 10, 0), 0.0)
     assert quantile(now, 0.5) == pytest.approx(0.55)
-    assert quantile(since(now, then), 0.5) == pytest.approx(1.5)
-    assert quantile(since(then, then), 0.5) is None
-    assert since(then, now) == then  # it began anew
+    assert quantile(subtract(now, then), 0.5) == pytest.approx(1.5)
+    assert quantile(subtract(then, then), 0.5) is None
+    assert subtract(then, now) == then  # it began anew
     assert quantile(Distribution((1.0,), (0, 5), 0.0), 0.99) == 1.0
 
 
@@ -172,7 +180,7 @@ def test_the_head_fits_and_says_when_there_is_no_answer() -> None:
     board.add_sample(sample_at(11.0, 300))
     for width in (40, 80, 200):
         lines = head_lines(board, "by how long at a limit", width, 12.0)
-        assert len(lines) == LINES
+        assert len(lines) == HEAD_LINES
         assert all(len(line) <= width for line in lines)
     lines = head_lines(board, "by how long at a limit", 80, 12.0)
     assert lines[0].startswith("penstock 0.2 compiled  up 11 s  store works")
@@ -188,11 +196,11 @@ def test_the_head_fits_and_says_when_there_is_no_answer() -> None:
 
 def test_a_line_of_the_table_is_as_wide_as_the_screen_and_escapes_names() -> None:
     for width in (80, 132):
-        line = " ".join(cells(session(client_id="[b]\x1b\n" + "x" * 200), width))
+        line = " ".join(cell_texts(session(client_id="[b]\x1b\n" + "x" * 200), width))
         assert len(line) == width
         assert line.startswith("[b]\\u001b")
-        assert len(" ".join(headings("queue", width))) == width
-    assert "queue▼" in " ".join(headings("queue", 80))
+        assert len(" ".join(heading_texts("queue", width))) == width
+    assert "queue▼" in " ".join(heading_texts("queue", 80))
     assert limited_by_text(session()) == "window full 12 s +1"
     assert limited_by_text(session(limited_by=[CurrentLimit("rate_limit", 0.0)])) == "over its rate"
     assert limited_by_text(session(limited_by=[], connected=False)) == "away"

@@ -1,4 +1,4 @@
-"""`penstock top`: a running broker on a screen that moves, or as plain lines (docs/top.md).
+"""`penstock top`: a running broker on a live screen, or as plain lines (docs/top.md).
 
 ::
 
@@ -7,13 +7,13 @@
                  screens (Textual), batch ◀── board: rates and the last minute, from two samples
 
     broker_api  asks a broker over its control socket or its HTTP API
-    poller      takes samples, and carries out acts, so that a silent broker does not block the keys
-    board       computes rates, latencies and the last minute of the samples
-    figures     numbers, times, bars and sparklines as short text
+    poller      takes samples and carries out actions in threads, so that keys never wait
+    board       computes rates, latencies and the last minute from the samples
+    figures     formats numbers, times, bars and sparklines as short text
     head        the lines about the broker
     columns     the table of clients
-    pictures    the window and the queue of one client
-    batch       plain lines, or JSON, for pipes and tickets
+    pictures    the window and the queue of one client as text pictures
+    batch       prints plain lines, or JSON, for pipes and tickets
     screens     the Textual app, which nothing else imports
-    command     the options
+    command     the options of the command
 """

@@ -1,7 +1,7 @@
-"""`penstock top --batch` prints each sample of a broker as plain lines, or as a JSON object.
+"""`penstock top --batch`: print each sample of a broker as plain lines, or as a JSON object.
 
-Rates need two samples, so that the first is not printed. Where the broker does not answer, a line
-says so, and the next poll is done all the same.
+Rates need two samples, so the first is not printed. If the broker does not answer, a line says so,
+and polling continues.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import msgspec
 from penstock.cli.screen import print_objects
 from penstock.cli.top.board import Board
 from penstock.cli.top.broker_api import BrokerApi
-from penstock.cli.top.columns import MEASURE_WORDS, cells, headings
+from penstock.cli.top.columns import MEASURE_WORDS, cell_texts, heading_texts
 from penstock.cli.top.head import head_lines
 from penstock.cli.top.poller import BrokerSample, PollFailed, PollRequest, poll
 from penstock.errors import PenstockError
 
 WIDTH: Final = 132
-"""Columns of a line: tickets and pipes have room."""
+"""Width of a line in characters."""
 
 
 def print_samples(
     api: BrokerApi, request: PollRequest, every_s: float, count: int | None, *, as_json: bool
 ) -> None:
-    """Print ``count`` samples of a broker, one each ``every_s`` seconds; None: until it is ended.
+    """Print ``count`` samples of a broker, one each ``every_s`` seconds; None: until Ctrl-C.
 
     Raises:
-        PenstockError: it does not answer the first time.
+        PenstockError: the broker does not answer the first poll.
     """
     board = Board()
     board.add_sample(poll(api, request))
@@ -77,8 +77,8 @@ def _lines(board: Board) -> list[str]:
         f" by {MEASURE_WORDS[request.measure]}"
     )
     lines = [first, *head_lines(board, status, WIDTH, time.monotonic())]
-    lines.append(" ".join(headings(request.measure, WIDTH)).rstrip())
-    lines += [" ".join(cells(entry, WIDTH)).rstrip() for entry in ranking.entries]
+    lines.append(" ".join(heading_texts(request.measure, WIDTH)).rstrip())
+    lines += [" ".join(cell_texts(entry, WIDTH)).rstrip() for entry in ranking.entries]
     return [*lines, ""]
 
 

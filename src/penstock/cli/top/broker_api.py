@@ -1,4 +1,4 @@
-"""The ways in which `penstock top` asks a broker: over its control socket, or its HTTP API.
+"""The two ways in which `penstock top` asks a broker: over its control socket, or its HTTP API.
 
 ::
 
@@ -6,7 +6,7 @@
                ╰─ AdminApi ──────▶ /api/v1/…, by the table of ``admin.operations``, with a token
 
 Both take the requests of ``control`` and return the same answers, or raise a PenstockError. Each
-request has a connection of its own, so that they may be asked from several threads.
+request uses a connection of its own, so several threads may ask at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from penstock.control.metric_requests import Metrics
 from penstock.errors import ConfigError, StoreFailed
 
 ANSWER_BYTES_MAX: Final = 67_108_864
-"""A larger answer is none of a broker's."""
+"""Longest answer that is read, in bytes."""
 
 _OPERATIONS: Final[dict[Any, Operation]] = {each.request: each for each in OPERATIONS}
 
@@ -36,17 +36,17 @@ T = TypeVar("T")
 
 
 class BrokerApi(Protocol):
-    """A running broker that can be asked."""
+    """A running broker that answers requests."""
 
     @property
     def name(self) -> str:
-        """Return the data directory or the address of the broker, for people."""
+        """Return the data directory or the address of the broker, for display."""
 
-    def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
-        """Return the answer to ``request``, which is of type ``done``.
+    def ask(self, request: Request, answer_type: type[T], timeout_s: float) -> T:
+        """Return the answer to ``request``, which is of type ``answer_type``.
 
         Raises:
-            PenstockError: there is none within ``timeout_s`` of silence, or it is a refusal; one
+            PenstockError: there is no answer within ``timeout_s``, or it is a refusal; one
                 sentence.
         """
 
@@ -57,23 +57,23 @@ class ControlSocket:
 
     Args:
         data_dir: the directory.
-        by: the name of who acts, for the broker's log and events.
+        operator: the name of the operator, for the broker's log and events.
     """
 
-    def __init__(self, data_dir: Path, by: str) -> None:
+    def __init__(self, data_dir: Path, operator: str) -> None:
         self._data_dir = data_dir
-        self._by = by
+        self._operator = operator
 
     @property
     def name(self) -> str:
         """Return the data directory."""
         return str(self._data_dir)
 
-    def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
+    def ask(self, request: Request, answer_type: type[T], timeout_s: float) -> T:
         """Ask over the control socket; see ``BrokerApi.ask``."""
         if getattr(request, "by", None) == "":
-            request = msgspec.structs.replace(request, by=self._by)
-        answer = ask(self._data_dir, request, done, timeout_s)
+            request = msgspec.structs.replace(request, by=self._operator)
+        answer = ask(self._data_dir, request, answer_type, timeout_s)
         return cast(T, with_disk(answer, self._data_dir)) if isinstance(answer, Metrics) else answer
 
 
@@ -84,7 +84,8 @@ class AdminApi:
     Args:
         url: the address of the admin process, such as "http://127.0.0.1:8080".
         token: a token of its token file.
-        authority: a file with the certificate that its own was signed with; None: the system's.
+        authority: a PEM file of the authority that signed the process's certificate; None: those
+            of the system.
 
     Raises:
         ConfigError: the address or the file cannot be used.
@@ -114,12 +115,12 @@ class AdminApi:
         """Return host and port."""
         return self._host if self._port is None else f"{self._host}:{self._port}"
 
-    def ask(self, request: Request, done: type[T], timeout_s: float) -> T:
+    def ask(self, request: Request, answer_type: type[T], timeout_s: float) -> T:
         """Ask over HTTP; see ``BrokerApi.ask``."""
         operation = _OPERATIONS[type(request)]
         status, body = self._exchange(operation, request, timeout_s)
         if status == http.HTTPStatus.NOT_FOUND and operation.may_be_missing:
-            return msgspec.json.decode(b"null", type=done)
+            return msgspec.json.decode(b"null", type=answer_type)
         if status != http.HTTPStatus.OK:
             raise _refusal(status, body)
         try:
@@ -164,7 +165,8 @@ class AdminApi:
 
 
 def _parameters(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a query: conditions on sessions are parameters of their own."""
+    """Yield the parameters of a query; the conditions of a session filter are parameters of their
+    own."""
     for name, value in (fields | fields.get("filter", {})).items():
         if name != "filter" and value is not None:
             yield name, str(value).lower() if isinstance(value, bool) else str(value)
@@ -174,7 +176,7 @@ def _refusal(status: int, body: bytes) -> RequestRefused | StoreFailed:
     try:
         why = str(msgspec.json.decode(body)["error"])
     except (msgspec.MsgspecError, KeyError, TypeError):
-        why = f"the answer is no Penstock's: HTTP {status}"
+        why = f"the answer is not that of an admin process: HTTP {status}"
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         return StoreFailed(why)
     return RequestRefused(why, status < http.HTTPStatus.CONFLICT)

@@ -1,7 +1,7 @@
-"""The table of clients: its columns, and a ranked session as a line of it.
+"""The table of clients: its columns, and the texts of a ranked session in them.
 
-Texts of clients are escaped and cut here, once for the screen and `--batch`. In, out and unsent
-are bytes.
+Texts of clients are escaped and truncated here, for the screen and for `--batch`. The columns in,
+out and unsent are bytes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from penstock.cli.top.figures import duration, short
+from penstock.cli.top.figures import short_duration, short_number
 from penstock.control.ranking_requests import Measure, RankedSession
 from penstock.telemetry.logs import printable
 
@@ -36,13 +36,13 @@ CLIENT_WIDTH_MIN: Final = 12
 
 
 class Column(NamedTuple):
-    """A column.
+    """A column of the table.
 
     Attributes:
         heading: its heading.
-        width: characters; 0: what the others leave.
-        cell: makes the text of a session in it.
-        measure: the measure that it shows; None: none.
+        width: its width in characters; 0: the space that the other columns leave.
+        cell: returns the text of a session in the column.
+        measure: the measure that the column shows; None: none.
     """
 
     heading: str
@@ -52,11 +52,12 @@ class Column(NamedTuple):
 
 
 def limited_by_text(session: RankedSession) -> str:
-    """Return the limit that a client has been at longest, and how many more it is at."""
+    """Return the limit that a client has been at for the longest time, and the number of further
+    limits."""
     if not session.limited_by:
         return "" if session.connected else "away"
     first = session.limited_by[0]
-    lasts = f" {duration(first.lasts_s)}" if first.lasts_s else ""
+    lasts = f" {short_duration(first.lasts_s)}" if first.lasts_s else ""
     more = f" +{len(session.limited_by) - 1}" if len(session.limited_by) > 1 else ""
     return f"{LIMIT_WORDS.get(first.limit, first.limit)}{lasts}{more}"
 
@@ -66,51 +67,62 @@ def _client(session: RankedSession) -> str:
 
 
 def _queue(session: RankedSession) -> str:
-    return f"{short(session.queue)}/{short(session.queue_max) if session.queue_max else '∞'}"
+    queue_max = short_number(session.queue_max) if session.queue_max else "∞"
+    return f"{short_number(session.queue)}/{queue_max}"
 
 
 COLUMNS: Final = (
     Column("client", 0, _client),
     Column("limited by", 19, limited_by_text, "limited"),
-    Column("in/s", 6, lambda one: short(one.received_bytes_per_s), "rate"),
-    Column("out/s", 6, lambda one: short(one.sent_bytes_per_s), "rate"),
-    Column("window", 7, lambda one: f"{short(one.window)}/{short(one.window_size)}", "window"),
+    Column("in/s", 6, lambda one: short_number(one.received_bytes_per_s), "rate"),
+    Column("out/s", 6, lambda one: short_number(one.sent_bytes_per_s), "rate"),
+    Column(
+        "window",
+        7,
+        lambda one: f"{short_number(one.window)}/{short_number(one.window_size)}",
+        "window",
+    ),
     Column("queue", 9, _queue, "queue"),
-    Column("unsent", 6, lambda one: short(one.unsent_bytes), "unsent"),
-    Column("drops", 5, lambda one: short(one.dropped), "dropped"),
+    Column("unsent", 6, lambda one: short_number(one.unsent_bytes), "unsent"),
+    Column("drops", 5, lambda one: short_number(one.dropped), "dropped"),
 )
 
 _FIXED_WIDTH: Final = sum(column.width + 1 for column in COLUMNS if column.width)
 
 
-def widths(width: int) -> list[int]:
-    """Return the widths of the columns in ``width`` characters, one blank between them."""
+def column_widths(width: int) -> list[int]:
+    """Return the widths of the columns in a line of ``width`` characters, with a blank between
+    columns."""
     client_width = max(CLIENT_WIDTH_MIN, width - _FIXED_WIDTH)
     return [column.width or client_width for column in COLUMNS]
 
 
-def fitted(text: str, width: int, *, right: bool) -> str:
-    """Return ``text`` in exactly ``width`` characters; what is cut is marked."""
+def fit_text(text: str, width: int, *, right: bool) -> str:
+    """Return ``text`` in exactly ``width`` characters, padded, or truncated with an ellipsis."""
     if len(text) > width:
         text = text[: width - 1] + "…"
     return text.rjust(width) if right else text.ljust(width)
 
 
-def cells(session: RankedSession, width: int) -> list[str]:
+def cell_texts(session: RankedSession, width: int) -> list[str]:
     """Return the cells of a session, each as wide as its column."""
     return [
-        fitted(column.cell(session), column_width, right=number > 1)
-        for number, (column, column_width) in enumerate(zip(COLUMNS, widths(width), strict=True))
+        fit_text(column.cell(session), column_width, right=number > 1)
+        for number, (column, column_width) in enumerate(
+            zip(COLUMNS, column_widths(width), strict=True)
+        )
     ]
 
 
-def headings(measure: Measure, width: int) -> list[str]:
-    """Return the headings, that of the measure marked."""
+def heading_texts(measure: Measure, width: int) -> list[str]:
+    """Return the headings, with a mark at the measure of the ranking."""
     return [
-        fitted(
+        fit_text(
             f"{column.heading}{'▼' if column.measure == measure else ''}",
             column_width,
             right=number > 1,
         )
-        for number, (column, column_width) in enumerate(zip(COLUMNS, widths(width), strict=True))
+        for number, (column, column_width) in enumerate(
+            zip(COLUMNS, column_widths(width), strict=True)
+        )
     ]

@@ -1,4 +1,4 @@
-"""The options of `penstock top`; Textual, which the screen needs, is loaded when it is shown."""
+"""The options of `penstock top`; Textual is imported only when the screen is shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.cli.operator_commands import (
     Peer,
     User,
     operator_name,
-    selection_of,
+    session_filter_of,
 )
 from penstock.cli.options import ConfigFile, DataDir
 from penstock.errors import ConfigError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BY_WORDS: Final = "limited|rate|queue|window|unsent|dropped"
 
-FURTHER: Final = """\
+EPILOG: Final = """\
 \b
   penstock top                                     the broker of this data directory
   penstock top --url https://broker:8080 --token-file token
@@ -35,7 +35,7 @@ FURTHER: Final = """\
   penstock top --batch -n 1                        for a ticket: one sample, plain text
   penstock top --json --every 10                   for a pipe: one object each ten seconds
 
-Keys on the screen: '?' lists them. docs/top.md explains what is shown.
+On the screen '?' lists the keys. docs/top.md explains the figures.
 """
 
 
@@ -48,46 +48,44 @@ def top(
         Path | None, typer.Option(metavar="FILE", help="A token file; its first token is used.")
     ] = None,
     ca: Annotated[
-        Path | None, typer.Option("--ca", metavar="FILE", help="Who signed its certificate.")
+        Path | None, typer.Option("--ca", metavar="FILE", help="CA of its certificate, PEM.")
     ] = None,
     every_s: Annotated[
         float,
         typer.Option("--every", min=0.5, max=3600, metavar="SECONDS", help="Time between samples."),
     ] = 1.0,
     by: Annotated[
-        str, typer.Option("--by", metavar=BY_WORDS, help="What clients are ranked by.")
+        str, typer.Option("--by", metavar=BY_WORDS, help="Measure to rank clients by.")
     ] = "limited",
     client: Client = None,
     user: User = None,
     address: Peer = None,
-    rows: Annotated[
-        int, typer.Option("--rows", min=1, max=1000, help="Clients that are asked for.")
-    ] = 50,
+    rows: Annotated[int, typer.Option("--rows", min=1, max=1000, help="Most clients shown.")] = 50,
     batch: Annotated[
         bool, typer.Option("--batch", help="Print each sample as plain text; needs no Textual.")
     ] = False,
     count: Annotated[
-        int | None, typer.Option("-n", min=1, metavar="COUNT", help="Samples that are printed.")
+        int | None, typer.Option("-n", min=1, metavar="COUNT", help="Samples to print.")
     ] = None,
     as_json: AsJson = False,
     config: ConfigFile = None,
     data_dir: DataDir = None,
 ) -> None:
     """Show a running broker: rates, latencies, memory, and clients by the limits they are at."""
-    printed = batch or as_json or count is not None
-    if not printed and find_spec("textual") is None:
+    is_batch = batch or as_json or count is not None
+    if not is_batch and find_spec("textual") is None:
         raise ConfigError(
             'the screen needs Textual: pip install "penstock[top]"; without it there is --batch'
         )
     from penstock.cli.top.columns import MEASURES
     from penstock.cli.top.poller import PollRequest
 
-    measure = next((one for one in MEASURES if one == by), None)
+    measure = next((measure for measure in MEASURES if measure == by), None)
     if measure is None:
         raise ConfigError(f"--by must be one of {', '.join(MEASURES)}, not {by!r}")
     api = _api(url, token_file, ca, config, data_dir)
-    request = PollRequest(measure, selection_of(client, user, address, None, None), rows)
-    if printed:
+    request = PollRequest(measure, session_filter_of(client, user, address, None, None), rows)
+    if is_batch:
         from penstock.cli.top.batch import print_samples
 
         with contextlib.suppress(KeyboardInterrupt):

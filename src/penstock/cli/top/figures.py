@@ -1,6 +1,6 @@
-"""Numbers, times, bars and sparklines as short text, with a fixed look: the same in every place.
+"""Numbers, times, bars and sparklines as short text of a fixed form.
 
-Nothing here depends on colours: a picture tells by the shape of its characters.
+Nothing here depends on colours: the characters alone show the values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HOUR_S: Final = 3600.0
 _DAY_S: Final = 86_400.0
 
 
-def short(number: float) -> str:
+def short_number(number: float) -> str:
     """Return a number in at most five characters: 0, 0.3, 999, 1k, 12.3k, 4.5M."""
     if 0 < number < 10 and number != int(number):
         return f"{number:.1f}"
@@ -33,14 +33,14 @@ def short(number: float) -> str:
 
 def short_bytes(number: float) -> str:
     """Return a number of bytes: 0 B, 999 B, 12.3 kB, 4.5 MB."""
-    text = short(number)
+    text = short_number(number)
     if text[-1:].isalpha():
         return f"{text[:-1]} {text[-1]}B"
     return f"{text} B"
 
 
-def duration(seconds: float) -> str:
-    """Return a time in at most six characters: 0.4 s, 12 s, 5 m, 3 h, 12 d."""
+def short_duration(seconds: float) -> str:
+    """Return a duration in at most six characters: 0.4 s, 12 s, 5 m, 3 h, 12 d."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 2 * _MINUTE_S:
@@ -52,8 +52,8 @@ def duration(seconds: float) -> str:
     return f"{seconds / _DAY_S:.0f} d"
 
 
-def milliseconds(seconds: float | None) -> str:
-    """Return a latency in milliseconds; "-" where none was measured."""
+def milliseconds_text(seconds: float | None) -> str:
+    """Return a latency in milliseconds; "-" for None."""
     if seconds is None:
         return "-"
     value = seconds * 1000
@@ -63,7 +63,7 @@ def milliseconds(seconds: float | None) -> str:
 def sparkline(values: Sequence[float], width: int) -> str:
     """Return the last ``width`` values as a line of bars, the highest of them full.
 
-    Values that are not there yet are blanks, in front.
+    With fewer values the line begins with blanks.
     """
     shown = values[-width:] if width > 0 else ()
     highest = max(shown, default=0.0)
@@ -75,7 +75,8 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def bar(share: float, width: int) -> str:
-    """Return a bar of ``width`` characters that is filled to a share of 0 … 1; a little is seen."""
+    """Return a bar of ``width`` characters, filled to a share of 0 to 1; any share above 0 is
+    visible."""
     share = min(1.0, max(0.0, share))
     eighths = round(share * width * 8)
     if share > 0:
@@ -86,26 +87,28 @@ def bar(share: float, width: int) -> str:
 
 
 def quantile(distribution: Distribution, share: float) -> float | None:
-    """Return about the value that ``share`` of all values do not exceed; None without values.
+    """Return an estimate of the value that ``share`` of all values, 0 to 1, do not exceed; None
+    without values.
 
-    Within a bucket values count as evenly spread; above the last bound, as the bound.
+    Values of a bucket count as evenly spread in it; values above the last bound count as that
+    bound.
     """
-    wanted = share * sum(distribution.counts)
-    if wanted <= 0:
+    rank = share * sum(distribution.counts)
+    if rank <= 0:
         return None
     below = 0.0
     seen = 0
     for bound, count in zip(distribution.bounds, distribution.counts, strict=False):
-        if count > 0 and seen + count >= wanted:
-            return below + (bound - below) * (wanted - seen) / count
+        if count > 0 and seen + count >= rank:
+            return below + (bound - below) * (rank - seen) / count
         seen += count
         below = bound
     return below
 
 
-def since(now: Distribution, then: Distribution) -> Distribution:
-    """Return the distribution of the counts between two samples; all of ``now`` if the broker began
-    anew in between."""
+def subtract(now: Distribution, then: Distribution) -> Distribution:
+    """Return the distribution of the values counted between two samples; all of ``now`` if the
+    broker was restarted between them."""
     if now.bounds != then.bounds:
         return now
     counts = tuple(new - old for new, old in zip(now.counts, then.counts, strict=True))

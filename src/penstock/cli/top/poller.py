@@ -2,11 +2,12 @@
 
 ::
 
-      Poller ── poll ─▶ tell(BrokerSample) ─ rest of the interval ─▶ poll …     the screen only
-         ╰────── no answer ─▶ tell(PollFailed)                             listens; it never waits
+      Poller ── poll ─▶ on_result(BrokerSample) ─ rest of the interval ─▶ poll …
+         ╰────── no answer ─▶ on_result(PollFailed)
 
-An act has a thread of its own, so that it does not wait for a poll that takes long. Threads are
-daemons: a program that ends does not wait for a broker that is silent.
+The screen gets results only, and never waits. An action has a thread of its own, so that it does
+not wait for a long poll. Threads are daemons: a program that ends does not wait for a silent
+broker.
 """
 
 from __future__ import annotations
@@ -32,21 +33,22 @@ from penstock.control.ranking_requests import (
 from penstock.errors import ConfigError, PenstockError
 
 ANSWER_S_MAX: Final = 5.0
-"""How long a broker may be silent before a poll fails, seconds."""
+"""Time limit of an answer, in seconds."""
 
 RANKING_S_MAX: Final = 60.0
-"""The same for a ranking: of a million sessions it takes a while, in a small share of the loop."""
+"""Time limit of a ranking, in seconds: with a million sessions it takes a while, in a small share
+of the broker's event loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class PollRequest:
-    """The parts that a sample is to have.
+    """The content of a sample.
 
     Attributes:
-        measure: sessions are ranked by it.
-        filter: the sessions that are ranked.
-        rows: how many are shown.
-        client_id: a client that is shown in detail; None: none is.
+        measure: the measure by which sessions are ranked.
+        filter: the filter of the sessions that are ranked.
+        rows: the number of sessions in the ranking.
+        client_id: a client whose details the sample has; None: none.
     """
 
     measure: Measure = "limited"
@@ -57,15 +59,15 @@ class PollRequest:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSample:
-    """A broker at one moment.
+    """The figures of a broker at one moment.
 
     Attributes:
         at_s: the moment, monotonic seconds.
-        at_us: the same in µs since the Unix epoch, by this machine's clock.
-        metrics: all that it measures.
-        ranking: its highest sessions.
-        request: the parts that were asked for.
-        flow: the client that is shown in detail; None: none is, or it has no session.
+        at_us: the same moment in µs since the Unix epoch, by this machine's clock.
+        metrics: all metrics of the broker.
+        ranking: the ranking of sessions.
+        request: the request that the sample answers.
+        flow: details of the client in the request; None: there is none, or it has no session.
     """
 
     at_s: float
@@ -78,13 +80,13 @@ class BrokerSample:
 
 @dataclass(frozen=True, slots=True)
 class PollFailed:
-    """A poll that had no answer, and why: one sentence."""
+    """A poll that had no answer; ``why`` is the reason, one sentence."""
 
     why: str
 
 
 def poll(api: BrokerApi, request: PollRequest) -> BrokerSample:
-    """Return one sample; raise PenstockError where the broker does not answer or refuses."""
+    """Return one sample; raise PenstockError if the broker does not answer or refuses."""
     metrics = api.ask(ReadMetrics(), Metrics, ANSWER_S_MAX)
     at_s, at_us = time.monotonic(), time.time_ns() // 1000
     flow: FlowDetails | None = None
@@ -100,11 +102,11 @@ def poll(api: BrokerApi, request: PollRequest) -> BrokerSample:
 
 
 def kick(api: BrokerApi, client: SessionFilter, why: str, ban_s: float | None) -> str:
-    """Disconnect the client that ``client`` selects, and keep it out for ``ban_s``; say what was
-    done.
+    """Disconnect the client that ``client`` selects, and ban it for ``ban_s`` seconds unless that
+    is None; return in words what was done.
 
     Raises:
-        PenstockError: it was not done.
+        PenstockError: the client was not disconnected.
     """
     count = api.ask(Kick(client, why, ban_s), Count, ANSWER_S_MAX).count
     if count == 0:
@@ -113,53 +115,56 @@ def kick(api: BrokerApi, client: SessionFilter, why: str, ban_s: float | None) -
 
 
 def explain(api: BrokerApi, client_id: str) -> Diagnosis:
-    """Return the likeliest reason why a client gets nothing; raise as ``poll`` does."""
+    """Return the likeliest reason why a client gets no messages; raise as ``poll`` does."""
     return diagnose(Case(api.ask(Explain(client_id), Explanation, ANSWER_S_MAX)))
 
 
 @final
 class Poller:
-    """Polls a broker again and again until it is stopped.
+    """Polls a broker periodically until it is stopped.
 
     Args:
         api: the broker.
-        every_s: from the beginning of a poll to that of the next, seconds.
-        tell: called with the result of each poll, in the thread of the poller.
+        every_s: time from the begin of a poll to that of the next, in seconds.
+        on_result: called with the result of each poll, in the thread of the poller.
     """
 
     def __init__(
-        self, api: BrokerApi, every_s: float, tell: Callable[[BrokerSample | PollFailed], object]
+        self,
+        api: BrokerApi,
+        every_s: float,
+        on_result: Callable[[BrokerSample | PollFailed], object],
     ) -> None:
         self.request = PollRequest()
         self._api = api
         self._every_s = every_s
-        self._tell = tell
+        self._on_result = on_result
         self._wake = threading.Event()
-        self._stopped = False
-        self._paused = False
+        self._is_stopped = False
+        self._is_paused = False
 
     def start(self) -> None:
         """Start the thread."""
         threading.Thread(target=self._run, name="poller", daemon=True).start()
 
     def stop(self) -> None:
-        """End the thread after the poll under way, whose result is not told any more."""
-        self._stopped = True
+        """End the thread after the poll in progress, whose result is discarded."""
+        self._is_stopped = True
         self._wake.set()
 
     def set_request(self, request: PollRequest) -> None:
-        """Ask for other parts from now on, and poll at once."""
+        """Poll with another request from now on, and once at once."""
         self.request = request
         self._wake.set()
 
-    def pause(self, paused: bool) -> None:
-        """Stop polling, except once for each ``set_request``; False: go on, at once."""
-        self._paused = paused
-        if not paused:
+    def set_paused(self, is_paused: bool) -> None:
+        """Pause polling, except once for each ``set_request``, or continue at once."""
+        self._is_paused = is_paused
+        if not is_paused:
             self._wake.set()
 
     def _run(self) -> None:
-        while not self._stopped:
+        while not self._is_stopped:
             began_s = time.monotonic()
             result: BrokerSample | PollFailed
             self._wake.clear()
@@ -167,12 +172,12 @@ class Poller:
                 result = poll(self._api, self.request)
             except PenstockError as error:
                 result = PollFailed(str(error))
-            if not self._stopped:
-                self._tell(result)
-            left_s = self._every_s - (time.monotonic() - began_s)
-            self._wake.wait(None if self._paused else max(0.0, left_s))
+            if not self._is_stopped:
+                self._on_result(result)
+            remaining_s = self._every_s - (time.monotonic() - began_s)
+            self._wake.wait(None if self._is_paused else max(0.0, remaining_s))
 
 
-def in_thread(act: Callable[[], object]) -> None:
-    """Carry out ``act``, which may take its time, in a thread of its own."""
-    threading.Thread(target=act, name="act", daemon=True).start()
+def start_thread(action: Callable[[], object]) -> None:
+    """Run ``action`` in a daemon thread of its own."""
+    threading.Thread(target=action, name="action", daemon=True).start()

@@ -1,12 +1,12 @@
-"""The main screen of `penstock top`: the head, the clients, and what keys do.
+"""The main screen of `penstock top`: the lines about the broker, the clients, and the keys.
 
 ::
 
-      Poller (a thread) ─ Polled, ActDone ─▶ App ─▶ Board ─▶ head, table, or the client that is open
-                               ▲           ╰── k, b, w ─▶ a thread for each act ─╮
-                               ╰────────────────────────────────────────────────╯
+      Poller (a thread) ─ Polled, ActionDone ─▶ App ─▶ Board ─▶ head, and table or open client
+                               ▲           ╰── k, b, w ─▶ a thread for each action ─╮
+                               ╰────────────────────────────────────────────────────╯
 
-The app itself never asks the broker, so that no silence of a broker holds up a key.
+The app itself never asks the broker, so keys work even while a broker is silent.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ from textual.binding import BindingType
 from textual.message import Message
 from textual.widgets import DataTable, Footer, Static
 
-from penstock.cli.operator_commands import age_s, exact_pattern
+from penstock.cli.operator_commands import exact_pattern, parse_age_s
 from penstock.cli.top.board import Board
 from penstock.cli.top.broker_api import BrokerApi
-from penstock.cli.top.columns import MEASURE_WORDS, MEASURES, cells, headings, widths
-from penstock.cli.top.figures import duration
-from penstock.cli.top.head import LINES, head_lines
+from penstock.cli.top.columns import (
+    MEASURE_WORDS,
+    MEASURES,
+    cell_texts,
+    column_widths,
+    heading_texts,
+)
+from penstock.cli.top.figures import short_duration
+from penstock.cli.top.head import HEAD_LINES, head_lines
 from penstock.cli.top.poller import (
     ANSWER_S_MAX,
     BrokerSample,
@@ -38,8 +44,8 @@ from penstock.cli.top.poller import (
     PollFailed,
     PollRequest,
     explain,
-    in_thread,
     kick,
+    start_thread,
 )
 from penstock.cli.top.screens.client import ClientScreen
 from penstock.cli.top.screens.prompt import Page, Prompt
@@ -55,34 +61,34 @@ Keys
 
   up, down, page up, page down   choose a client
   enter   one client: its window and queue as pictures; escape goes back
-  w       why it gets nothing: the likeliest reason, and what to do
-  k       disconnect it, with a reason that an MQTT 5 client is told
+  w       why it gets no messages: the likeliest reason, and what to do
+  k       disconnect it, with a reason string for an MQTT 5 client
   b       disconnect it, and refuse it for a time
   /       show some clients only: a pattern such as press-*; empty: all
   s, S    the next measure to rank clients by, and the one before
-  p       pause: what is shown stays
+  p       pause: the screen stays as it is
   q       quit
 
 The broker ranks all its sessions, and the highest are shown. Rates of a
 client begin with the second sample of it. docs/top.md explains the rest."""
 
-_SHOWN_AGAIN_S: Final = 1.0  # the clock in the head goes on while there is no answer
+_HEAD_PERIOD_S: Final = 1.0  # the clock in the head goes on while there is no answer
 
 
 @final
 class TopApp(App[None]):
-    """The screen.
+    """The Textual app of `penstock top`.
 
     Args:
         api: the broker.
-        request: the parts that are shown first.
-        every_s: from one sample to the next, seconds.
+        request: the first request of the poller.
+        every_s: time from one sample to the next, in seconds.
     """
 
     TITLE = "penstock top"
     ENABLE_COMMAND_PALETTE = False
     CSS = f"""
-    #head {{ height: {LINES}; text-wrap: nowrap; text-overflow: clip; }}
+    #head {{ height: {HEAD_LINES}; text-wrap: nowrap; text-overflow: clip; }}
     #clients {{ height: 1fr; scrollbar-size-horizontal: 0; }}
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -99,20 +105,20 @@ class TopApp(App[None]):
     ]
 
     class Polled(Message):
-        """A new sample, or why there is none."""
+        """The result of a poll: a sample, or the reason why there is none."""
 
         def __init__(self, sample: BrokerSample | PollFailed) -> None:
             super().__init__()
             self.sample = sample
 
-    class ActDone(Message):
-        """An act was carried out: its outcome, one sentence; of "why" the diagnosis, too."""
+    class ActionDone(Message):
+        """The outcome of an action on a client: one sentence, and for "why" the diagnosis."""
 
-        def __init__(self, text: str, client_id: str, found: Diagnosis | None = None) -> None:
+        def __init__(self, text: str, client_id: str, diagnosis: Diagnosis | None = None) -> None:
             super().__init__()
             self.text = text
             self.client_id = client_id
-            self.found = found
+            self.diagnosis = diagnosis
 
     def __init__(self, api: BrokerApi, request: PollRequest, every_s: float) -> None:
         super().__init__()
@@ -126,33 +132,33 @@ class TopApp(App[None]):
         self._table: DataTable[Text] = DataTable(
             cell_padding=0, cursor_type="row", zebra_stripes=False, id="clients"
         )
-        self._columns_of: tuple[str, int] = "", 0  # measure and width that the columns are made for
-        self._client_ids: list[str] = []  # of the lines of the table
+        self._columns_key: tuple[str, int] = "", 0  # measure and width of the present columns
+        self._client_ids: list[str] = []  # of the rows of the table, in their order
 
     def compose(self) -> ComposeResult:
-        """Make the screen."""
+        """Create the widgets."""
         yield self._head
         yield self._table
         yield Footer(show_command_palette=False)
 
     def on_mount(self) -> None:
-        """Begin to poll."""
+        """Start the poller."""
         self._table.focus()
         self._poller.start()
-        self.set_interval(_SHOWN_AGAIN_S, self._show_head)
+        self.set_interval(_HEAD_PERIOD_S, self._show_head)
 
     def on_unmount(self) -> None:
-        """End the polls."""
+        """Stop the poller."""
         self._poller.stop()
 
     def on_resize(self) -> None:
-        """Fit the table into another width."""
+        """Redraw for the new width."""
         self._show()
 
     # -- samples -----------------------------------------------------------------------
 
     def on_top_app_polled(self, message: Polled) -> None:
-        """Store a new sample, or why there is none, and redraw."""
+        """Store the result of a poll, and redraw."""
         if isinstance(message.sample, PollFailed):
             self.board.add_failure(message.sample.why, time.monotonic())
         else:
@@ -164,7 +170,8 @@ class TopApp(App[None]):
         self._show_table()
 
     def _show_head(self) -> None:
-        """Show the head, or the client that is open, whose first line is the last of the head."""
+        """Show the lines about the broker, or the open client with the last of these lines above
+        it."""
         if self.board.sample is None and not self.board.why:
             return
         lines = head_lines(self.board, self._status(), self.size.width, time.monotonic())
@@ -181,79 +188,80 @@ class TopApp(App[None]):
             parts.insert(0, f"{shown:,} of {sample.ranking.selected:,}")
         if request.filter.client is not None:
             parts.append(f"clients {printable(request.filter.client)}")
-        parts.append(f"every {duration(self._every_s)}")
+        parts.append(f"every {short_duration(self._every_s)}")
         if self._is_paused:
             parts.append("PAUSED")
         return ", ".join(parts)
 
     def _show_table(self) -> None:
-        """Show the ranking; the client under the cursor stays under it."""
+        """Show the ranking; the cursor stays on its client."""
         sample = self.board.sample
         width = self.size.width - 2  # a scroll bar
         if sample is None:
             return
         table = self._table
-        at = self._chosen()
-        if self._columns_of != (sample.request.measure, width):
-            self._columns_of = sample.request.measure, width
+        selected = self._selected_client()
+        if self._columns_key != (sample.request.measure, width):
+            self._columns_key = sample.request.measure, width
             table.clear(columns=True)
             for heading, column_width in zip(
-                headings(sample.request.measure, width), widths(width), strict=True
+                heading_texts(sample.request.measure, width), column_widths(width), strict=True
             ):
                 table.add_column(Text(heading), width=column_width + 1)
         offset = table.scroll_offset
         table.clear()
         for entry in sample.ranking.entries:
-            table.add_row(*(Text(cell, no_wrap=True) for cell in cells(entry, width)))
+            table.add_row(*(Text(cell, no_wrap=True) for cell in cell_texts(entry, width)))
         self._client_ids = [entry.client_id for entry in sample.ranking.entries]
-        if at is not None and at in self._client_ids:
-            table.move_cursor(row=self._client_ids.index(at), scroll=False)
+        if selected is not None and selected in self._client_ids:
+            table.move_cursor(row=self._client_ids.index(selected), scroll=False)
         table.scroll_to(y=offset.y, animate=False)
 
-    def _chosen(self) -> str | None:
-        """Return the client under the cursor, or the one that is open."""
+    def _selected_client(self) -> str | None:
+        """Return the identifier of the open client, or of the one under the cursor; None without a
+        client."""
         if isinstance(self.screen, ClientScreen):
             return self.screen.client_id
         row = self._table.cursor_row
         return self._client_ids[row] if 0 <= row < len(self._client_ids) else None
 
-    # -- what keys do ------------------------------------------------------------------
+    # -- keys --------------------------------------------------------------------------
 
     def on_data_table_row_selected(self) -> None:
         """Open the client under the cursor."""
         self.action_open()
 
     def action_open(self) -> None:
-        """Show one client."""
-        client_id = self._chosen()
+        """Open the screen of the client under the cursor."""
+        client_id = self._selected_client()
         if client_id is not None and not isinstance(self.screen, ClientScreen):
             self.push_screen(ClientScreen(client_id))
             self._poller.set_request(replace(self._poller.request, client_id=client_id))
 
-    def on_client_screen_asked(self, message: ClientScreen.Asked) -> None:
+    def on_client_screen_action_requested(self, message: ClientScreen.ActionRequested) -> None:
         """Carry out the key that was pressed on the screen of a client."""
-        if message.what == "leave":
+        if message.action == "leave":
             self.pop_screen()
             self._poller.set_request(replace(self._poller.request, client_id=None))
-        elif message.what == "why":
+        elif message.action == "why":
             self.action_why()
-        elif message.what == "kick":
+        elif message.action == "kick":
             self.action_kick()
         else:
             self.action_ban()
 
     def action_sort(self, steps: int) -> None:
-        """Rank by another measure."""
+        """Rank by the measure that is ``steps`` further in the list."""
         request = self._poller.request
-        place = MEASURES.index(request.measure) + steps
-        self._poller.set_request(replace(request, measure=MEASURES[place % len(MEASURES)]))
+        index = (MEASURES.index(request.measure) + steps) % len(MEASURES)
+        self._poller.set_request(replace(request, measure=MEASURES[index]))
         self._show_head()
 
     def action_filter(self) -> None:
-        """Ask which clients are shown."""
+        """Ask for a pattern of the clients to show."""
         request = self._poller.request
 
-        def use(pattern: str | None) -> None:
+        def apply(pattern: str | None) -> None:
             if pattern is not None:
                 session_filter = _with_client(request.filter, pattern.strip() or None)
                 self._poller.set_request(replace(self._poller.request, filter=session_filter))
@@ -261,110 +269,112 @@ class TopApp(App[None]):
 
         self.push_screen(
             Prompt("Show clients whose identifier matches", request.filter.client or "", "press-*"),
-            use,
+            apply,
         )
 
     def action_pause(self) -> None:
-        """Stop polling, or go on."""
+        """Pause polling, or continue."""
         self._is_paused = not self._is_paused
-        self._poller.pause(self._is_paused)
+        self._poller.set_paused(self._is_paused)
         self._show_head()
 
     def action_help(self) -> None:
         """Show the keys."""
         self.push_screen(Page(KEYS))
 
-    # -- acts --------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------
 
     def action_why(self) -> None:
-        """Ask why a client gets nothing."""
-        client_id = self._chosen()
+        """Ask the broker why a client gets no messages."""
+        client_id = self._selected_client()
         if client_id is not None:
-            in_thread(partial(self._explain, client_id))
+            start_thread(partial(self._explain, client_id))
 
     def action_kick(self) -> None:
-        """Disconnect a client, once that is confirmed."""
-        client_id = self._chosen()
+        """Ask for confirmation and a reason, and disconnect the client."""
+        client_id = self._selected_client()
         if client_id is None:
             return
 
-        def act(why: str | None) -> None:
+        def action(why: str | None) -> None:
             if why is not None:
                 self._kick(client_id, why, None)
 
-        question = f"Disconnect {_shown(client_id)}? A reason for it, or none:"
-        self.push_screen(Prompt(question, hint="maintenance"), act)
+        question = f"Disconnect {_short_id(client_id)}? A reason for it, or none:"
+        self.push_screen(Prompt(question, hint="maintenance"), action)
 
     def action_ban(self) -> None:
-        """Disconnect a client and keep it out for a time, once that is confirmed."""
-        client_id = self._chosen()
+        """Ask for a duration, disconnect the client, and ban it for that time."""
+        client_id = self._selected_client()
         if client_id is None:
             return
 
-        def act(age: str | None) -> None:
+        def action(age: str | None) -> None:
             if age is None:
                 return
             try:
-                ban_s = age_s("the time", age.strip())
+                ban_s = parse_age_s("the time", age.strip())
             except PenstockError as error:
-                self._say(str(error))
+                self._show_notice(str(error))
             else:
                 self._kick(client_id, "", ban_s)
 
-        question = f"Disconnect {_shown(client_id)}, and refuse it for how long?"
-        self.push_screen(Prompt(question, "10m", "90s, 10m, 12h, 7d"), act)
+        question = f"Disconnect {_short_id(client_id)}, and refuse it for how long?"
+        self.push_screen(Prompt(question, "10m", "90s, 10m, 12h, 7d"), action)
 
     def _kick(self, client_id: str, why: str, ban_s: float | None) -> None:
         client = SessionFilter(client=exact_pattern(client_id))
-        in_thread(partial(self._carry_out, client_id, lambda: kick(self._api, client, why, ban_s)))
+        start_thread(
+            partial(self._carry_out, client_id, lambda: kick(self._api, client, why, ban_s))
+        )
 
-    def _carry_out(self, client_id: str, act: Callable[[], str]) -> None:
-        """Act, and post the outcome; in a thread of its own."""
+    def _carry_out(self, client_id: str, action: Callable[[], str]) -> None:
+        """Run an action, and post the outcome; called in a thread of its own."""
         try:
-            text = f"{_shown(client_id)}: {act()}"
+            text = f"{_short_id(client_id)}: {action()}"
         except PenstockError as error:
-            text = f"{_shown(client_id)}: {error}"
-        self.post_message(self.ActDone(text, client_id))
+            text = f"{_short_id(client_id)}: {error}"
+        self.post_message(self.ActionDone(text, client_id))
 
     def _explain(self, client_id: str) -> None:
-        """Ask why, and tell it; in a thread of its own."""
+        """Ask for the diagnosis of a client, and post it; called in a thread of its own."""
         try:
-            found = explain(self._api, client_id)
+            diagnosis = explain(self._api, client_id)
         except PenstockError as error:
-            self.post_message(self.ActDone(f"{_shown(client_id)}: {error}", client_id))
+            self.post_message(self.ActionDone(f"{_short_id(client_id)}: {error}", client_id))
         else:
-            text = f"{found.reason}\n\n{found.remedy}"
-            self.post_message(self.ActDone(text, client_id, found))
+            text = f"{diagnosis.reason}\n\n{diagnosis.remedy}"
+            self.post_message(self.ActionDone(text, client_id, diagnosis))
 
-    def on_top_app_act_done(self, message: ActDone) -> None:
-        """Show the outcome of an act."""
-        if message.found is None:
-            self._say(message.text)
+    def on_top_app_action_done(self, message: ActionDone) -> None:
+        """Show the outcome of an action."""
+        if message.diagnosis is None:
+            self._show_notice(message.text)
         elif isinstance(self.screen, ClientScreen) and self.screen.client_id == message.client_id:
-            self.screen.why = message.found
+            self.screen.why = message.diagnosis
             self._show_head()
         else:
             self.push_screen(Page(for_terminal(message.text)))
 
-    def _say(self, text: str) -> None:
+    def _show_notice(self, text: str) -> None:
         self.notify(printable(text), markup=False)
 
 
 def _with_client(session_filter: SessionFilter, client: str | None) -> SessionFilter:
-    """Return the selection with another pattern of client identifiers."""
+    """Return the session filter with another pattern of client identifiers; None: no condition."""
     return msgspec.structs.replace(session_filter, client=client)
 
 
-def _shown(client_id: str) -> str:
+def _short_id(client_id: str) -> str:
     return printable(short(client_id))
 
 
 def show(api: BrokerApi, request: PollRequest, every_s: float) -> None:
-    """Show the screen until it is left.
+    """Show the screen until the user quits.
 
     Raises:
-        PenstockError: there is no broker, or it refuses.
+        PenstockError: no broker runs, or it refuses the first request.
     """
-    with contextlib.suppress(StoreFailed):  # it is silent: the head tells it, and for how long
+    with contextlib.suppress(StoreFailed):  # the broker is silent: the screen shows for how long
         api.ask(ReadHealth(), Health, ANSWER_S_MAX)
     TopApp(api, request, every_s).run()

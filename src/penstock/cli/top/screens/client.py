@@ -1,4 +1,5 @@
-"""One client on the whole screen: its window and its queue as pictures, limits, drops, and why."""
+"""The screen of one client: its window and its queue as pictures, limits, drops, and the
+diagnosis."""
 
 from __future__ import annotations
 
@@ -22,10 +23,10 @@ _WIDTH_MIN = 40
 
 @final
 class ClientScreen(Screen[None]):
-    """One client, as it is in the last sample.
+    """The screen of one client, with the figures of the last sample.
 
     Args:
-        client_id: the client.
+        client_id: its client identifier.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -35,28 +36,28 @@ class ClientScreen(Screen[None]):
         ("b", "ban", "ban"),
     ]
 
-    class Asked(Message):
-        """Something is to be done with the client: "why", "kick", "ban" or "leave"."""
+    class ActionRequested(Message):
+        """A key requests an action on the client: "why", "kick", "ban" or "leave"."""
 
-        def __init__(self, what: str, client_id: str) -> None:
+        def __init__(self, action: str, client_id: str) -> None:
             super().__init__()
-            self.what = what
+            self.action = action
             self.client_id = client_id
 
     def __init__(self, client_id: str) -> None:
         super().__init__()
         self.client_id = client_id
         self.why: Diagnosis | None = None
-        self._shown = Static(Text(f"looking at {printable(client_id)} …"))
+        self._page = Static(Text(f"waiting for {printable(client_id)} …"))
 
     def compose(self) -> ComposeResult:
-        """Make the page."""
+        """Create the widgets."""
         with VerticalScroll():
-            yield self._shown
+            yield self._page
         yield Footer()
 
     def show(self, board: Board, status: str) -> None:
-        """Show the client as it is now, below a line about the screen itself."""
+        """Show the client as in the last sample of ``board``, below the line ``status``."""
         sample = board.sample
         if sample is None or sample.request.client_id != self.client_id:
             return
@@ -64,20 +65,20 @@ class ClientScreen(Screen[None]):
             lines = [f"{printable(self.client_id)} has no session any more"]
         else:
             lines = client_lines(sample.flow, self.why, max(_WIDTH_MIN, self.size.width - 3))
-        self._shown.update(Text("\n".join([status, "", *lines]), no_wrap=False))
+        self._page.update(Text("\n".join([status, "", *lines]), no_wrap=False))
 
     def action_leave(self) -> None:
-        """Go back to the table."""
-        self.post_message(self.Asked("leave", self.client_id))
+        """Request to go back to the table."""
+        self.post_message(self.ActionRequested("leave", self.client_id))
 
     def action_why(self) -> None:
-        """Ask why it gets nothing."""
-        self.post_message(self.Asked("why", self.client_id))
+        """Request the diagnosis of the client."""
+        self.post_message(self.ActionRequested("why", self.client_id))
 
     def action_kick(self) -> None:
-        """Disconnect it."""
-        self.post_message(self.Asked("kick", self.client_id))
+        """Request to disconnect the client."""
+        self.post_message(self.ActionRequested("kick", self.client_id))
 
     def action_ban(self) -> None:
-        """Disconnect it, and keep it out."""
-        self.post_message(self.Asked("ban", self.client_id))
+        """Request to disconnect and ban the client."""
+        self.post_message(self.ActionRequested("ban", self.client_id))

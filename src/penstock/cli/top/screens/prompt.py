@@ -1,4 +1,4 @@
-"""A question with a line to answer, and a page of text, in front of what is shown."""
+"""A question with a line to answer, and a page of text, shown above the other screens."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ _BOX = """
 
 @final
 class Prompt(ModalScreen[str | None]):
-    """A question; its result is the line, None where it was left by escape.
+    """A question; its result is the typed line, or None after the escape key.
 
     Args:
         question: the question, escaped.
-        given: the text in the line at first.
+        default: the initial text of the line.
         hint: an example, shown while the line is empty.
     """
 
     CSS = _BOX.format(name="Prompt")
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "leave it")]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "leave", "cancel")]
 
-    def __init__(self, question: str, given: str = "", hint: str = "") -> None:
+    def __init__(self, question: str, default: str = "", hint: str = "") -> None:
         super().__init__()
         self._question = question
-        self._given = given
+        self._default = default
         self._hint = hint
 
     def compose(self) -> ComposeResult:
-        """Make the question and the line."""
+        """Create the widgets."""
         with Vertical():
             yield Static(Text(self._question))
-            yield Input(self._given, placeholder=self._hint, compact=True)
-            yield Static(Text("enter: do it   escape: leave it", style="dim"))
+            yield Input(self._default, placeholder=self._hint, compact=True)
+            yield Static(Text("enter: confirm   escape: cancel", style="dim"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """End with the line."""
+        """Close the prompt with the typed line as its result."""
         self.dismiss(event.value)
 
     def action_leave(self) -> None:
-        """End without a result."""
+        """Close the prompt without a result."""
         self.dismiss(None)
 
 
 @final
 class Page(ModalScreen[None]):
-    """A page of text, left by any of the keys that open or leave something.
+    """A page of text, closed by escape, q, enter or ?.
 
     Args:
         text: the text, escaped.
@@ -71,10 +71,10 @@ class Page(ModalScreen[None]):
         self._text = text
 
     def compose(self) -> ComposeResult:
-        """Make the page."""
+        """Create the widgets."""
         with VerticalScroll():
             yield Static(Text(self._text))
 
     def action_leave(self) -> None:
-        """End."""
+        """Close the page."""
         self.dismiss(None)
