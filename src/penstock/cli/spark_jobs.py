@@ -80,7 +80,7 @@ def require_spark() -> Iterator[None]:
 
 @contextmanager
 def print_traceback_if(verbose: bool) -> Iterator[None]:
-    """If ``verbose``, print the traceback of a PenstockError that leaves the block."""
+    """Print the traceback of a PenstockError that leaves the block, if ``verbose``."""
     try:
         yield
     except PenstockError as error:
