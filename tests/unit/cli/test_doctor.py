@@ -56,7 +56,7 @@ def test_a_data_directory_of_another_user_is_told(
     monkeypatch.setattr("os.geteuid", lambda: own + 1)
     found = doctor.check_data_directory(tmp_path)
     assert found.verdict is Verdict.ABSENT
-    assert f"it is of user {own}" in found.detail
+    assert f"it belongs to user {own}" in found.detail
     assert doctor.check_data_directory(tmp_path / "to be made").verdict is Verdict.OK
 
 

@@ -84,7 +84,7 @@ def test_a_person_types_it_twice_and_does_not_see_it(path: Path, second: str, co
         command = [sys.executable, "-m", "penstock", "passwd", "--create", str(path), "alice"]
         os.execv(sys.executable, command)
     shown = b""
-    for prompt, typed in ((b"Password of alice: ", "secret"), (b"Once more: ", second)):
+    for prompt, typed in ((b"Password of alice: ", "secret"), (b"Repeat it: ", second)):
         while not shown.endswith(prompt):
             shown += os.read(terminal, 1024)
         os.write(terminal, f"{typed}\n".encode())

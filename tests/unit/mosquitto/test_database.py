@@ -93,7 +93,7 @@ def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
     assert "is empty" in refused(tmp_path, b"")
     assert "has format 4" in refused(tmp_path, database(4))
     assert "Mosquitto 2.0" in refused(tmp_path, database(4))
-    assert "a later Mosquitto" in refused(tmp_path, database(7))
+    assert "a later version than Mosquitto 2.1" in refused(tmp_path, database(7))
     assert "unknown kind 99" in refused(tmp_path, database(6, unknown_chunk(99)))
     assert "cannot be read" in refused_missing(tmp_path)
 

@@ -189,7 +189,7 @@ def test_values_come_over_with_the_line_that_they_are_from(tmp_path: Path) -> No
 def test_an_included_file_includes_no_others(tmp_path: Path) -> None:
     (tmp_path / "conf.d").mkdir()
     (tmp_path / "conf.d" / "a.conf").write_text("include_dir elsewhere\n")
-    with pytest.raises(ConfigError, match=r"a\.conf:1: include_dir stands in"):
+    with pytest.raises(ConfigError, match=r"a\.conf:1: include_dir is in an included file"):
         translate(tmp_path, "include_dir DIR/conf.d\n")
 
 
@@ -332,7 +332,7 @@ def test_bridges_come_over_with_their_rules(tmp_path: Path) -> None:
     assert [one.retain for one in remote.forwards] == [False, True, False, True, False]
     assert finding(found, 8).kind == MISSING
     assert "below $" in finding(found, 9).explanation
-    assert "has no address" in finding(found, 14).explanation
+    assert "has no valid address" in finding(found, 14).explanation
 
 
 def test_a_configuration_of_mosquittos_is_told_from_toml(tmp_path: Path) -> None:
