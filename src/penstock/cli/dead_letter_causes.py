@@ -14,8 +14,8 @@ from typing import Final
 _QUOTED_VALUE: Final = re.compile(
     r"""(?<!\w)b?(?:'(?:[^'\\…]|\\.)*(?:'(?!\w)|…|$)|"(?:[^"\\…]|\\.)*(?:"(?!\w)|…|$))"""
 )
-"""A value as `decoding.shown` writes it: in Python's quotes, or truncated without the closing
-quote."""
+"""A value as `decoding.abbreviation` writes it: in Python's quotes, or truncated without the
+closing quote."""
 
 _NUMBER: Final = re.compile(
     r"(?<!\w)0x[0-9a-fA-F]+|(?<!\w)[+-]?\d+(?:[.,_]\d+)*(?:[eE][+-]?\d+)?(?:[-:T]\d[\d:.TZ+-]*)?"

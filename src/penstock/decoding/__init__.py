@@ -1,30 +1,31 @@
 """Decodes payloads and topics to columns: Arrow in, Arrow out, without Spark.
 
     api             a decoder made from its definition (config/decoder.py)
-    decoded         the result of a decoder: rows, and a reason for each message that is broken
-    rows            rows under construction, by portions of a batch
+    decoder         the interface of decoders, and their result: rows, and broken messages
+    rows            collects the rows of a batch, portion by portion
     topic_pattern   the named levels of a topic, as columns
 
     documents       json, cbor, msgpack, avro: the rows of a document, and their columns
-    broken          the exception for a payload that cannot be read
-    paths, shapes   the place of a value, and how to read no more of a document than that
+    broken_payload  the exception for a payload that cannot be read
+    paths, shapes   the path to a value, and the parts of a document that columns need
     json_text, cbor, msgpack, avro   the notations
     avro_schema, avro_container      Avro's schemas, and its files as payloads
-    avro_decimals, avro_values       Avro's decimals, with a bound; the number of values in its data
+    avro_decimals, avro_values       Avro's decimals, bounded; the number of values in Avro data
     map_keys        keys of maps in cbor and msgpack, checked before they are hashed
     protobuf        messages by their descriptor
     registry        schemas by their ids: avro_registered, protobuf_registered, json_registered
-    pinned          a definition with the newest version of its schema written into it
-    framed          frames in front of payloads, checked and left out
+    schema_pinning  a definition with the version of its registered schema written into it
+    framed          checks and removes frames in front of payloads
     sparkplug, sparkplug_schema      Sparkplug B, a row for each metric
-    csv_lines, text, raw             lines, one value, and the payload as it is
+    csv_lines, text, raw             lines, one value, and the payload unchanged
 
-    casts           the values of a column, and reasons
+    casts           the values of a column to an Arrow array, and reasons for misfits
     scalars, convert   single values to the types of columns: a column at once, and one by one
     nested          lists and objects to arrays, maps and structs
     units           a conversion of units as factor and offset
     files           files that decoders are made from
-    shown           a value in a reason, in a few characters
+    abbreviation    a value in a reason, in a few characters
+    repetition_limit                 how much of a message its rows may repeat
 
     inference/      from a sample of messages to declarations of tables
 

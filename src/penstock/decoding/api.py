@@ -1,4 +1,4 @@
-"""The public functions of this package: make a decoder from its definition."""
+"""The public functions of this package: make a decoder from its definition, and pin its schema."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro import avro_decoder
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.csv_lines import CsvDecoder
-from penstock.decoding.decoded import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder
 from penstock.decoding.documents import document_decoder
 from penstock.decoding.json_text import json_decoder
 from penstock.decoding.msgpack import MsgpackNotation
-from penstock.decoding.pinned import pinned
 from penstock.decoding.protobuf import protobuf_decoder
 from penstock.decoding.protobuf_registered import registered_protobuf_decoder
 from penstock.decoding.raw import RawDecoder
+from penstock.decoding.schema_pinning import pin_schema
 from penstock.decoding.sparkplug import SparkplugDecoder
 from penstock.decoding.text import TextDecoder
 
-__all__ = ["DecodedBatch", "Decoder", "make_decoder", "pinned"]
+__all__ = ["DecodedBatch", "Decoder", "make_decoder", "pin_schema"]
 
 
 def make_decoder(definition: DecoderDefinition) -> Decoder:
@@ -26,7 +26,9 @@ def make_decoder(definition: DecoderDefinition) -> Decoder:
     The same definition gives the same decoder in every process.
 
     Raises:
-        ConfigError: a file it names cannot be read, or does not fit; the message is one sentence.
+        ConfigError: a file that the definition names cannot be read or does not fit, or its
+            settings contradict each other; the message is one sentence.
+        RegistryUnavailable: the schema registry does not answer.
     """
     match definition.kind:
         case "json":

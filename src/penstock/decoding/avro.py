@@ -12,8 +12,8 @@ from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro_container import container_decoder
 from penstock.decoding.avro_registered import registered_avro_decoder
 from penstock.decoding.avro_schema import parse_avro_schema, read_datum
-from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import Decoder
+from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.decoder import Decoder
 from penstock.decoding.documents import DocumentDecoder, NoQuickReader, document_decoder
 from penstock.decoding.files import read_file
 from penstock.errors import ConfigError
@@ -40,7 +40,7 @@ def avro_decoder(definition: DecoderDefinition) -> Decoder:
     assert schema is not None  # checked by the definition
     header = _MARKER + schema.fingerprint() if definition.framing == "single_object" else b""
     columns = definition.columns or schema.columns()
-    notation = AvroNotation(schema.parsed, header)
+    notation = AvroNotation(schema.fastavro_schema, header)
     if not columns:
         return document_decoder(definition, notation)
     return DocumentDecoder(definition.model_copy(update={"columns": columns}), notation)
@@ -63,6 +63,8 @@ class AvroNotation(NoQuickReader):
     def _skip_header(self, stream: io.BytesIO) -> None:
         header = stream.read(_HEADER_BYTES)
         if header[:2] != _MARKER:
-            raise Broken("The payload is no single object of Avro, which begins with C3 01.")
+            raise BrokenPayload("The payload is no single object of Avro, which begins with C3 01.")
         if header != self._header:
-            raise Broken(f"The payload has another schema's fingerprint, {header[2:].hex()}.")
+            raise BrokenPayload(
+                f"The payload has another schema's fingerprint, {header[2:].hex()}."
+            )

@@ -1,9 +1,9 @@
 """Avro schemas: parses and measures them, and makes columns of the fields of a record.
 
 A schema can let a few bytes stand for more than memory holds: one that contains itself, a list of
-items that take no bytes, records of empty records. Such schemas are refused. A schema that came
-with a payload may give at most 16 values for each byte, beside 64 for each datum, however the
-payload chooses among the branches of unions.
+items that take no bytes, records of empty records. Such schemas are refused. Data of a schema that
+came with a payload may have at most 16 values for each byte, and 64 more for each datum, whichever
+branches of unions the payload uses.
 
 ::
 
@@ -21,16 +21,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock.config.decoder import Column
+from penstock.decoding.abbreviation import abbreviate
 from penstock.decoding.avro_decimals import DECIMAL, with_bounded_decimals
-from penstock.decoding.broken import Broken
-from penstock.decoding.shown import shown
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.errors import ConfigError
 
 VALUES_A_BYTE_MAX: Final = 16
 """Most values for each byte, for a schema that came with a payload."""
 
-_VALUES_A_BYTE_TRUSTED: Final = 10**9
 VALUES_FREE_MAX: Final = 64
+"""Most values of one datum beyond those, for such a schema."""
+
+_VALUES_A_BYTE_TRUSTED: Final = 10**9
 _NAME_CHARACTERS_MAX: Final = 100
 _TYPES: Final = {
     "boolean": "bool",
@@ -57,51 +59,62 @@ _LOGICAL: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """A schema as fastavro has it, with the types that it names; ``written`` is its JSON."""
+    """An Avro schema.
 
-    parsed: Any
-    named: dict[str, Any]
-    written: Any
+    Attributes:
+        fastavro_schema: the schema as fastavro parsed it, with bounded decimals.
+        named_types: the named types that it defines or uses, by full name.
+        source: the decoded JSON of the schema, unchanged.
+    """
+
+    fastavro_schema: Any
+    named_types: dict[str, Any]
+    source: Any
 
     def fingerprint(self) -> bytes:
-        """Return the CRC-64-AVRO of its canonical form, in 8 bytes."""
+        """Return the CRC-64-AVRO of the schema's canonical form, in 8 bytes."""
         import fastavro.schema
 
-        canonical = fastavro.schema.to_parsing_canonical_form(self.written)
+        canonical = fastavro.schema.to_parsing_canonical_form(self.source)
         return bytes.fromhex(fastavro.schema.fingerprint(canonical, "CRC-64-AVRO"))
 
     def columns(self) -> dict[str, Column]:
-        """Return a column for each field of a record; none for any other schema."""
-        if not isinstance(self.parsed, dict) or self.parsed["type"] != "record":
+        """Return a column for each field of a record; {} for any other schema."""
+        if not isinstance(self.fastavro_schema, dict) or self.fastavro_schema["type"] != "record":
             return {}
         return {
-            field["name"]: Column(type=_column_type(field["type"], self.named))
-            for field in self.parsed["fields"]
+            field["name"]: Column(type=_column_type(field["type"], self.named_types))
+            for field in self.fastavro_schema["fields"]
         }
 
 
 def parse_avro_schema(
-    text: bytes | str, where: str, known: dict[str, Any] | None = None, *, is_trusted: bool = True
+    text: bytes | str,
+    where: str,
+    known_types: dict[str, Any] | None = None,
+    *,
+    is_trusted: bool = True,
 ) -> AvroSchema:
     """Parse a schema.
 
     Args:
-        text: its JSON.
-        where: its name in errors: "schema reading.avsc".
-        known: types by name that it may use.
-        is_trusted: it is from a file or registry, and not from a payload.
+        text: the JSON of the schema.
+        where: the name of the schema in errors: "schema reading.avsc".
+        known_types: types by full name that the schema may use without defining them.
+        is_trusted: the schema is from a file or registry, and not from a payload.
 
     Raises:
-        ConfigError: it is not a schema, or lets a few bytes expand too much.
+        ConfigError: the text is not an Avro schema, or the schema lets a few bytes stand for too
+            many values.
     """
     import fastavro
 
     try:
-        written = json.loads(text)
-        named = dict(known or {})
-        fastavro.parse_schema(written, dict(named))  # finds mistakes in decimals
-        schema = fastavro.parse_schema(with_bounded_decimals(written), named)
-        surplus = _Measure(where, named, is_trusted=is_trusted).surplus(schema, ())
+        source = json.loads(text)
+        named_types = dict(known_types or {})
+        fastavro.parse_schema(source, dict(named_types))  # finds mistakes in decimals
+        schema = fastavro.parse_schema(with_bounded_decimals(source), named_types)
+        surplus = _SurplusMeasure(where, named_types, is_trusted=is_trusted).surplus(schema, ())
     except RecursionError:
         raise ConfigError(f"The Avro {where} is nested too deeply.") from None
     except ConfigError:
@@ -111,96 +124,103 @@ def parse_avro_schema(
         raise ConfigError(f"The {where} is no Avro schema: {reason}.") from None
     if not is_trusted and surplus > VALUES_FREE_MAX:
         raise ConfigError(f"The Avro {where} has records of nothing, and is not read.")
-    return AvroSchema(schema, named, written)
+    return AvroSchema(schema, named_types, source)
 
 
-def read_datum(stream: io.BytesIO, written: Any, reader: Any = None) -> object:
-    """Read the one datum that is left in a stream.
+def read_datum(stream: io.BytesIO, writer_schema: Any, reader_schema: Any = None) -> object:
+    """Read the one datum from the position of a stream to its end.
 
     Args:
-        stream: the rest of the payload.
-        written: the schema with which it was written, as fastavro has it.
-        reader: the schema to which it is resolved; None for the same.
+        stream: the payload.
+        writer_schema: the schema with which the datum was written, parsed by fastavro.
+        reader_schema: the schema to which the datum is resolved; None for the same.
 
     Raises:
-        Broken: it does not match these schemas.
+        BrokenPayload: the bytes do not match these schemas.
     """
     import fastavro
 
     try:
-        value: object = fastavro.schemaless_reader(stream, written, reader)
+        value: object = fastavro.schemaless_reader(stream, writer_schema, reader_schema)
     except EOFError:
-        raise Broken("The payload is not Avro of this schema: it ends too early.") from None
-    except (Broken, RecursionError):
+        raise BrokenPayload("The payload is not Avro of this schema: it ends too early.") from None
+    except (BrokenPayload, RecursionError):
         raise
     except Exception as error:  # fastavro raises many kinds
         reason = str(error).partition("\n")[0][:100].rstrip(".") or type(error).__name__
-        raise Broken(f"The payload is not Avro of this schema: {reason}.") from None
-    left = len(stream.read())
-    if left:
-        raise Broken(f"The payload is not Avro of this schema: {left} bytes follow its value.")
+        raise BrokenPayload(f"The payload is not Avro of this schema: {reason}.") from None
+    trailing_bytes = len(stream.read())
+    if trailing_bytes:
+        raise BrokenPayload(
+            f"The payload is not Avro of this schema: {trailing_bytes} bytes follow its value."
+        )
     return value
 
 
-class _Measure:
-    """Measures how many values a datum of a schema may have. Each named type is measured once."""
+class _SurplusMeasure:
+    """Computes how many values a datum of a schema may have, once for each named type."""
 
-    def __init__(self, where: str, named: dict[str, Any], *, is_trusted: bool) -> None:
+    def __init__(self, where: str, named_types: dict[str, Any], *, is_trusted: bool) -> None:
         self._where = where
-        self._named = named
+        self._named_types = named_types
         self._is_trusted = is_trusted
-        self._a_byte = _VALUES_A_BYTE_TRUSTED if is_trusted else VALUES_A_BYTE_MAX
-        self._known: dict[str, int] = {}
+        self._values_a_byte_max = _VALUES_A_BYTE_TRUSTED if is_trusted else VALUES_A_BYTE_MAX
+        self._record_surpluses: dict[str, int] = {}
 
-    def surplus(self, schema: Any, around: tuple[str, ...]) -> int:
-        """Return the most values of a datum beyond those allowed for its bytes.
+    def surplus(self, schema: Any, enclosing_records: tuple[str, ...]) -> int:
+        """Return the most values that a datum has beyond those allowed for its bytes.
 
         Args:
-            schema: the schema.
-            around: names of the records that contain it.
+            schema: the schema of the datum, or a part of one.
+            enclosing_records: names of the records that contain this part.
 
         Raises:
             ConfigError: there is no bound.
         """
         if isinstance(schema, list):
-            return max(self.surplus(one, around) for one in schema) - self._a_byte
-        schema = self._named.get(schema, schema) if isinstance(schema, str) else schema
+            return (
+                max(self.surplus(branch, enclosing_records) for branch in schema)
+                - self._values_a_byte_max
+            )
+        schema = self._named_types.get(schema, schema) if isinstance(schema, str) else schema
         if isinstance(schema, str):
-            return 1 if schema == "null" else 1 - self._a_byte
+            return 1 if schema == "null" else 1 - self._values_a_byte_max
         kind = schema["type"]
         if kind in ("record", "error"):
-            return self._of_record(schema, around)
+            return self._record_surplus(schema, enclosing_records)
         if kind == "array":
-            self._check_items(schema["items"], self.surplus(schema["items"], around))
-        elif kind == "map":  # whose items have keys
-            values = self.surplus(schema["values"], around)
-            self._check_items(schema["values"], values + 1 - self._a_byte)
+            self._check_items(schema["items"], self.surplus(schema["items"], enclosing_records))
+        elif kind == "map":  # each item has a key, which takes a byte
+            values = self.surplus(schema["values"], enclosing_records)
+            self._check_items(schema["values"], values + 1 - self._values_a_byte_max)
         elif kind == "fixed":
-            return 1 - self._a_byte * int(schema["size"])
+            return 1 - self._values_a_byte_max * int(schema["size"])
         elif kind == "enum":
             self._check_names(schema["symbols"])
         else:
-            return self.surplus(kind, around)
-        return 1 - self._a_byte
+            return self.surplus(kind, enclosing_records)
+        return 1 - self._values_a_byte_max
 
-    def _of_record(self, schema: Any, around: tuple[str, ...]) -> int:
+    def _record_surplus(self, schema: Any, enclosing_records: tuple[str, ...]) -> int:
         name = schema["name"]
-        if name in around:
+        if name in enclosing_records:
             raise ConfigError(
-                f"The Avro {self._where} contains itself ({shown(name)}), and is not read."
+                f"The Avro {self._where} contains itself ({abbreviate(name)}), and is not read."
             )
-        if name not in self._known:
+        if name not in self._record_surpluses:
             fields = schema["fields"]
             self._check_names([field["name"] for field in fields])
-            inner = (*around, name)
-            self._known[name] = 1 + sum(self.surplus(field["type"], inner) for field in fields)
-        return self._known[name]
+            inner = (*enclosing_records, name)
+            self._record_surpluses[name] = 1 + sum(
+                self.surplus(field["type"], inner) for field in fields
+            )
+        return self._record_surpluses[name]
 
     def _check_items(self, items: Any, surplus: int) -> None:
         if surplus > 0:
             raise ConfigError(
-                f"The Avro {self._where} has a list of {shown(items)}, which take no bytes, and is"
-                " not read."
+                f"The Avro {self._where} has a list of {abbreviate(items)}, which take no bytes,"
+                " and is not read."
             )
 
     def _check_names(self, names: list[str]) -> None:
@@ -211,18 +231,18 @@ class _Measure:
             )
 
 
-def _column_type(schema: Any, named: dict[str, Any]) -> str:
+def _column_type(schema: Any, named_types: dict[str, Any]) -> str:
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]
-        return _column_type(branches[0], named) if len(branches) == 1 else "json"
-    schema = named.get(schema, schema) if isinstance(schema, str) else schema
+        return _column_type(branches[0], named_types) if len(branches) == 1 else "json"
+    schema = named_types.get(schema, schema) if isinstance(schema, str) else schema
     if isinstance(schema, str):
         return _TYPES.get(schema, "json")
     logical = schema.get("logicalType")
     if logical == DECIMAL and schema["precision"] <= 38:
         return f"decimal({schema['precision']},{schema.get('scale', 0)})"
-    return _LOGICAL.get(logical) or _column_type_of(schema["type"], named)
+    return _LOGICAL.get(logical) or _base_column_type(schema["type"], named_types)
 
 
-def _column_type_of(kind: Any, named: dict[str, Any]) -> str:
-    return _TYPES.get(kind, "json") if isinstance(kind, str) else _column_type(kind, named)
+def _base_column_type(kind: Any, named_types: dict[str, Any]) -> str:
+    return _TYPES.get(kind, "json") if isinstance(kind, str) else _column_type(kind, named_types)

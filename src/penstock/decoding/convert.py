@@ -1,7 +1,8 @@
 """Converts one value of a payload to a column's type, or raises Unfit.
 
-Each `to_…` is, or returns, a function of the value, which is never None. Beside Unfit they let
-Python's own errors for bad values pass; `casts.py` then says that the value does not fit.
+Each `to_…` converts a value, or returns a function that converts one; the value is never None.
+Besides Unfit these functions may raise ValueError, TypeError, ArithmeticError and RecursionError;
+`scalars.py` reports those as values that do not fit, too.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from penstock.errors import ConfigError
 MICROSECONDS_MIN: Final = -62_135_596_800_000_000  # 0001-01-01
 MICROSECONDS_MAX: Final = 253_402_300_799_999_999  # the last of 9999
 MICROSECONDS: Final = {"s": 1_000_000, "ms": 1000, "us": 1}
-"""Microseconds in a unit of time; a nanosecond is a fraction of one."""
+"""Microseconds in a unit of time; without "ns", which is a fraction of a microsecond."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _FLOAT32_MAX: Final = 3.4028235677973366e38  # from here on numbers round to infinity
 _DIGITS_MAX: Final = 60
 _BITS_MAX: Final = 1100  # of a whole number; no float is greater
 NUMBER_CHARACTERS_MAX: Final = 400  # of a number in text; more digits add no precision
-WORDS: Final = {
+BOOL_WORDS: Final = {
     written: word in ("true", "on", "yes", "1")
     for word in ("true", "on", "yes", "1", "false", "off", "no", "0")
     for written in (word, word.capitalize(), word.upper())
@@ -48,8 +49,8 @@ _LEAP_SECOND: Final = re.compile(
 )
 
 
-class Unfit(Exception):
-    """Raised for a value that does not fit; its text follows "which is"."""
+class UnfitValue(Exception):
+    """Raised for a value that does not fit; the text completes "…, which is"."""
 
 
 def to_string(value: Any) -> str:
@@ -58,7 +59,7 @@ def to_string(value: Any) -> str:
         value.encode()  # a lone surrogate is not text
         return value
     if isinstance(value, float) and not math.isfinite(value):
-        return not_finite(value)
+        return nonfinite_name(value)
     if isinstance(value, (bool, int, float, Decimal)):
         return to_json(value)
     if isinstance(value, bytes):
@@ -67,10 +68,10 @@ def to_string(value: Any) -> str:
         return value.isoformat()
     if isinstance(value, uuid.UUID):
         return str(value)
-    raise Unfit("no string (the type json takes any value)")
+    raise UnfitValue("no string (the type json takes any value)")
 
 
-def not_finite(number: float) -> str:
+def nonfinite_name(number: float) -> str:
     """Return the name of NaN or an infinity, as Protobuf's JSON mapping writes it."""
     return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
 
@@ -91,66 +92,75 @@ def to_bool(value: Any) -> bool:
         return bool(value)
     if isinstance(value, str):
         word = value.strip().lower() if len(value) < 20 else value
-        if word in WORDS:
-            return WORDS[word]
-    raise Unfit("no bool")
+        if word in BOOL_WORDS:
+            return BOOL_WORDS[word]
+    raise UnfitValue("no bool")
 
 
-def to_int(bits: int, linear: LinearConversion) -> Callable[[Any], int]:
-    """Return a converter to whole numbers, from text too; a scaled number is rounded."""
+def to_int(bits: int, scaling: LinearConversion) -> Callable[[Any], int]:
+    """Return a converter of numbers, in text too, to whole numbers of this many bits.
+
+    A number that the scaling changes is rounded to the nearest whole number.
+    """
     high = 2 ** (bits - 1)
 
     def convert(value: Any) -> int:
         number = _number(value)
-        if linear.is_identity:
-            whole = _whole(number)
+        if scaling.is_identity:
+            whole = _whole_number(number)
         else:
-            whole = round(_fraction(number) * linear.factor + linear.offset)
+            whole = round(_fraction(number) * scaling.factor + scaling.offset)
         if not -high <= whole < high:
-            raise Unfit(f"out of range for int{bits}")
+            raise UnfitValue(f"out of range for int{bits}")
         return whole
 
     return convert
 
 
-def to_float(bits: int, linear: LinearConversion) -> Callable[[Any], float]:
-    """Return a converter to floats, from text too."""
-    factor, offset = float(linear.factor), float(linear.offset)
+def to_float(bits: int, scaling: LinearConversion) -> Callable[[Any], float]:
+    """Return a converter of numbers, in text too, to floats of 32 or 64 bits."""
+    factor, offset = float(scaling.factor), float(scaling.offset)
 
     def convert(value: Any) -> float:
-        number = _float_of_text(value) if isinstance(value, str) else _float(_number(value))
-        scaled = number if linear.is_identity else number * factor
+        number = _float_of_text(value) if isinstance(value, str) else _to_float64(_number(value))
+        scaled = number if scaling.is_identity else number * factor
         scaled = scaled + offset if offset else scaled  # -0.0 + 0 is 0.0
         is_over = math.isinf(scaled) or (bits == 32 and abs(scaled) >= _FLOAT32_MAX)
         if is_over and not math.isinf(number):
-            raise Unfit(f"out of range for float{bits}")
+            raise UnfitValue(f"out of range for float{bits}")
         return scaled
 
     return convert
 
 
-def to_decimal(precision: int, scale: int, linear: LinearConversion) -> Callable[[Any], Decimal]:
-    """Return a converter to decimals, from text too; surplus digits are rounded half to even."""
+def to_decimal(precision: int, scale: int, scaling: LinearConversion) -> Callable[[Any], Decimal]:
+    """Return a converter of numbers, in text too, to decimals; digits beyond the scale are rounded
+    half to even."""
     unit = Decimal(1).scaleb(-scale)
-    factor, offset = _decimal(linear.factor), _decimal(linear.offset)
+    factor, offset = _decimal(scaling.factor), _decimal(scaling.offset)
 
     def convert(value: Any) -> Decimal:
         number = _number(value)
         exact = Decimal(repr(number)) if isinstance(number, float) else Decimal(number)
         if not exact.is_finite() or (exact and exact.adjusted() > _DIGITS_MAX):
-            raise Unfit(f"out of range for decimal({precision},{scale})")
-        if not linear.is_identity:
+            raise UnfitValue(f"out of range for decimal({precision},{scale})")
+        if not scaling.is_identity:
             exact = _EXACT.add(_EXACT.multiply(exact, factor), offset)
         rounded = exact.quantize(unit, context=_EXACT)
         if rounded and rounded.adjusted() >= precision - scale:
-            raise Unfit(f"out of range for decimal({precision},{scale})")
+            raise UnfitValue(f"out of range for decimal({precision},{scale})")
         return rounded
 
     return convert
 
 
 def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any], datetime]:
-    """Return a converter to UTC times: from a number (unit), or text (ISO 8601, or a format).
+    """Return a converter to UTC times.
+
+    Args:
+        unit: the unit of numbers that count from 1970: s, ms, us or ns; empty for text.
+        text_format: the strptime format of text; empty for ISO 8601.
+        time_zone: the zone of times without an offset.
 
     Raises:
         ConfigError: there is no such time zone.
@@ -164,23 +174,26 @@ def to_timestamp(unit: str, text_format: str, time_zone: str) -> Callable[[Any],
         if isinstance(value, datetime):
             moment = value
         elif unit:
-            return _moment(_microseconds(_number(value), unit))
+            return _time_of_microseconds(_microseconds(_number(value), unit))
         elif isinstance(value, (str, bytes)):
             text = _time_text(value)
             if not text_format:
-                return _iso_moment(text.upper(), zone)
+                return _parse_iso(text.upper(), zone)
             moment = datetime.strptime(text, text_format)  # noqa: DTZ007 - the zone follows
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
-            raise Unfit("a number, for which unit_from says what it counts")
+            raise UnfitValue("a number, for which unit_from says what it counts")
         else:
-            raise Unfit("no timestamp")
+            raise UnfitValue("no timestamp")
         return _in_utc(moment, zone)
 
     return convert
 
 
 def to_date(text_format: str) -> Callable[[Any], date]:
-    """Return a converter to dates: from text (ISO 8601, or a format), or a time in its own zone."""
+    """Return a converter to dates: of text in a strptime format, by default ISO 8601, and of times.
+
+    The date of a time is that of its own zone.
+    """
 
     def convert(value: Any) -> date:
         if isinstance(value, datetime):
@@ -188,7 +201,7 @@ def to_date(text_format: str) -> Callable[[Any], date]:
         if isinstance(value, date):
             return value
         if not isinstance(value, str):
-            raise Unfit("no date")
+            raise UnfitValue("no date")
         text = _time_text(value)
         if text_format:
             return datetime.strptime(text, text_format).date()  # noqa: DTZ007 - only its date
@@ -198,7 +211,7 @@ def to_date(text_format: str) -> Callable[[Any], date]:
 
 
 def to_binary(notation: str) -> Callable[[Any], bytes]:
-    """Return a converter to bytes: unchanged, or from text in base64 or hexadecimal.
+    """Return a converter to bytes, from text in base64, base64url or hex; bytes stay unchanged.
 
     Base64 may lack its padding.
     """
@@ -208,7 +221,7 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
         if isinstance(value, bytes):
             return value
         if not isinstance(value, str):
-            raise Unfit("no binary")
+            raise UnfitValue("no binary")
         try:
             if notation == "hex":
                 return bytes.fromhex(value)
@@ -216,7 +229,7 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
             padded += "=" * (-len(padded) % 4)
             return base64.b64decode(padded, alphabet, validate=True)
         except (binascii.Error, ValueError):
-            raise Unfit(f"no {notation}") from None
+            raise UnfitValue(f"no {notation}") from None
 
     return convert
 
@@ -224,51 +237,51 @@ def to_binary(notation: str) -> Callable[[Any], bytes]:
 def _number(value: Any) -> int | float | Decimal:
     """Return a number, a truth value as 1 or 0, or the number in a text."""
     if isinstance(value, Decimal):
-        return _EXACT.create_decimal(value)  # more digits than any column has would only cost time
+        return _EXACT.create_decimal(value)  # a column has fewer digits
     if isinstance(value, (int, float)):
         if isinstance(value, int) and value.bit_length() > _BITS_MAX:
-            raise Unfit("out of range")
+            raise UnfitValue("out of range")
         return int(value) if isinstance(value, bool) else value
     if isinstance(value, Fraction):
         return float(value)
     if isinstance(value, str):
         if "_" in value or len(value) > NUMBER_CHARACTERS_MAX:
-            raise Unfit("no number")
+            raise UnfitValue("no number")
         try:
             return int(value)
         except ValueError:
             return Decimal(value.strip())
-    raise Unfit("no number")
+    raise UnfitValue("no number")
 
 
-def _float(number: float | Decimal) -> float:
+def _to_float64(number: float | Decimal) -> float:
     converted = float(number)
     if math.isinf(converted) and isinstance(number, Decimal) and number.is_finite():
-        raise Unfit("out of range")
+        raise UnfitValue("out of range")
     return converted
 
 
 def _float_of_text(text: str) -> float:
     if "_" in text or len(text) > NUMBER_CHARACTERS_MAX:
-        raise Unfit("no number")
+        raise UnfitValue("no number")
     number = float(text)
     if math.isinf(number) and "n" not in text.lower():  # not "inf" but 1e999
-        raise Unfit("out of range")
+        raise UnfitValue("out of range")
     return number
 
 
-def _whole(number: float | Decimal) -> int:
+def _whole_number(number: float | Decimal) -> int:
     if isinstance(number, Decimal) and number.is_finite() and number.adjusted() > _DIGITS_MAX:
-        raise Unfit("out of range")
+        raise UnfitValue("out of range")
     whole = int(number)
     if whole != number:
-        raise Unfit("no whole number")
+        raise UnfitValue("no whole number")
     return whole
 
 
 def _fraction(number: float | Decimal) -> Fraction:
     if isinstance(number, Decimal) and abs(number.adjusted()) > _DIGITS_MAX:
-        raise Unfit("out of range")
+        raise UnfitValue("out of range")
     return Fraction(number)
 
 
@@ -289,12 +302,12 @@ def _microseconds(number: float | Decimal, unit: str) -> int:
 
 def _time_text(value: str | bytes) -> str:
     if len(value) > _TIME_CHARACTERS_MAX:
-        raise Unfit("too long for a time")
+        raise UnfitValue("too long for a time")
     return value if isinstance(value, str) else value.decode()
 
 
-def _iso_moment(text: str, zone: ZoneInfo) -> datetime:
-    """Parse ISO 8601, including times for which Python's datetime has no value.
+def _parse_iso(text: str, zone: ZoneInfo) -> datetime:
+    """Parse ISO 8601 to a UTC time, including times for which Python's datetime has no value.
 
     24:00 is 0:00 of the next day (ISO 8601-1 §5.3.2), and a leap second, 23:59:60 UTC at the end of
     a month, is the second that follows it, as the clocks of computers count (POSIX.1 §4.19).
@@ -308,7 +321,7 @@ def _iso_moment(text: str, zone: ZoneInfo) -> datetime:
         second = datetime.fromisoformat(f"{leap[1]}59{leap[2]}")
         following = _in_utc(second, zone) + timedelta(seconds=1)
         if (following.day, following.hour, following.minute, following.second) != (1, 0, 0, 0):
-            raise Unfit("no timestamp: its second 60 is no leap second")
+            raise UnfitValue("no timestamp: its second 60 is no leap second")
         return following
     return _in_utc(datetime.fromisoformat(text), zone)
 
@@ -317,14 +330,15 @@ def _in_utc(moment: datetime, zone: ZoneInfo) -> datetime:
     return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
 
 
-def _moment(microseconds: int) -> datetime:
+def _time_of_microseconds(microseconds: int) -> datetime:
     if not MICROSECONDS_MIN <= microseconds <= MICROSECONDS_MAX:
-        raise Unfit("out of range for a timestamp")
+        raise UnfitValue("out of range for a timestamp")
     return _EPOCH + timedelta(microseconds=microseconds)
 
 
 def _jsonable(value: object) -> object:
-    """Convert values that msgspec cannot encode: CBOR tags, MessagePack extensions."""
+    """Return a JSON form of a value that msgspec cannot encode: a CBOR tag, MessagePack extension
+    …"""
     if isinstance(value, msgspec.msgpack.Ext):
         return {"ext": value.code, "data": value.data}
     if isinstance(value, Fraction):

@@ -11,12 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.broken import Broken
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoded import DecodedBatch
+from penstock.decoding.decoder import DecodedBatch
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
-from penstock.decoding.text import Texts
+from penstock.decoding.text import TextEncoding
 from penstock.errors import ConfigError
 
 _LINE_END: Final = re.compile("\r\n|\r|\n")
@@ -26,15 +26,17 @@ _FIELD_CHARACTERS_MAX: Final = 2**27  # longer than any payload that is one fiel
 class CsvDecoder:
     """Decodes csv to columns, by the header's names or in the order of the definition.
 
-    A line has as many fields as there are columns (or names in the header); empty lines are no
-    rows, and an empty field is no value.
+    A line has as many fields as there are columns, or names in the header; otherwise the payload is
+    broken. Empty lines are skipped, and an empty field is null.
     """
 
     def __init__(self, definition: DecoderDefinition) -> None:
         self._definition = definition
-        self._texts = Texts(definition.encoding)
-        absent = NullMarkers(frozenset(definition.null_values) | {""})
-        self._casts = [Cast(name, column, absent) for name, column in definition.columns.items()]
+        self._encoding = TextEncoding(definition.encoding)
+        null_markers = NullMarkers(frozenset(definition.null_values) | {""})
+        self._casts = [
+            Cast(name, column, null_markers) for name, column in definition.columns.items()
+        ]
         self._names = [column.path or name for name, column in definition.columns.items()]
         for name, column in definition.columns.items():
             if column.path and not definition.header:
@@ -49,29 +51,31 @@ class CsvDecoder:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each line is a row."""
-        return decode_in_portions(self.schema, payloads, self._portion, self._definition.values_max)
+        return decode_in_portions(
+            self.schema, payloads, self._decode_portion, self._definition.values_max
+        )
 
-    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         lines: list[list[Any]] = []
-        for source, text in enumerate(self._texts.of(payloads, rows)):
+        for source, text in enumerate(self._encoding.decode_all(payloads, rows)):
             if text is None:
                 continue
             try:
-                read = self._lines(text)
-                if len(read) > 1:
-                    rows.check_message(len(read) * len(self._casts))
-                    rows.check_rows((len(lines) + len(read)) * len(self._casts))
-            except Broken as broken:
+                parsed_lines = self._parse_lines(text)
+                if len(parsed_lines) > 1:
+                    rows.check_message(len(parsed_lines) * len(self._casts))
+                    rows.check_rows((len(lines) + len(parsed_lines)) * len(self._casts))
+            except BrokenPayload as broken:
                 rows.mark_broken(source, str(broken))
                 continue
-            lines += read
-            rows.sources += [source] * len(read)
+            lines += parsed_lines
+            rows.sources += [source] * len(parsed_lines)
         columns = list(zip(*lines, strict=True)) or [()] * len(self._casts)
         for cast, values in zip(self._casts, columns, strict=True):
             rows.add(*cast(list(values)))
 
-    def _lines(self, text: str) -> list[list[Any]]:
-        """Return the rows of a payload."""
+    def _parse_lines(self, text: str) -> list[list[Any]]:
+        """Return the values of each row of a payload, in the order of the columns."""
         lines: list[list[Any]] = []
         positions: list[int | None] | None = None
         width = len(self._casts)
@@ -79,21 +83,27 @@ class CsvDecoder:
         try:
             for number, fields in fields_of_lines(text, self._definition.delimiter):
                 if self._definition.header and positions is None:
-                    known = {name.strip(): place for place, name in enumerate(fields)}
-                    positions = [known.get(name) for name in self._names]
+                    positions_by_name = {
+                        name.strip(): position for position, name in enumerate(fields)
+                    }
+                    positions = [positions_by_name.get(name) for name in self._names]
                     width = len(fields)
                     continue
                 if len(fields) != width:
-                    raise Broken(f"Line {number} is of {len(fields)} fields instead of {width}.")
+                    raise BrokenPayload(
+                        f"Line {number} is of {len(fields)} fields instead of {width}."
+                    )
                 if len(lines) == self._definition.rows_max:
-                    raise Broken(f"The payload has more rows than rows_max allows ({len(lines)}).")
+                    raise BrokenPayload(
+                        f"The payload has more rows than rows_max allows ({len(lines)})."
+                    )
                 lines.append(
                     fields
                     if positions is None
-                    else [None if one is None else fields[one] for one in positions]
+                    else [None if position is None else fields[position] for position in positions]
                 )
         except csv.Error as error:
-            raise Broken(f"The payload is not csv after line {number}: {error}.") from None
+            raise BrokenPayload(f"The payload is not csv after line {number}: {error}.") from None
         return lines
 
 

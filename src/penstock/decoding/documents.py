@@ -1,7 +1,7 @@
 """Decodes documents of any notation to rows: json, cbor, msgpack, protobuf and avro share this.
 
 A notation reads a payload. This module finds the rows of a document, gathers and converts the
-values of each column, and takes out the messages that have a value which does not fit.
+values of each column, and marks messages with a value that does not fit as broken.
 """
 
 from __future__ import annotations
@@ -14,53 +14,52 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.broken import Broken
+from penstock.decoding.abbreviation import abbreviate
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
 from penstock.decoding.convert import to_json
-from penstock.decoding.decoded import DecodedBatch, Decoder
-from penstock.decoding.paths import Path, follow, reader
+from penstock.decoding.decoder import DecodedBatch, Decoder
+from penstock.decoding.paths import Path, follow, path_reader
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
 from penstock.decoding.shapes import Read, Shape
-from penstock.decoding.shown import shown
 
-_NOT_TEXT: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
+_ENCODING_ERRORS: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 class Notation(Protocol):
     """A notation of payloads: how they are written, and how they are read."""
 
     def read(self, payload: bytes) -> object:
-        """Return the contents of a payload as dicts, lists and values.
+        """Return the contents of a payload as dicts, lists and single values.
 
         Raises:
-            Broken: it cannot be read.
+            BrokenPayload: the payload cannot be read.
         """
         ...
 
     def values_in(self, payload: bytes) -> int:
-        """Return the most values that a payload may hold, counted without building them."""
+        """Return an upper bound of the values in a payload, counted without building them."""
         ...
 
     def rows_in(self, payload: bytes) -> int:
-        """Return the most objects that a payload which is a list may hold."""
+        """Return an upper bound of the objects in a payload that is a list."""
         ...
 
-    def leaf(self, column: Column) -> Any:
+    def leaf_type(self, column: Column) -> Any:
         """Return the msgspec type with which the quick reader reads the value of a column."""
         ...
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any] | None:
-        """Return a quicker `read` that builds only what msgspec is asked for; None if there is
-        none.
+        """Return a quicker `read` that builds only values of the msgspec type ``shape``.
 
-        It may raise anything; the payload is then read by `read`. ``takes_anything`` says that the
-        shape has leaves of type Any.
+        None if the notation has none. The function may raise any exception; the payload is then
+        read by `read`. ``takes_anything`` is true if the shape has leaves of type Any.
         """
         ...
 
     def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:
-        """Return reasons, by position, for payloads with errors that the quick reader overlooks."""
+        """Return reasons, by position, for broken payloads that the quick reader would accept."""
         ...
 
 
@@ -68,14 +67,14 @@ class NoQuickReader:
     """Defaults for a notation without a quick reader."""
 
     def values_in(self, payload: bytes) -> int:  # noqa: ARG002
-        """Return 0: only reading tells, and the schema bounds the values."""
+        """Return 0: values are counted when a payload is read, and the schema bounds them."""
         return 0
 
     def rows_in(self, payload: bytes) -> int:
         """Return the number of bytes, an upper bound."""
         return len(payload)
 
-    def leaf(self, column: Column) -> Any:  # noqa: ARG002
+    def leaf_type(self, column: Column) -> Any:  # noqa: ARG002
         """Return Any."""
         return Any
 
@@ -84,25 +83,27 @@ class NoQuickReader:
         return
 
     def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """Return nothing: `read` sees all errors."""
+        """Return {}: `read` finds all errors."""
         return {}
 
 
 def document_decoder(definition: DecoderDefinition, notation: Notation) -> Decoder:
-    """Return a decoder with the definition's columns, or with one of JSON text."""
+    """Return a decoder with the definition's columns; without any, with one column of JSON text."""
     if not definition.columns:
-        return TextOfDocuments(notation, definition.values_max)
+        return DocumentTextDecoder(notation, definition.values_max)
     return DocumentDecoder(definition, notation)
 
 
 class DocumentDecoder:
-    """Decodes documents to columns."""
+    """Decodes documents to the columns of a definition, one row or several for each document."""
 
     def __init__(self, definition: DecoderDefinition, notation: Notation) -> None:
         self._notation = notation
         self._definition = definition
-        absent = NullMarkers(frozenset(definition.null_values), definition.lenient)
-        self._casts = [Cast(name, column, absent) for name, column in definition.columns.items()]
+        null_markers = NullMarkers(frozenset(definition.null_values), definition.lenient)
+        self._casts = [
+            Cast(name, column, null_markers) for name, column in definition.columns.items()
+        ]
         self._width = sum(cast.width for cast in self._casts)
         self._rows_path = Path.parse(definition.rows_path).keys if definition.rows_path else ()
         paths = [
@@ -110,25 +111,27 @@ class DocumentDecoder:
             for name, column in definition.columns.items()
         ]
         self._has_rows = definition.many or bool(definition.rows_path)
-        self._is_of_root = [self._has_rows and path.from_root for path in paths]
+        self._reads_root = [self._has_rows and path.from_root for path in paths]
         shape = Shape(
             [
-                (path.keys, notation.leaf(column))
+                (path.keys, notation.leaf_type(column))
                 for path, column in zip(paths, definition.columns.values(), strict=True)
                 if not (self._has_rows and path.from_root)
             ]
         )
         self._shape = shape
         self._takes_any_root = any(not path.keys for path in paths)
-        self._taken = frozenset(
+        self._column_keys = frozenset(
             path.keys[0]
-            for path, of_root in zip(paths, self._is_of_root, strict=True)
-            if path.keys and not of_root
+            for path, reads_root in zip(paths, self._reads_root, strict=True)
+            if path.keys and not reads_root
         )
-        self._quick = self._quick_reader()
-        self._reads: list[Read] = [
-            reader(path.keys) if of_root or self._quick is None else shape.reader(path.keys)
-            for path, of_root in zip(paths, self._is_of_root, strict=True)
+        self._quick_read = self._quick_reader()
+        self._readers: list[Read] = [
+            path_reader(path.keys)
+            if reads_root or self._quick_read is None
+            else shape.reader(path.keys)
+            for path, reads_root in zip(paths, self._reads_root, strict=True)
         ]
         fields = [cast.field for cast in self._casts]
         if definition.extra:
@@ -138,25 +141,27 @@ class DocumentDecoder:
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch of documents to rows."""
         values_max = self._definition.values_max
-        return decode_in_portions(self.schema, payloads, self._portion, values_max)
+        return decode_in_portions(self.schema, payloads, self._decode_portion, values_max)
 
     def _quick_reader(self) -> Callable[[bytes], Any] | None:
-        needs_whole_document = self._definition.rows_path or any(self._is_of_root)
+        needs_whole_document = self._definition.rows_path or any(self._reads_root)
         has_extras_of_rows = self._has_rows and self._definition.extra
         if needs_whole_document or has_extras_of_rows or self._shape.struct is None:
             return None
-        wanted = self._shape.struct
+        struct = self._shape.struct
         return self._notation.quick_reader(
-            list[wanted] if self._has_rows else wanted,  # type: ignore[valid-type]
+            list[struct] if self._has_rows else struct,  # type: ignore[valid-type]
             self._shape.takes_anything,
         )
 
-    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
-        found = self._found(payloads, rows)
+    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
+        found = self._read_portion(payloads, rows)
         rows.check_rows(len(found.sources) * self._width)
         rows.sources = found.sources
-        for cast, read, of_root in zip(self._casts, self._reads, self._is_of_root, strict=True):
-            if of_root:
+        for cast, read, reads_root in zip(
+            self._casts, self._readers, self._reads_root, strict=True
+        ):
+            if reads_root:
                 array, reasons = cast(list(map(read, found.roots)), rows.check_lists)
                 rows.add_repeated(cast.name, array, reasons, payloads)
             else:
@@ -164,62 +169,63 @@ class DocumentDecoder:
         if self._definition.extra:
             rows.add(pa.array(found.extras, pa.string()), {})
 
-    def _found(self, payloads: list[bytes], rows: Rows) -> _Found:
-        quick = self._quick
-        unseen_errors = too_large(self._notation, payloads, rows)
-        if quick is not None:
+    def _read_portion(self, payloads: list[bytes], rows: Rows) -> _ReadRows:
+        quick_read = self._quick_read
+        unseen_errors = oversized_payloads(self._notation, payloads, rows)
+        if quick_read is not None:
             unseen_errors |= self._notation.unseen_errors(payloads)
         is_plain = not (self._has_rows or self._definition.extra or unseen_errors)
-        if quick is not None and is_plain:
-            with contextlib.suppress(Exception):  # one of them has to be read the slow way
-                return _Found(list(map(quick, payloads)), list(range(len(payloads))))
-        found = _Found()
+        if quick_read is not None and is_plain:
+            with contextlib.suppress(Exception):  # then each is read by itself, below
+                return _ReadRows(list(map(quick_read, payloads)), list(range(len(payloads))))
+        found = _ReadRows()
         for source, payload in enumerate(payloads):
             if source in unseen_errors:
                 rows.mark_broken(source, unseen_errors[source])
                 continue
             try:
-                if quick is None or (self._has_rows and not self._is_small(payload, rows)):
+                if quick_read is None or (self._has_rows and not self._is_small(payload, rows)):
                     self._read(source, payload, found, rows)
                 elif self._has_rows:
                     rows.check_rows(len(found.sources) * self._width)
-                    found.add_rows(source, self._checked(quick(payload)))
+                    found.add_rows(source, self._check_row_count(quick_read(payload)))
                 else:
-                    document = quick(payload)
+                    document = quick_read(payload)
                     if self._definition.extra:
-                        found.extras.append(self._left_over(self._notation.read(payload)))
+                        found.extras.append(self._extra_json(self._notation.read(payload)))
                     found.add_rows(source, [document])
-            except Exception:  # the slow way of reading reports the error
+            except Exception:  # `Notation.read` names the error
                 try:
                     self._read(source, payload, found, rows)
-                except Broken as broken:
+                except BrokenPayload as broken:
                     rows.mark_broken(source, str(broken))
                 except RecursionError:
                     rows.mark_broken(source, "The payload is nested too deeply.")
         return found
 
     def _is_small(self, payload: bytes, rows: Rows) -> bool:
-        """Return whether Structs may be made of all rows of a payload.
+        """Return whether the Structs of all rows of a payload fit the limit of values.
 
-        An empty object has all their fields, too.
+        A Struct has all its fields even if it is made of an empty object.
         """
         return self._notation.rows_in(payload) * self._width <= rows.values_max
 
-    def _read(self, source: int, payload: bytes, found: _Found, rows: Rows) -> None:
-        """Read a payload: its rows, its root, and the keys of each row that no column takes."""
+    def _read(self, source: int, payload: bytes, found: _ReadRows, rows: Rows) -> None:
+        """Read a payload, and add its rows, its root and the extra keys of each row to
+        ``found``."""
         root = self._notation.read(payload)
-        items = self._items(root)
+        items = self._row_items(root)
         if len(items) > 1:
             rows.check_message(len(items) * self._width)
             rows.check_rows((len(found.sources) + len(items)) * self._width)
-        documents = [self._filled(item) for item in items]
-        extras = [self._left_over(item) for item in items] if self._definition.extra else []
+        documents = [self._fill(item) for item in items]
+        extras = [self._extra_json(item) for item in items] if self._definition.extra else []
         found.add_rows(source, documents)
         found.extras += extras
-        if items and any(self._is_of_root):
+        if items and any(self._reads_root):
             found.roots.append(root)
 
-    def _items(self, root: object) -> list[Any]:
+    def _row_items(self, root: object) -> list[Any]:
         if not self._has_rows:
             return [root]
         value = follow(root, self._rows_path)
@@ -227,36 +233,38 @@ class DocumentDecoder:
             return [value]
         if not isinstance(value, (list, tuple)):
             where = f"at {self._definition.rows_path}" if self._rows_path else "in the payload"
-            raise Broken(f"There is {shown(value)} {where} instead of a list of rows.")
-        return self._checked(list(value))
+            raise BrokenPayload(f"There is {abbreviate(value)} {where} instead of a list of rows.")
+        return self._check_row_count(list(value))
 
-    def _checked(self, rows: list[Any]) -> list[Any]:
+    def _check_row_count(self, rows: list[Any]) -> list[Any]:
         if len(rows) > self._definition.rows_max:
-            raise Broken(f"The payload has {len(rows)} rows, more than rows_max allows.")
+            raise BrokenPayload(f"The payload has {len(rows)} rows, more than rows_max allows.")
         return rows
 
-    def _filled(self, item: object) -> Any:
+    def _fill(self, item: object) -> Any:
         is_object = isinstance(item, dict)
         if not is_object and self._shape.struct is not None:
             kind = "A row" if self._has_rows else "The payload"
             hint = " (many = true makes rows of a list)" if _is_list(item) else ""
-            raise Broken(f"{kind} is {shown(item)}, and not an object{hint}.")
+            raise BrokenPayload(f"{kind} is {abbreviate(item)}, and not an object{hint}.")
         if not (is_object or _is_list(item) or self._takes_any_root):
-            raise Broken(f"The payload is {shown(item)}, and not a list or object.")
-        return item if self._quick is None else self._shape.fill(item)
+            raise BrokenPayload(f"The payload is {abbreviate(item)}, and not a list or object.")
+        return item if self._quick_read is None else self._shape.fill(item)
 
-    def _left_over(self, item: object) -> str | None:
+    def _extra_json(self, item: object) -> str | None:
         if not isinstance(item, dict):
             return None
-        left = {key: value for key, value in item.items() if str(key) not in self._taken}
+        extra = {key: value for key, value in item.items() if str(key) not in self._column_keys}
         try:
-            return to_json(left) if left else None
-        except _NOT_TEXT:
-            raise Broken("The keys that no column takes cannot be written as JSON.") from None
+            return to_json(extra) if extra else None
+        except _ENCODING_ERRORS:
+            raise BrokenPayload(
+                "The keys that no column takes cannot be written as JSON."
+            ) from None
 
 
-class TextOfDocuments:
-    """Decodes documents to one column of JSON text, if the definition names no columns."""
+class DocumentTextDecoder:
+    """Decodes each document to a row of one column, `value`, with the document as JSON text."""
 
     def __init__(self, notation: Notation, values_max: int) -> None:
         self._notation = notation
@@ -265,11 +273,11 @@ class TextOfDocuments:
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each payload is a row."""
-        return decode_in_portions(self.schema, payloads, self._portion, self._values_max)
+        return decode_in_portions(self.schema, payloads, self._decode_portion, self._values_max)
 
-    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts = []
-        unseen_errors = too_large(self._notation, payloads, rows)
+        unseen_errors = oversized_payloads(self._notation, payloads, rows)
         for source, payload in enumerate(payloads):
             if source in unseen_errors:
                 rows.mark_broken(source, unseen_errors[source])
@@ -277,19 +285,19 @@ class TextOfDocuments:
             try:
                 texts.append(to_json(self._notation.read(payload)))
                 rows.sources.append(source)
-            except Broken as broken:
+            except BrokenPayload as broken:
                 rows.mark_broken(source, str(broken))
             except RecursionError:
                 rows.mark_broken(source, "The payload is nested too deeply.")
-            except _NOT_TEXT:
+            except _ENCODING_ERRORS:
                 rows.mark_broken(source, "The payload cannot be written as JSON.")
         rows.add(pa.array(texts, pa.string()), {})
 
 
-def too_large(notation: Notation, payloads: list[bytes], rows: Rows) -> dict[int, str]:
-    """Return a reason, by position, for each payload with more values than allowed.
+def oversized_payloads(notation: Notation, payloads: list[bytes], rows: Rows) -> dict[int, str]:
+    """Return a reason, by position, for each payload with more values than ``rows`` allows.
 
-    A value takes at least a byte, so only long payloads need be counted.
+    A value takes at least a byte, so only the values of long payloads are counted.
     """
     values_max = rows.values_max
     if rows.longest <= values_max:
@@ -302,11 +310,14 @@ def too_large(notation: Notation, payloads: list[bytes], rows: Rows) -> dict[int
 
 
 @dataclass(slots=True)
-class _Found:
-    """The rows of the payloads read so far, and the message of each.
+class _ReadRows:
+    """The rows of the payloads read so far.
 
-    ``roots`` has the contents of each payload that has rows, if a column needs them; ``extras`` the
-    keys of each row that no column takes.
+    Attributes:
+        documents: the contents of each row.
+        sources: for each row, the position of its message in the portion.
+        roots: the whole contents of each payload that has rows, if a column needs them.
+        extras: for each row, the keys that no column takes, as JSON text; None if there are none.
     """
 
     documents: list[Any] = field(default_factory=list)

@@ -11,7 +11,7 @@ def read_file(file: str, what: str) -> bytes:
     """Return the contents of a file.
 
     Raises:
-        ConfigError: it cannot be read; ``what`` names it in the message.
+        ConfigError: the file cannot be read; ``what`` is its kind in the message: "Avro schema".
     """
     try:
         return Path(file).read_bytes()

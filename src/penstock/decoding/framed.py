@@ -1,4 +1,4 @@
-"""Decodes payloads with a frame in front, which is checked and left out."""
+"""Decodes payloads with a frame in front of their contents: checks and removes the frame."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import DecodedBatch, Decoder
+from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.decoder import DecodedBatch, Decoder
 
 
 class FramedDecoder:
@@ -16,33 +16,34 @@ class FramedDecoder:
 
     Args:
         decoder: decodes the contents.
-        length: returns the bytes of the frame of a payload; it raises Broken if there is none.
+        frame_length: returns the length in bytes of a payload's frame; raises BrokenPayload for a
+            payload whose frame is missing or wrong.
     """
 
-    def __init__(self, decoder: Decoder, length: Callable[[bytes], int]) -> None:
+    def __init__(self, decoder: Decoder, frame_length: Callable[[bytes], int]) -> None:
         self._decoder = decoder
-        self._length = length
+        self._frame_length = frame_length
         self.schema = decoder.schema
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
-        """Decode a batch; payloads without a frame are broken."""
-        inner: list[bytes] = []
-        kept: list[int] = []
+        """Decode a batch; payloads whose frame is missing or wrong are broken."""
+        contents: list[bytes] = []
+        framed: list[int] = []
         broken: dict[int, str] = {}
-        for place, payload in enumerate(payloads.to_pylist()):
+        for position, payload in enumerate(payloads.to_pylist()):
             try:
-                inner.append((payload or b"")[self._length(payload or b"") :])
-                kept.append(place)
-            except Broken as reason:
-                broken[place] = str(reason)
-        places = pa.array(kept, pa.int64())
-        found = self._decoder.decode(pa.array(inner, pa.binary()), topics.take(places))
+                contents.append((payload or b"")[self._frame_length(payload or b"") :])
+                framed.append(position)
+            except BrokenPayload as reason:
+                broken[position] = str(reason)
+        positions = pa.array(framed, pa.int64())
+        found = self._decoder.decode(pa.array(contents, pa.binary()), topics.take(positions))
         reasons = found.reasons.to_pylist()
-        broken |= zip(places.take(found.broken).to_pylist(), reasons, strict=True)
+        broken |= zip(positions.take(found.broken).to_pylist(), reasons, strict=True)
         ordered = sorted(broken)
         return DecodedBatch(
             found.rows,
-            pc.take(places, found.sources),
+            pc.take(positions, found.sources),
             pa.array(ordered, pa.int64()),
-            pa.array([broken[place] for place in ordered], pa.string()),
+            pa.array([broken[position] for position in ordered], pa.string()),
         )

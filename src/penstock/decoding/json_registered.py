@@ -1,7 +1,8 @@
 """JSON whose payloads name their schema by its id in a registry (Confluent's wire format).
 
-The id must be known and of a JSON Schema, whose properties are the columns where the declaration
-names none. Documents are not validated: a column's type decides which values it takes.
+The id must belong to a JSON Schema that the registry knows. The properties of the subject's schema
+are the columns if the declaration names none. Documents are not validated against the schema: a
+column's type decides which values it takes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.broken import Broken
-from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, schema_id
+from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.registry import FRAME_BYTES, RegisteredSchema, Registry, read_schema_id
 from penstock.errors import ConfigError
 
 _TYPES: Final = {"string": "string", "integer": "int64", "number": "float64", "boolean": "bool"}
@@ -20,37 +21,47 @@ _FORMATS: Final = {"date-time": "timestamp", "date": "date"}
 
 
 def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
-    """Return a column for each property of the subject's schema; none if it has none."""
+    """Return a column for each property of the subject's schema; {} if the schema has none."""
     assert definition.registry is not None  # checked by the caller
-    schema = registry.of_subject()
+    schema = registry.subject_schema()
     where = f"schema of {definition.registry.subject}"
     _check_kind(schema, where)
     try:
-        written = msgspec.json.decode(schema.schema)
+        document = msgspec.json.decode(schema.schema)
     except msgspec.MsgspecError:
         raise ConfigError(f"The {where} is no JSON.") from None
-    properties = written.get("properties") if isinstance(written, dict) else None
+    properties = document.get("properties") if isinstance(document, dict) else None
     if not isinstance(properties, dict):
         return {}
-    return {name: Column(type=_type(wanted)) for name, wanted in properties.items()}
+    return {
+        name: Column(type=_column_type(property_schema))
+        for name, property_schema in properties.items()
+    }
 
 
-class KnownJsonSchema:
-    """Checks the frames of payloads: their ids must be known."""
+class JsonFrameCheck:
+    """Checks the frame of a payload: its id must belong to a JSON Schema of the registry."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._known: set[int] = set()
+        self._checked_ids: set[int] = set()
 
     def __call__(self, payload: bytes) -> int:
-        """Return the bytes of a payload's frame; raise Broken if its id is not a JSON Schema's."""
-        number = schema_id(payload)
-        if number not in self._known:
+        """Return the length of a payload's frame in bytes.
+
+        Raises:
+            BrokenPayload: the payload has no frame, or the id of no JSON Schema.
+            RegistryUnavailable: the registry does not answer.
+        """
+        schema_id = read_schema_id(payload)
+        if schema_id not in self._checked_ids:
             try:
-                _check_kind(self._registry.by_id(number), f"schema with the id {number}")
+                _check_kind(
+                    self._registry.schema_by_id(schema_id), f"schema with the id {read_schema_id}"
+                )
             except ConfigError as mistake:
-                raise Broken(str(mistake)) from None
-            self._known.add(number)
+                raise BrokenPayload(str(mistake)) from None
+            self._checked_ids.add(schema_id)
         return FRAME_BYTES
 
 
@@ -59,18 +70,18 @@ def _check_kind(schema: RegisteredSchema, where: str) -> None:
         raise ConfigError(f"The {where} is of the kind {schema.schema_type}, and not of JSON.")
 
 
-def _type(wanted: Any) -> str:
-    """Return the column type of a property; json if it may have several types."""
-    if not isinstance(wanted, dict):
+def _column_type(property_schema: Any) -> str:
+    """Return the column type of a property; json if its schema allows several types."""
+    if not isinstance(property_schema, dict):
         return "json"
-    choices = wanted.get("oneOf") or wanted.get("anyOf")
+    choices = property_schema.get("oneOf") or property_schema.get("anyOf")
     if isinstance(choices, list):
-        others = [one for one in choices if one != {"type": "null"}]
-        return _type(others[0]) if len(others) == 1 else "json"
-    kinds = wanted.get("type")
+        non_null = [choice for choice in choices if choice != {"type": "null"}]
+        return _column_type(non_null[0]) if len(non_null) == 1 else "json"
+    kinds = property_schema.get("type")
     if isinstance(kinds, list):
         kinds = [kind for kind in kinds if kind != "null"]
         kinds = kinds[0] if len(kinds) == 1 else None
     if kinds == "string":
-        return _FORMATS.get(str(wanted.get("format")), "string")
+        return _FORMATS.get(str(property_schema.get("format")), "string")
     return _TYPES.get(str(kinds), "json")

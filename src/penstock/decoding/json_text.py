@@ -1,4 +1,4 @@
-"""`json`: RFC 8259, UTF-8; with `lenient` also common deviations of other programs."""
+"""`json`: RFC 8259 in UTF-8; with `lenient` also NaN, infinities and a byte order mark."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ import msgspec
 import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.broken import Broken
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.convert import NUMBER_CHARACTERS_MAX, to_json
-from penstock.decoding.decoded import DecodedBatch, Decoder
+from penstock.decoding.decoder import DecodedBatch, Decoder
 from penstock.decoding.documents import DocumentDecoder
 from penstock.decoding.framed import FramedDecoder
-from penstock.decoding.json_registered import KnownJsonSchema, registered_columns
+from penstock.decoding.json_registered import JsonFrameCheck, registered_columns
 from penstock.decoding.registry import Registry
 from penstock.decoding.rows import Rows, decode_in_portions
 
 _BOM: Final = b"\xef\xbb\xbf"
 _BYTE: Final = re.compile(r" \(byte ([0-9]+)\)$")
-_NO_JSON: Final = re.compile(
+_INVALID_LITERAL: Final = re.compile(
     rb'(?<![\w"-])-?(?:nan|inf(?:inity)?|none|true|false|undefined)\b', re.IGNORECASE
 )
-_TEXT: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
-_VALUES_LOOKED_AT_MAX: Final = 1_000_000  # most values that are examined to name an error
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
+_VALUES_EXAMINED_MAX: Final = 1_000_000  # most values that are examined to name an error
 
 
 def json_decoder(definition: DecoderDefinition) -> Decoder:
-    """Return a decoder with the definition's columns, or with one of JSON text."""
+    """Return a decoder with the definition's columns.
+
+    If the definition names none, they are those of the registry's subject; without a subject, one
+    column of JSON text.
+    """
     if definition.registry is not None:
         registry = Registry(definition.registry)
         columns = definition.columns
@@ -40,19 +44,19 @@ def json_decoder(definition: DecoderDefinition) -> Decoder:
         plain = definition.model_copy(
             update={"registry": None, "framing": "none", "columns": columns}
         )
-        return FramedDecoder(json_decoder(plain), KnownJsonSchema(registry))
+        return FramedDecoder(json_decoder(plain), JsonFrameCheck(registry))
     if not definition.columns:
-        return ValidJson(definition)
+        return JsonTextDecoder(definition)
     return DocumentDecoder(definition, JsonNotation(definition))
 
 
 class JsonNotation:
-    """Reads JSON. Numbers keep all their digits if a column is a decimal."""
+    """Reads JSON. Fractions keep all their digits if a column is a decimal."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
-        self._float: Any = _decimal if _has_decimals(definition.columns) else None
-        self._lenient = definition.lenient
-        self._decode = msgspec.json.Decoder(float_hook=self._float).decode
+        self._read_float: Any = _decimal if _has_decimals(definition.columns) else None
+        self._is_lenient = definition.lenient
+        self._decode = msgspec.json.Decoder(float_hook=self._read_float).decode
 
     def read(self, payload: bytes) -> object:
         """Return the document of a payload."""
@@ -60,66 +64,65 @@ class JsonNotation:
             check_utf8(payload)
             return self._decode(payload)
         except msgspec.MsgspecError as error:
-            if self._lenient:
-                return read_leniently(payload, self._float)
-            raise not_json(error, payload) from None
+            if self._is_lenient:
+                return read_leniently(payload, self._read_float)
+            raise broken_json(error, payload) from None
 
     def values_in(self, payload: bytes) -> int:
-        """Return the most values that a payload may hold."""
+        """Return an upper bound of the values in a payload."""
         return values_in(payload)
 
     def rows_in(self, payload: bytes) -> int:
         """Return the number of opening braces, an upper bound."""
         return payload.count(b"{")
 
-    def leaf(self, column: Column) -> Any:  # noqa: ARG002
-        """Return Any: keys are text, and values of other types are rare."""
+    def leaf_type(self, column: Column) -> Any:  # noqa: ARG002
+        """Return Any: a map needs no check, because its keys are text."""
         return Any
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any]:  # noqa: ARG002
         """Return a reader that builds only the parts of a document that columns need."""
-        return msgspec.json.Decoder(shape, float_hook=self._float).decode
+        return msgspec.json.Decoder(shape, float_hook=self._read_float).decode
 
     def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:
-        """Return reasons for payloads that are not UTF-8: msgspec does not check text that it
-        skips."""
+        """Return a reason for each payload that is not UTF-8: msgspec skips text unchecked."""
         if are_utf8(payloads):
             return {}
-        found = {}
+        reasons = {}
         for position, payload in enumerate(payloads):
             try:
                 check_utf8(payload)
-            except Broken as broken:
-                found[position] = str(broken)
-        return found
+            except BrokenPayload as broken:
+                reasons[position] = str(broken)
+        return reasons
 
 
-class ValidJson:
-    """Decodes to the text itself, one column `value`; text that is not JSON is broken."""
+class JsonTextDecoder:
+    """Decodes each payload to a row of one column, `value`, with its text if that is JSON."""
 
     def __init__(self, definition: DecoderDefinition) -> None:
         self.schema = pa.schema([("value", pa.string())])
-        self._lenient = definition.lenient
+        self._is_lenient = definition.lenient
         self._values_max = definition.values_max
         self._check = msgspec.json.Decoder(msgspec.Raw).decode
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each payload is a row."""
-        return decode_in_portions(self.schema, payloads, self._portion)
+        return decode_in_portions(self.schema, payloads, self._decode_portion)
 
-    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         texts: list[bytes | str] = []
-        is_suspect = not are_utf8(payloads)
+        checks_utf8 = not are_utf8(payloads)
         for source, payload in enumerate(payloads):
             text: bytes | str = payload
             try:
-                if is_suspect:
+                if checks_utf8:
                     check_utf8(payload)
                 try:
                     self._check(payload)
                 except msgspec.MsgspecError as error:
                     text = self._lenient_text(payload, error)
-            except Broken as broken:
+            except BrokenPayload as broken:
                 rows.mark_broken(source, str(broken))
             except RecursionError:
                 rows.mark_broken(source, "The payload is nested too deeply.")
@@ -129,26 +132,30 @@ class ValidJson:
         rows.add(pa.array(texts, pa.string()), {})
 
     def _lenient_text(self, payload: bytes, error: msgspec.MsgspecError) -> str:
-        if self._lenient and values_in(payload) <= self._values_max:
+        if self._is_lenient and values_in(payload) <= self._values_max:
             return to_json(read_leniently(payload, None))
-        raise not_json(error, payload) from None
+        raise broken_json(error, payload) from None
 
 
 def read_leniently(payload: bytes, read_float: Callable[[str], Any] | None) -> object:
     """Read a document that may begin with a byte order mark and hold NaN, Infinity, -Infinity.
 
+    Args:
+        payload: the payload, in UTF-8.
+        read_float: converts the text of a number with a fraction or exponent; None for float.
+
     Raises:
-        Broken: it is not JSON for another reason.
+        BrokenPayload: the payload is not JSON for another reason.
     """
     text = payload.removeprefix(_BOM).decode()
     try:
         value = json.loads(text, parse_float=read_float)
         msgspec.json.encode(value)  # a lone surrogate is not text
     except UnicodeEncodeError:
-        raise Broken(_LONE_SURROGATE) from None
+        raise BrokenPayload(_LONE_SURROGATE) from None
     except ValueError as error:
         reason = str(error).partition(": ")[0]
-        raise Broken(f"The payload is not JSON: {reason[:1].lower()}{reason[1:]}.") from None
+        raise BrokenPayload(f"The payload is not JSON: {reason[:1].lower()}{reason[1:]}.") from None
     return value
 
 
@@ -157,33 +164,33 @@ _LONE_SURROGATE: Final = (
 )
 
 
-def not_json(error: Exception, payload: bytes) -> Broken:
-    """Return the error for a payload at which msgspec stopped, as a sentence."""
+def broken_json(error: Exception, payload: bytes) -> BrokenPayload:
+    """Return the exception, with one sentence, for a payload that msgspec could not read."""
     reason = str(error).removeprefix("JSON is malformed: ")
     if payload.startswith(_BOM):
-        return Broken(
+        return BrokenPayload(
             "The payload is not JSON: it begins with a byte order mark (lenient = true takes it)."
         )
     is_cut = reason == "Input data was truncated"
     if (is_cut or "surrogate" in reason) and _has_lone_surrogate(payload):
-        return Broken(_LONE_SURROGATE)
+        return BrokenPayload(_LONE_SURROGATE)
     if is_cut:
-        return Broken("The payload is not JSON: it ends too early.")
+        return BrokenPayload("The payload is not JSON: it ends too early.")
     byte = _BYTE.search(reason)
     if byte is not None:
         at = int(byte[1])
         for begin in range(max(0, at - 4), at + 1):  # msgspec looks ahead by the length of "true"
-            word = _NO_JSON.match(payload, begin)
+            word = _INVALID_LITERAL.match(payload, begin)
             if word is not None:
                 name = word[0].decode()
-                return Broken(f"The payload is not JSON: {name} is not JSON (byte {begin}).")
-    return Broken(f"The payload is not JSON: {reason[:1].lower()}{reason[1:]}.")
+                return BrokenPayload(f"The payload is not JSON: {name} is not JSON (byte {begin}).")
+    return BrokenPayload(f"The payload is not JSON: {reason[:1].lower()}{reason[1:]}.")
 
 
 def _has_lone_surrogate(payload: bytes) -> bool:
-    """Return whether a lone surrogate is the error: Python reads such text, but cannot encode
+    """Return whether the error is a lone surrogate: Python reads such text, but cannot encode
     it."""
-    if values_in(payload) > _VALUES_LOOKED_AT_MAX:
+    if values_in(payload) > _VALUES_EXAMINED_MAX:
         return False
     try:
         msgspec.json.encode(json.loads(payload))
@@ -195,8 +202,11 @@ def _has_lone_surrogate(payload: bytes) -> bool:
 
 
 def values_in(payload: bytes) -> int:
-    """Return the most values of a document: each but one follows a comma, colon or bracket."""
-    return 1 + sum(map(_TEXT.sub(b"", payload).count, (b",", b":", b"[", b"{")))
+    """Return an upper bound of the values in a document.
+
+    Each value but the first follows a comma, a colon or an opening bracket or brace.
+    """
+    return 1 + sum(map(_STRING.sub(b"", payload).count, (b",", b":", b"[", b"{")))
 
 
 def are_utf8(payloads: list[bytes]) -> bool:
@@ -209,11 +219,11 @@ def are_utf8(payloads: list[bytes]) -> bool:
 
 
 def check_utf8(payload: bytes) -> None:
-    """Raise Broken for a payload that is not UTF-8."""
+    """Raise BrokenPayload for a payload that is not UTF-8."""
     try:
         payload.decode()
     except UnicodeDecodeError as error:
-        raise Broken(f"The payload is not UTF-8 at byte {error.start}.") from None
+        raise BrokenPayload(f"The payload is not UTF-8 at byte {error.start}.") from None
 
 
 def _has_decimals(columns: dict[str, Column]) -> bool:
@@ -222,5 +232,7 @@ def _has_decimals(columns: dict[str, Column]) -> bool:
 
 def _decimal(text: str) -> Decimal:
     if len(text) > NUMBER_CHARACTERS_MAX:
-        raise Broken(f"The payload has a number of more than {NUMBER_CHARACTERS_MAX} characters.")
+        raise BrokenPayload(
+            f"The payload has a number of more than {NUMBER_CHARACTERS_MAX} characters."
+        )
     return Decimal(text)

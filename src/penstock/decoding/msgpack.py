@@ -9,19 +9,19 @@ import msgspec
 
 from penstock.config.decoder import Column
 from penstock.decoding import map_keys
-from penstock.decoding.broken import Broken
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.map_keys import count_values, with_text_keys
 
-_BYTES_NEVER_HOSTILE: Final = 512
-_LARGE_MAPS: Final = (b"\xde", b"\xdf")
+_UNCHECKED_BYTES_MAX: Final = 512
+_LARGE_MAP_HEADS: Final = (b"\xde", b"\xdf")
 _LEAVES: Final[dict[str, Any]] = {
     "string": str | int | float | None,
     "bool": bool | int | str | None,
     "date": str | None,
     "binary": bytes | None,
 }
-"""The values that the quick reader takes for a type. A payload with other values there
-is read the slow way."""
+"""The msgspec types with which the quick reader reads a column of a type. A payload with other
+values there is read by `MsgpackNotation.read`."""
 _NUMBER: Final[Any] = int | float | str | bool | None
 
 
@@ -33,55 +33,63 @@ class MsgpackNotation:
 
     def read(self, payload: bytes) -> object:
         """Return the one value of a payload."""
-        payload = with_text_keys(payload, head, _as_text)
+        payload = with_text_keys(payload, read_head, _encode_text_key)
         try:
             return self._decode(payload)
         except UnicodeDecodeError:
-            raise Broken("The payload has text that is not UTF-8.") from None
+            raise BrokenPayload("The payload has text that is not UTF-8.") from None
         except msgspec.MsgspecError as error:
             reason = str(error).removeprefix("MessagePack data is malformed: ").rstrip(".")
             if reason == "Input data was truncated":
                 reason = "it ends too early"
-            raise Broken(
+            raise BrokenPayload(
                 f"The payload is not MessagePack: {reason[:1].lower()}{reason[1:]}."
             ) from None
 
     def values_in(self, payload: bytes) -> int:
         """Return the number of values in a payload."""
-        return count_values(payload, head)
+        return count_values(payload, read_head)
 
     def rows_in(self, payload: bytes) -> int:
         """Return the declared length of the list, at most one row a byte."""
-        kind, _, number = head(payload, 0)
+        kind, _, number = read_head(payload, 0)
         return min(number, len(payload)) if kind == map_keys.LIST else 1
 
-    def leaf(self, column: Column) -> Any:
-        """Return the usual values of this type; a map, whose keys might collide, is not built."""
+    def leaf_type(self, column: Column) -> Any:
+        """Return a type of the usual values of a column; Any where maps are wanted.
+
+        Where it is not Any, the quick reader builds no map, whose keys might collide.
+        """
         if column.type.startswith(("int", "float", "decimal")) or column.unit_from:
             return _NUMBER
         return _LEAVES.get(column.type, Any)
 
     def quick_reader(self, shape: Any, takes_anything: bool) -> Callable[[bytes], Any]:
-        """Return a reader that builds only the parts of a document that columns need."""
+        """Return a reader that builds only the parts of a document that columns need.
+
+        If a part may be a map, payloads with large maps are left to `read`, which checks the keys.
+        """
         decode = msgspec.msgpack.Decoder(shape).decode
         if not takes_anything:
             return decode
 
         def read(payload: bytes) -> Any:
-            if len(payload) > _BYTES_NEVER_HOSTILE and any(map(payload.__contains__, _LARGE_MAPS)):
+            if len(payload) > _UNCHECKED_BYTES_MAX and any(
+                map(payload.__contains__, _LARGE_MAP_HEADS)
+            ):
                 raise ValueError("its keys are checked first")
             return decode(payload)
 
         return read
 
     def unseen_errors(self, payloads: list[bytes]) -> dict[int, str]:  # noqa: ARG002
-        """Return nothing: skipped text need not be UTF-8, because it is not read."""
+        """Return {}: text that the quick reader skips need not be UTF-8."""
         return {}
 
 
-def _heads() -> list[tuple[int, int, int]]:
-    """Return by first byte: the kind, the bytes of a length that follow, the bytes or items after
-    it."""
+def _head_table() -> list[tuple[int, int, int]]:
+    """Return, by the first byte of a head: its kind; how many bytes hold a length; and the bytes of
+    content, or the items, that follow besides that length."""
     found = [(map_keys.MALFORMED, 0, 0)] * 256
     found[0x00:0x80] = [(map_keys.NUMBER, 0, 0)] * 0x80
     found[0x80:0x90] = [(map_keys.MAP, 0, count) for count in range(16)]
@@ -100,28 +108,28 @@ def _heads() -> list[tuple[int, int, int]]:
     return found
 
 
-_HEADS: Final = _heads()
+_HEADS: Final = _head_table()
 _SIGNED: Final = 0xD0
 _NEGATIVE: Final = 0xE0
 
 
-def head(payload: bytes, at: int) -> tuple[int, int, int]:
-    """Read the head at a position, as `map_keys.Head` says."""
-    first = payload[at]
+def read_head(payload: bytes, position: int) -> tuple[int, int, int]:
+    """Return kind, next position and number of the head at a position: see `map_keys.ReadHead`."""
+    first = payload[position]
     kind, width, count = _HEADS[first]
-    at += 1
+    position += 1
     if width:
-        count += int.from_bytes(payload[at : at + width], "big")
-        at += width
+        count += int.from_bytes(payload[position : position + width], "big")
+        position += width
     if kind == map_keys.LIST or kind == map_keys.MAP:
-        return kind, at, count
-    end = at + count
+        return kind, position, count
+    end = position + count
     if kind == map_keys.NUMBER:
         if not count:
             return kind, end, first - 256 if first >= _NEGATIVE else first
-        return kind, end, int.from_bytes(payload[at:end], "big", signed=first >= _SIGNED)
+        return kind, end, int.from_bytes(payload[position:end], "big", signed=first >= _SIGNED)
     return kind, end, 0
 
 
-def _as_text(digits: bytes) -> bytes:
+def _encode_text_key(digits: bytes) -> bytes:
     return bytes([0xA0 + len(digits)]) + digits

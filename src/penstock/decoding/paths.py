@@ -1,8 +1,8 @@
 """Paths into a decoded payload: `t.value`, `sensors.0.value`, `/a.b/value`, `$`, `$.device`.
 
 A key is looked up as text, then as a whole number, because maps of CBOR and MessagePack may have
-such keys (SenML's labels, RFC 8428 §6), then as bytes. A path that meets no such key, or a value
-without keys, leads to nothing, which is the same as null.
+such keys (SenML's labels, RFC 8428 §6), then as bytes. A path with a key that is not found, or that
+leads into a value without keys, gives null.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Path:
         """Parse a path; `docs/decoders.md` describes the forms.
 
         Raises:
-            ConfigError: it is not a path.
+            ConfigError: the text is not a path.
         """
         if text == "$":
             return cls(())
@@ -51,8 +51,7 @@ def is_position(key: str) -> bool:
 
 
 def member(value: object, key: str) -> object:
-    """Return the member of an object under a key, or of a list at a position; None if there is
-    none."""
+    """Return the member of an object under a key, or of a list at a position; else None."""
     if isinstance(value, dict):
         found = value.get(key)
         if found is None and _WHOLE.fullmatch(key):
@@ -65,7 +64,7 @@ def member(value: object, key: str) -> object:
 
 
 def follow(value: object, keys: tuple[str, ...]) -> object:
-    """Return the value to which a path leads; None if there is none."""
+    """Return the value at the end of a path; None if a key is not found."""
     for key in keys:
         value = member(value, key)
         if value is None:
@@ -73,8 +72,8 @@ def follow(value: object, keys: tuple[str, ...]) -> object:
     return value
 
 
-def reader(keys: tuple[str, ...]) -> Callable[[Any], Any]:
-    """Return a function that follows a path in a value."""
+def path_reader(keys: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Return a function from a value to the value at the end of a path in it, or None."""
     if len(keys) != 1:
         return lambda value: follow(value, keys)
     key = keys[0]

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from penstock.config.column_type import Scalar, innermost, parse_type
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.broken import Broken
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.casts import Cast
-from penstock.decoding.convert import not_finite, to_json
-from penstock.decoding.decoded import DecodedBatch, Decoder
+from penstock.decoding.convert import nonfinite_name, to_json
+from penstock.decoding.decoder import DecodedBatch, Decoder
 from penstock.decoding.files import read_file
 from penstock.decoding.paths import Path
 from penstock.decoding.rows import Rows, decode_in_portions
@@ -56,11 +56,11 @@ Read = Callable[[Any], Any]
 
 def protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """Return a decoder with the definition's columns, or one for each field of the message."""
-    need_protobuf()
-    return ProtobufDecoder(definition, described_message(definition))
+    require_protobuf()
+    return ProtobufDecoder(definition, load_message_class(definition))
 
 
-def need_protobuf() -> None:
+def require_protobuf() -> None:
     """Raise ConfigError if the package protobuf is not installed."""
     try:
         import google.protobuf  # noqa: F401 - only whether it is there
@@ -71,16 +71,20 @@ def need_protobuf() -> None:
         ) from None
 
 
-def described_message(definition: DecoderDefinition) -> Any:
-    """Return the class of the definition's message, by its descriptor file."""
+def load_message_class(definition: DecoderDefinition) -> Any:
+    """Return the class of the definition's message, made from its descriptor file.
+
+    Raises:
+        ConfigError: the file cannot be read, is no descriptor set, or has no such message.
+    """
     from google.protobuf import descriptor_pb2
 
     file = definition.descriptor
     content = read_file(file, "descriptor set")
     try:
         files = descriptor_pb2.FileDescriptorSet.FromString(content).file
-    except Exception as error:  # protobuf's are of several kinds
-        raise ConfigError(_no_descriptor_set(file, error)) from None
+    except Exception as error:  # protobuf raises several kinds
+        raise ConfigError(_descriptor_error(file, error)) from None
     return message_class(files, definition.message, file)
 
 
@@ -88,12 +92,12 @@ def message_class(files: Iterable[Any], name: str, where: str) -> Any:
     """Return the class of a message.
 
     Args:
-        files: FileDescriptorProtos, imported ones before those that import them.
+        files: FileDescriptorProtos, each after the files that it imports.
         name: the full name of the message.
-        where: their origin, for errors.
+        where: the origin of the files, for errors.
 
     Raises:
-        ConfigError: there is no such message.
+        ConfigError: the files do not fit together, or have no such message.
     """
     from google.protobuf import descriptor_pool, message_factory
 
@@ -104,17 +108,25 @@ def message_class(files: Iterable[Any], name: str, where: str) -> Any:
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
     except KeyError:
         raise ConfigError(f"There is no message {name} in {where}.") from None
-    except Exception as error:  # protobuf's are of several kinds
-        raise ConfigError(_no_descriptor_set(where, error)) from None
+    except Exception as error:  # protobuf raises several kinds
+        raise ConfigError(_descriptor_error(where, error)) from None
 
 
-def _no_descriptor_set(where: str, error: Exception) -> str:
+def _descriptor_error(where: str, error: Exception) -> str:
     reason = str(error).partition("\n")[0].rstrip(".")
     return f"{where} is no descriptor set as protoc writes it: {reason}."
 
 
 class ProtobufDecoder:
-    """Decodes one kind of message."""
+    """Decodes payloads that are messages of one class.
+
+    Args:
+        definition: the definition of the decoder.
+        message: the class of the messages.
+
+    Raises:
+        ConfigError: a column's path or rows_path leads to no field.
+    """
 
     def __init__(self, definition: DecoderDefinition, message: Any) -> None:
         from google.protobuf.message import DecodeError
@@ -123,29 +135,33 @@ class ProtobufDecoder:
         self._error = DecodeError
         self._message = message
         root = message.DESCRIPTOR
-        self._rows: Read | None = None
+        self._read_rows: Read | None = None
         row = root
         if definition.rows_path:
-            self._rows, row = _rows_of(root, Path.parse(definition.rows_path).keys)
+            self._read_rows, row = _rows_reader(root, Path.parse(definition.rows_path).keys)
         columns = definition.columns or {
             field.name: Column(type=column_type(field)) for field in root.fields
         }
-        absent = NullMarkers(frozenset(definition.null_values))
-        self._casts = [Cast(name, column, absent) for name, column in columns.items()]
+        null_markers = NullMarkers(frozenset(definition.null_values))
+        self._casts = [Cast(name, column, null_markers) for name, column in columns.items()]
         self._width = sum(cast.width for cast in self._casts)
-        self._reads: list[tuple[bool, Read]] = []
+        self._readers: list[tuple[bool, Read]] = []
         for name, column in columns.items():
             path = Path.parse(column.path or f"/{name}")
-            of_root = path.from_root or self._rows is None
+            reads_root = path.from_root or self._read_rows is None
             as_json = innermost(parse_type(column.type)) == Scalar("json")
-            self._reads.append((of_root, reader(root if of_root else row, path.keys, as_json)))
+            self._readers.append(
+                (reads_root, field_reader(root if reads_root else row, path.keys, as_json))
+            )
         self.schema = pa.schema([cast.field for cast in self._casts])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
-        """Decode a batch; each message is a row, or has rows at rows_path."""
-        return decode_in_portions(self.schema, payloads, self._portion, self._definition.values_max)
+        """Decode a batch; each message is a row, or has its rows at rows_path."""
+        return decode_in_portions(
+            self.schema, payloads, self._decode_portion, self._definition.values_max
+        )
 
-    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
+    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
         messages: list[Any] = []  # the messages that have rows
         items: list[Any] = []
         for source, payload in enumerate(payloads):
@@ -159,14 +175,14 @@ class ProtobufDecoder:
                 missing = ", ".join(message.FindInitializationErrors()[:3])
                 rows.mark_broken(source, f"The Protobuf message lacks {missing}.")
                 continue
-            found = [message] if self._rows is None else self._rows(message)
+            found = [message] if self._read_rows is None else self._read_rows(message)
             if len(found) > self._definition.rows_max:
                 rows.mark_broken(source, f"The payload has more rows than rows_max ({len(found)}).")
                 continue
             if len(found) > 1:
                 try:
                     rows.check_message(len(found) * self._width)
-                except Broken as broken:
+                except BrokenPayload as broken:
                     rows.mark_broken(source, str(broken))
                     continue
                 rows.check_rows((len(items) + len(found)) * self._width)
@@ -174,8 +190,8 @@ class ProtobufDecoder:
             if found:
                 messages.append(message)
             rows.sources += [source] * len(found)
-        for cast, (of_root, read) in zip(self._casts, self._reads, strict=True):
-            if of_root and self._rows is not None:
+        for cast, (reads_root, read) in zip(self._casts, self._readers, strict=True):
+            if reads_root and self._read_rows is not None:
                 array, reasons = cast(list(map(read, messages)), rows.check_lists)
                 rows.add_repeated(cast.name, array, reasons, payloads)
             else:
@@ -195,15 +211,18 @@ def column_type(field: Any) -> str:
     return "json"
 
 
-def reader(message: Any, keys: tuple[str, ...], as_json: bool = True) -> Read:
-    """Return a function from a message to the value of the field under ``keys``.
+def field_reader(message: Any, keys: tuple[str, ...], as_json: bool = True) -> Read:
+    """Return a function from a message to the value of a field in it, or None if that is unset.
 
-    With ``as_json`` the value is for JSON text, by Protobuf's own mapping.
+    Args:
+        message: the descriptor of the message.
+        keys: the names of the fields that lead to the value.
+        as_json: return values as Protobuf's own JSON mapping has them.
 
     Raises:
         ConfigError: there is no such field.
     """
-    fields = _fields(message, keys)
+    fields = _resolve_path(message, keys)
     last = fields[-1]
     value_of = _value_reader(last, as_json)
     steps = [(field.name, field.has_presence and not field.is_repeated) for field in fields]
@@ -223,15 +242,16 @@ def reader(message: Any, keys: tuple[str, ...], as_json: bool = True) -> Read:
     return read
 
 
-def as_document(message: Any) -> Any:
-    """Return a message as dicts and lists, by Protobuf's own JSON mapping."""
+def message_to_json(message: Any) -> Any:
+    """Return a message as dicts, lists and single values, by Protobuf's own JSON mapping."""
     from google.protobuf.json_format import MessageToDict
 
     return MessageToDict(message, preserving_proto_field_name=True)
 
 
-def _fields_of(message: Any) -> dict[str, Any]:
-    """Return a message as a dict of its fields, each as a column of its own would have it."""
+def _message_to_dict(message: Any) -> dict[str, Any]:
+    """Return a message as a dict of its set fields, each with the value of a column of the
+    field."""
     found = {}
     for name, may_be_unset, read in _field_readers(message.DESCRIPTOR):
         if not may_be_unset or message.HasField(name):
@@ -241,7 +261,7 @@ def _fields_of(message: Any) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1000)
 def _field_readers(message: Any) -> list[tuple[str, bool, Read]]:
-    """Return the fields of a kind of message: name, whether it may be unset, and its reader."""
+    """Return, for each field of a message: its name, whether it may be unset, and its reader."""
     return [
         (
             field.name,
@@ -252,7 +272,8 @@ def _field_readers(message: Any) -> list[tuple[str, bool, Read]]:
     ]
 
 
-def _fields(message: Any, keys: tuple[str, ...]) -> list[Any]:
+def _resolve_path(message: Any, keys: tuple[str, ...]) -> list[Any]:
+    """Return the descriptors of the fields along a path; raise ConfigError if one is missing."""
     fields = []
     for key in keys:
         field = message.fields_by_name.get(key) if message is not None else None
@@ -266,8 +287,9 @@ def _fields(message: Any, keys: tuple[str, ...]) -> list[Any]:
     return fields
 
 
-def _rows_of(message: Any, keys: tuple[str, ...]) -> tuple[Read, Any]:
-    fields = _fields(message, keys)
+def _rows_reader(message: Any, keys: tuple[str, ...]) -> tuple[Read, Any]:
+    """Return a function from a message to its rows at ``keys``, and the descriptor of a row."""
+    fields = _resolve_path(message, keys)
     if not fields[-1].is_repeated or fields[-1].message_type is None:
         raise ConfigError(f"rows_path leads to {fields[-1].name!r}, which is no list of messages.")
     names = [field.name for field in fields]
@@ -294,35 +316,35 @@ def _single_reader(field: Any, as_json: bool) -> Read:
     kind = field.message_type
     if kind is None:
         if field.enum_type is None:
-            return _in_json if as_json and _name_of_type(field) in _FLOATS else _itself
+            return _float_to_json if as_json and _name_of_type(field) in _FLOATS else _identity
         names = {number: one.name for number, one in field.enum_type.values_by_number.items()}
         return lambda value: names.get(value, str(value))
     if kind.full_name == _TIMESTAMP:
-        return _moment
+        return _timestamp_value
     if kind.full_name in _WRAPPERS:
         of_value = _single_reader(kind.fields_by_name["value"], as_json)
         return lambda value: of_value(value.value)
-    return as_document if as_json else _fields_of
+    return message_to_json if as_json else _message_to_dict
 
 
-def _itself(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _in_json(number: float) -> float | str:
-    """Return a float by Protobuf's JSON mapping, because JSON has no NaN and infinities."""
-    return number if math.isfinite(number) else not_finite(number)
+def _float_to_json(number: float) -> float | str:
+    """Return a float as Protobuf's JSON mapping has it: NaN and infinities as text."""
+    return number if math.isfinite(number) else nonfinite_name(number)
 
 
-def _moment(value: Any) -> object:
+def _timestamp_value(value: Any) -> object:
     try:
         return value.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError):
-        return f"{value.seconds} s"  # not a timestamp, as the reason will say
+        return f"{value.seconds} s"  # no timestamp: the column reports that it does not fit
 
 
 def _map_reader(entry: Any, as_json: bool) -> Read:
-    """Return a reader of a map; keys become text, whose hashes cannot be predicted."""
+    """Return a reader of a map to a dict; keys become text, whose hashes cannot be predicted."""
     one = _single_reader(entry.fields_by_name["value"], as_json)
     return lambda values: {_key_text(key): one(value) for key, value in values.items()}
 

@@ -2,11 +2,11 @@
 
 ::
 
-      00 | id, 4 bytes | how many indexes | index in the file, index in that … | the message
+      00 | id, 4 bytes | count of indexes | index in the file, index in that message … | the message
 
-Protobuf reads by field numbers, so every version of a message can be read as the one that the
-table knows: that of `descriptor`, or of the newest schema of `registry.subject`. The id only
-identifies the message of the file that a payload has: another message is broken.
+Protobuf reads by field numbers, so every version of a message can be read with the table's schema:
+that of `descriptor`, or the newest of `registry.subject`. Id and indexes only tell the name of a
+payload's message: a payload with a message of another name is broken.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from penstock.config.decoder import Column, DecoderDefinition
-from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import Decoder
+from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.decoder import Decoder
 from penstock.decoding.framed import FramedDecoder
 from penstock.decoding.protobuf import (
     ProtobufDecoder,
     column_type,
-    described_message,
+    load_message_class,
     message_class,
-    need_protobuf,
+    require_protobuf,
 )
 from penstock.decoding.registry import (
     FRAME_BYTES,
     RegisteredSchema,
     Registry,
-    schema_id,
+    read_schema_id,
     serialized_bytes,
 )
 from penstock.errors import ConfigError
@@ -43,91 +43,98 @@ _WELL_KNOWN: Final = "google/protobuf/"
 def registered_protobuf_decoder(definition: DecoderDefinition) -> Decoder:
     """Return a decoder with the definition's columns, or one for each field of the message."""
     assert definition.registry is not None  # checked by the definition
-    need_protobuf()
+    require_protobuf()
     registry = Registry(definition.registry)
-    message = _message(definition, registry)
+    message = _table_message_class(definition, registry)
     return FramedDecoder(
-        ProtobufDecoder(definition, message), MessageOfId(registry, message.DESCRIPTOR.full_name)
+        ProtobufDecoder(definition, message),
+        ProtobufFrameCheck(registry, message.DESCRIPTOR.full_name),
     )
 
 
 def registered_columns(definition: DecoderDefinition, registry: Registry) -> dict[str, Column]:
     """Return a column for each field of the message."""
-    fields = _message(definition, registry).DESCRIPTOR.fields
+    fields = _table_message_class(definition, registry).DESCRIPTOR.fields
     return {field.name: Column(type=column_type(field)) for field in fields}
 
 
-def _message(definition: DecoderDefinition, registry: Registry) -> Any:
-    """Return the class of the message that the table knows."""
+def _table_message_class(definition: DecoderDefinition, registry: Registry) -> Any:
+    """Return the class of the message by which the table reads payloads."""
     assert definition.registry is not None  # checked by the caller
     if definition.descriptor:
-        return described_message(definition)
+        return load_message_class(definition)
     where = f"the schema of {definition.registry.subject}"
-    wanted = registry.of_subject(serialized=True)
-    files = list(_with_imports(registry, wanted, where, where))
-    return message_class(files, definition.message or _name(files[-1], (0,)), where)
+    schema = registry.subject_schema(serialized=True)
+    files = list(_with_imports(registry, schema, where, where))
+    return message_class(files, definition.message or _full_name(files[-1], (0,)), where)
 
 
-class MessageOfId:
-    """Checks the frames of payloads: id and indexes must be of the wanted message."""
+class ProtobufFrameCheck:
+    """Checks the frame of a payload: id and indexes must lead to ``message_name``."""
 
-    def __init__(self, registry: Registry, wanted: str) -> None:
+    def __init__(self, registry: Registry, message_name: str) -> None:
         self._registry = registry
-        self._wanted = wanted
-        self._names: dict[tuple[int, tuple[int, ...]], str] = {}
+        self._message_name = message_name
+        self._names_by_indexes: dict[tuple[int, tuple[int, ...]], str] = {}
 
     def __call__(self, payload: bytes) -> int:
-        """Return the bytes of a payload's frame; raise Broken if it has another message."""
-        number = schema_id(payload)
+        """Return the length of a payload's frame in bytes.
+
+        Raises:
+            BrokenPayload: the payload has no frame, or another message.
+            RegistryUnavailable: the registry does not answer.
+        """
+        schema_id = read_schema_id(payload)
         indexes, length = message_indexes(payload)
-        key = number, indexes
-        if key not in self._names:
-            self._names[key] = self._name(number, indexes)
-        if self._names[key] != self._wanted:
-            raise Broken(
-                f"The payload is a Protobuf message {self._names[key]}, and not {self._wanted}."
+        key = schema_id, indexes
+        if key not in self._names_by_indexes:
+            self._names_by_indexes[key] = self._resolve(schema_id, indexes)
+        if self._names_by_indexes[key] != self._message_name:
+            raise BrokenPayload(
+                f"The payload is a Protobuf message {self._names_by_indexes[key]}, and not"
+                f" {self._message_name}."
             )
         return length
 
-    def _name(self, number: int, indexes: tuple[int, ...]) -> str:
-        schema = self._registry.by_id(number, serialized=True)
-        where = f"schema with the id {number}"
+    def _resolve(self, schema_id: int, indexes: tuple[int, ...]) -> str:
+        schema = self._registry.schema_by_id(schema_id, serialized=True)
+        where = f"schema with the id {read_schema_id}"
         try:
-            return _name(_file_of(schema, where), indexes)
+            return _full_name(_file_of(schema, where), indexes)
         except ConfigError as mistake:
-            raise Broken(str(mistake)) from None
+            raise BrokenPayload(str(mistake)) from None
 
 
 def message_indexes(payload: bytes) -> tuple[tuple[int, ...], int]:
-    """Return the indexes of a payload's message in its file, and where the message begins.
+    """Return the indexes in a payload's frame, and the position of the message behind them.
 
     Raises:
-        Broken: the payload has none.
+        BrokenPayload: the payload has no indexes, or wrong ones.
     """
-    count, place = _varint(payload, FRAME_BYTES)
+    count, position = _varint(payload, FRAME_BYTES)
     if not 0 <= count <= _INDEXES_MAX:
-        raise Broken(f"The payload has {count} indexes of a Protobuf message.")
+        raise BrokenPayload(f"The payload has {count} indexes of a Protobuf message.")
     if not count:
-        return (0,), place  # the short form for the first message
+        return (0,), position  # the short form for the first message
     indexes = []
     for _ in range(count):
-        index, place = _varint(payload, place)
+        index, position = _varint(payload, position)
         indexes.append(index)
-    return tuple(indexes), place
+    return tuple(indexes), position
 
 
-def _varint(payload: bytes, place: int) -> tuple[int, int]:
-    """Read a whole number, zigzag, seven bits a byte."""
+def _varint(payload: bytes, position: int) -> tuple[int, int]:
+    """Read a zigzag varint, seven bits in each byte; return it and the position behind it."""
     value = 0
     for shift in range(_INDEX_BYTES_MAX):
-        if place >= len(payload):
-            raise Broken("The payload ends before its Protobuf message begins.")
-        byte = payload[place]
-        place += 1
+        if position >= len(payload):
+            raise BrokenPayload("The payload ends before its Protobuf message begins.")
+        byte = payload[position]
+        position += 1
         value |= (byte & 0x7F) << (7 * shift)
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), place
-    raise Broken("The payload has an index of a Protobuf message of more than 32 bits.")
+            return (value >> 1) ^ -(value & 1), position
+    raise BrokenPayload("The payload has an index of a Protobuf message of more than 32 bits.")
 
 
 def _file_of(schema: RegisteredSchema, where: str) -> Any:
@@ -150,14 +157,14 @@ def _file_of(schema: RegisteredSchema, where: str) -> Any:
 def _with_imports(
     registry: Registry, schema: RegisteredSchema, name: str, where: str
 ) -> Iterator[Any]:
-    """Yield the file of a schema, after the files that it imports."""
+    """Yield the descriptor of a schema's file, after those of the files that it imports."""
     file = _file_of(schema, where)
     file.name = name
     references = {reference.name: reference for reference in schema.references}
     for imported in file.dependency:
         reference = references.get(imported)
         if reference is not None:
-            inner = registry.version(reference, serialized=True)
+            inner = registry.referenced_schema(reference, serialized=True)
             yield from _with_imports(registry, inner, imported, f"schema {imported}")
         else:
             yield from _well_known(imported, where)
@@ -165,6 +172,7 @@ def _with_imports(
 
 
 def _well_known(name: str, where: str) -> Iterator[Any]:
+    """Yield the descriptor of a file of Google's, such as timestamp.proto, after its imports."""
     from google.protobuf import descriptor_pb2
 
     if name.startswith(_WELL_KNOWN):
@@ -182,8 +190,8 @@ def _well_known(name: str, where: str) -> Iterator[Any]:
     raise ConfigError(f"The {where} imports {name}, which the registry does not have.")
 
 
-def _name(file: Any, indexes: tuple[int, ...]) -> str:
-    """Return the full name of the message to which indexes lead."""
+def _full_name(file: Any, indexes: tuple[int, ...]) -> str:
+    """Return the full name of the message to which indexes lead in a file."""
     names = [file.package] if file.package else []
     messages = file.message_type
     for index in indexes:

@@ -1,15 +1,18 @@
-"""`raw`: the payload as it is."""
+"""`raw`: the payload unchanged, as bytes."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.decoded import DecodedBatch
+from penstock.decoding.decoder import DecodedBatch
 
 
 class RawDecoder:
-    """Decodes to one binary column, `value` unless the definition names it. Nothing is broken."""
+    """Decodes each payload to a row of one binary column, with the payload unchanged.
+
+    The column is `value` unless the definition names another. No payload is broken.
+    """
 
     def __init__(self, definition: DecoderDefinition) -> None:
         name = next(iter(definition.columns), "value")

@@ -1,15 +1,14 @@
-"""Schemas by their ids, from a registry that speaks Confluent's REST API, or from the disk.
+"""Schemas by id or subject, from a registry with Confluent's REST API, or from copies on disk.
 
 ::
 
       id ──memory──disk──▶ GET /schemas/ids/7?format=serialized ──▶ disk
                              200  {"schema": …, "schemaType": …, "references": […]}
-                             404  {"error_code": 40403}            the id is unknown: Broken
-                             no answer, any other one              RegistryUnavailable
+                             404  {"error_code": 40403}            the id is unknown: BrokenPayload
+                             no answer, any other answer           RegistryUnavailable
 
-The schema of an id never changes, so it is requested once, and the copy on disk is enough when the
-registry is away. The newest schema of a subject changes: its copy on disk is used only when the
-registry does not answer.
+The schema of an id never changes, so it is requested once, and then read from its copy on disk. The
+newest schema of a subject changes: its copy on disk is used only when the registry does not answer.
 """
 
 from __future__ import annotations
@@ -32,8 +31,8 @@ import msgspec
 
 from penstock.auth.web_requests import body_of, opener_for
 from penstock.config.registry import RegistryDefinition
-from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import DecodingPostponed
+from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.decoder import DecodingPostponed
 from penstock.errors import ConfigError
 
 SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
@@ -41,24 +40,25 @@ SchemaKind = Literal["AVRO", "PROTOBUF", "JSON"]
 FRAME_BYTES: Final = 5
 SCHEMA_BYTES_MAX: Final = 2**24
 UNKNOWN_S: Final = 60.0
-"""The time for which an id that the registry does not know is not requested again."""
+"""Seconds for which an id that the registry does not know is not requested again."""
 
 MISSES_MAX: Final = 1000
-"""Most unknown ids that are requested in that time. A publisher of made-up ids would delay a table
-by a request for each: further ones become dead letters, which a backfill can turn into rows."""
+"""Most requests for unknown ids in UNKNOWN_S. A publisher of made-up ids would delay a table by a
+request for each: payloads with more ids become dead letters, which a backfill can turn into
+rows."""
 
-_UNKNOWN_MAX: Final = 2 * MISSES_MAX
+_UNKNOWN_PATHS_MAX: Final = 2 * MISSES_MAX
 _NOT_FOUND_CODES: Final = (40401, 40402, 40403)  # subject, version, schema
-_ERROR_BYTES: Final = 4096
-_ACCEPTED: Final = "application/vnd.schemaregistry.v1+json, application/json"
+_ERROR_BYTES_MAX: Final = 4096
+_MEDIA_TYPES: Final = "application/vnd.schemaregistry.v1+json, application/json"
 
 
 class RegistryUnavailable(DecodingPostponed):
-    """Raised when the registry does not return a schema. The batch is to be decoded again later."""
+    """Raised when the registry does not answer; the batch must be decoded again later."""
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """A schema that another one uses, and the name under which it does."""
+    """A reference of a schema to another one: a version of a subject, under a name."""
 
     name: str
     subject: str
@@ -72,21 +72,22 @@ class RegisteredSchema(msgspec.Struct, frozen=True, rename="camel"):
     schema_type: SchemaKind = "AVRO"
     references: tuple[Reference, ...] = ()
     version: int = 0
-    """The version within the subject that was requested."""
+    """The version within the requested subject; 0 for a schema that was requested by id."""
 
 
 class Registry:
     """The schemas of one registry.
 
     Raises:
-        ConfigError: a file that the definition names cannot be read, or its cache not be written.
+        ConfigError: a file that the definition names cannot be read, or the directory for copies of
+            schemas cannot be made.
     """
 
     def __init__(self, definition: RegistryDefinition) -> None:
         self._definition = definition
         self._url = definition.url.rstrip("/")
         self._timeout_s = definition.timeout_s
-        self._headers = {"Accept": _ACCEPTED, **_authorization(definition)}
+        self._headers = {"Accept": _MEDIA_TYPES, **_authorization(definition)}
         try:
             self._opener = opener_for(self._url, definition.ca_file)
         except OSError as error:
@@ -103,45 +104,49 @@ class Registry:
             raise ConfigError(
                 f"The directory {self._directory} for schemas cannot be made: {reason}."
             ) from None
-        self._known: dict[str, RegisteredSchema] = {}
-        self._unknown: OrderedDict[str, float] = OrderedDict()
-        self._missed_s: deque[float] = deque(maxlen=MISSES_MAX)
+        self._schemas: dict[str, RegisteredSchema] = {}
+        self._unknown_until_s: OrderedDict[str, float] = OrderedDict()
+        self._miss_times_s: deque[float] = deque(maxlen=MISSES_MAX)
 
-    def by_id(self, number: int, *, serialized: bool = False) -> RegisteredSchema:
-        """Return the schema with an id; for Protobuf with `serialized` its descriptor in base64.
+    def schema_by_id(self, number: int, *, serialized: bool = False) -> RegisteredSchema:
+        """Return the schema with an id; with ``serialized`` as a Protobuf descriptor in base64.
 
         Raises:
-            Broken: the registry knows no such id.
-            RegistryUnavailable: it does not say.
+            BrokenPayload: the registry knows no such id.
+            RegistryUnavailable: the registry does not answer, and there is no copy.
         """
-        path = f"/schemas/ids/{number}{_format(serialized)}"
+        path = f"/schemas/ids/{number}{_format_query(serialized)}"
         if self._has_too_many_misses(path):
-            raise Broken(
-                f"The id {number} was not asked for: {MISSES_MAX} ids were asked for in a minute"
+            raise BrokenPayload(
+                f"The id {number} was not requested: in a minute, {MISSES_MAX} ids were requested"
                 f" that the registry {self._url} does not know."
             )
-        found = self._immutable(path)
+        found = self._find_immutable(path)
         if found is None:
-            raise Broken(f"The registry {self._url} knows no schema with the id {number}.")
+            raise BrokenPayload(f"The registry {self._url} knows no schema with the id {number}.")
         return found
 
     def _has_too_many_misses(self, path: str) -> bool:
         """Return whether requesting this id would exceed the limit of unknown ids."""
-        if path in self._known or path in self._unknown:
+        if path in self._schemas or path in self._unknown_until_s:
             return False
-        is_full = len(self._missed_s) == self._missed_s.maxlen
-        if not is_full or time.monotonic() - self._missed_s[0] >= UNKNOWN_S:
+        is_full = len(self._miss_times_s) == self._miss_times_s.maxlen
+        if not is_full or time.monotonic() - self._miss_times_s[0] >= UNKNOWN_S:
             return False
-        return self._read_cache(path) is None
+        return self._read_copy(path) is None
 
-    def version(self, reference: Reference, *, serialized: bool = False) -> RegisteredSchema:
-        """Return a schema to which another one refers.
+    def referenced_schema(
+        self, reference: Reference, *, serialized: bool = False
+    ) -> RegisteredSchema:
+        """Return the schema to which a reference refers.
 
         Raises:
-            ConfigError: the registry has none.
-            RegistryUnavailable: it does not say.
+            ConfigError: the registry has no such version of the subject.
+            RegistryUnavailable: the registry does not answer, and there is no copy.
         """
-        found = self._immutable(_of_version(reference.subject, reference.version, serialized))
+        found = self._find_immutable(
+            _version_path(reference.subject, reference.version, serialized)
+        )
         if found is None:
             raise ConfigError(
                 f"The registry {self._url} has no version {reference.version} of the subject"
@@ -149,72 +154,77 @@ class Registry:
             )
         return found
 
-    def newest(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
-        """Return the newest schema of a subject; the newest known if the registry does not answer.
+    def newest_schema(self, subject: str, *, serialized: bool = False) -> RegisteredSchema:
+        """Return the newest schema of a subject; its copy if the registry does not answer.
 
         Raises:
             ConfigError: the registry has no such subject.
-            RegistryUnavailable: it does not answer, and none is known.
+            RegistryUnavailable: the registry does not answer, and there is no copy.
         """
-        path = _of_version(subject, "latest", serialized)
+        path = _version_path(subject, "latest", serialized)
         try:
             found = self._fetch(path)
         except RegistryUnavailable:
-            kept = self._read_cache(path)
-            if kept is None:
+            copy = self._read_copy(path)
+            if copy is None:
                 raise
-            return kept
+            return copy
         if found is None:
             raise ConfigError(f"The registry {self._url} has no subject {subject}.")
-        self._write_cache(path, found)
+        self._write_copy(path, found)
         if found.version:
-            self._write_cache(_of_version(subject, found.version, serialized), found)
+            self._write_copy(_version_path(subject, found.version, serialized), found)
         return found
 
-    def of_subject(self, *, serialized: bool = False) -> RegisteredSchema:
-        """Return the schema of the subject, in the wanted version.
+    def subject_schema(self, *, serialized: bool = False) -> RegisteredSchema:
+        """Return the schema of the definition's subject, in its version, or else the newest.
 
         Raises:
-            ConfigError: the registry has none.
-            RegistryUnavailable: it does not say.
+            ConfigError: the registry has no such subject or version.
+            RegistryUnavailable: the registry does not answer, and there is no copy.
         """
         subject, version = self._definition.subject, self._definition.version
         if not version:
-            return self.newest(subject, serialized=serialized)
-        return self.version(Reference(subject, subject, version), serialized=serialized)
+            return self.newest_schema(subject, serialized=serialized)
+        return self.referenced_schema(Reference(subject, subject, version), serialized=serialized)
 
-    def _immutable(self, path: str) -> RegisteredSchema | None:
-        """Return a schema that never changes: from memory, disk or registry; None if it has
-        none."""
-        found = self._known.get(path) or self._read_cache(path)
-        if found is None and self._unknown.get(path, 0.0) < time.monotonic():
+    def _find_immutable(self, path: str) -> RegisteredSchema | None:
+        """Return a schema that never changes, from memory, disk or the registry.
+
+        None if the registry does not know it, or did not UNKNOWN_S ago or less.
+        """
+        found = self._schemas.get(path) or self._read_copy(path)
+        if found is None and self._unknown_until_s.get(path, 0.0) < time.monotonic():
             found = self._fetch(path)
             if found is None:
-                self._missed_s.append(time.monotonic())
-                self._unknown[path] = time.monotonic() + UNKNOWN_S
-                self._unknown.move_to_end(path)
-                if len(self._unknown) > _UNKNOWN_MAX:
-                    self._unknown.popitem(last=False)
+                self._miss_times_s.append(time.monotonic())
+                self._unknown_until_s[path] = time.monotonic() + UNKNOWN_S
+                self._unknown_until_s.move_to_end(path)
+                if len(self._unknown_until_s) > _UNKNOWN_PATHS_MAX:
+                    self._unknown_until_s.popitem(last=False)
             else:
-                self._write_cache(path, found)
+                self._write_copy(path, found)
         if found is not None:
-            self._known[path] = found
+            self._schemas[path] = found
         return found
 
     def _fetch(self, path: str) -> RegisteredSchema | None:
-        ends_s = time.monotonic() + self._timeout_s
+        """Request a schema; None if the registry does not know it."""
+        deadline_s = time.monotonic() + self._timeout_s
         request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310
         try:
             with self._opener.open(request, timeout=self._timeout_s) as response:
-                text = body_of(response, ends_s, SCHEMA_BYTES_MAX)
+                text = body_of(response, deadline_s, SCHEMA_BYTES_MAX)
             return msgspec.json.decode(text, type=RegisteredSchema)
         except urllib.error.HTTPError as error:
             with error:
-                if error.code == http.client.NOT_FOUND and _is_unknown(error.read(_ERROR_BYTES)):
+                if error.code == http.client.NOT_FOUND and _is_unknown(
+                    error.read(_ERROR_BYTES_MAX)
+                ):
                     return None
             reason = f"it answers {error.code}"
         except msgspec.MsgspecError:
-            reason = "its answer is none of a schema registry"
+            reason = "its answer is not that of a schema registry"
         except urllib.error.URLError as error:
             reason = str(error.reason)
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -226,14 +236,14 @@ class Registry:
     def _file(self, path: str) -> Path:
         return self._directory / f"{quote(path.strip('/'), safe='')}.json"
 
-    def _read_cache(self, path: str) -> RegisteredSchema | None:
+    def _read_copy(self, path: str) -> RegisteredSchema | None:
         try:
             return msgspec.json.decode(self._file(path).read_bytes(), type=RegisteredSchema)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def _write_cache(self, path: str, found: RegisteredSchema) -> None:
-        """Write a schema to the disk, whole or not at all; if that fails it is requested again."""
+    def _write_copy(self, path: str, found: RegisteredSchema) -> None:
+        """Write a copy of a schema to the disk, whole or not at all; ignore errors of the disk."""
         with contextlib.suppress(OSError):
             handle, name = tempfile.mkstemp(dir=self._directory, suffix=".new")
             with os.fdopen(handle, "wb") as file:
@@ -243,14 +253,16 @@ class Registry:
             Path(name).replace(self._file(path))
 
 
-def schema_id(payload: bytes) -> int:
-    """Return the id in front of a payload (Confluent, wire format): a zero byte, four of the id.
+def read_schema_id(payload: bytes) -> int:
+    """Return the schema id in a payload's frame: a zero byte, then four of the id, big-endian.
+
+    (Confluent, wire format.)
 
     Raises:
-        Broken: there is no id.
+        BrokenPayload: the payload does not begin with such a frame.
     """
     if len(payload) < FRAME_BYTES or payload[0]:
-        raise Broken(
+        raise BrokenPayload(
             "The payload does not begin with a zero byte and the four of a schema's id, as those"
             " of a schema registry do."
         )
@@ -258,7 +270,7 @@ def schema_id(payload: bytes) -> int:
 
 
 def serialized_bytes(schema: RegisteredSchema) -> bytes | None:
-    """Return the descriptor of a Protobuf schema; None if the registry returned its source."""
+    """Return the serialized descriptor of a Protobuf schema; None if the schema is source text."""
     try:
         return base64.b64decode(schema.schema, validate=True)
     except binascii.Error:
@@ -266,7 +278,7 @@ def serialized_bytes(schema: RegisteredSchema) -> bytes | None:
 
 
 def _is_unknown(answer: bytes) -> bool:
-    """Return whether the registry itself says "not found", and not a proxy in front of it."""
+    """Return whether a 404 answer is the registry's own, and not of a proxy in front of it."""
     try:
         content = msgspec.json.decode(answer)
     except msgspec.MsgspecError:
@@ -274,15 +286,16 @@ def _is_unknown(answer: bytes) -> bool:
     return isinstance(content, dict) and content.get("error_code") in _NOT_FOUND_CODES
 
 
-def _of_version(subject: str, version: int | str, serialized: bool) -> str:
-    return f"/subjects/{quote(subject, safe='')}/versions/{version}{_format(serialized)}"
+def _version_path(subject: str, version: int | str, serialized: bool) -> str:
+    return f"/subjects/{quote(subject, safe='')}/versions/{version}{_format_query(serialized)}"
 
 
-def _format(serialized: bool) -> str:
+def _format_query(serialized: bool) -> str:
     return "?format=serialized" if serialized else ""
 
 
 def _authorization(definition: RegistryDefinition) -> dict[str, str]:
+    """Return the HTTP header with the credentials in the definition's files; {} without any."""
     file = definition.login_file or definition.token_file
     if not file:
         return {}

@@ -1,9 +1,9 @@
-"""Rows under construction: columns, the message of each row, and the broken messages.
+"""Collects the rows of a batch: columns, the message of each row, and the broken messages.
 
 A batch is decoded in portions, so that the Python objects of only some thousand payloads exist at a
-time. A portion that becomes too many values is halved, until a message that does so is alone; one
-that raises an unforeseen error is decoded once more, message by message. The message at fault is
-broken, because one payload must never stop a table.
+time. A portion that becomes too many values is halved, until the message at fault is alone; a
+portion that raises an unforeseen error is decoded again, message by message. The message at fault
+is marked as broken, because one payload must never stop a table.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.decoding.broken import Broken
-from penstock.decoding.decoded import DecodedBatch, DecodingPostponed
-from penstock.decoding.repeated import exceeds_repetition_limit
+from penstock.decoding.broken_payload import BrokenPayload
+from penstock.decoding.decoder import DecodedBatch, DecodingPostponed
+from penstock.decoding.repetition_limit import exceeds_repetition_limit
 
 _PORTION_MESSAGES: Final = 8192
 _PORTION_MESSAGES_MIN: Final = 256
@@ -26,13 +26,18 @@ _PORTION_VALUES: Final = 2**24
 
 
 class TooManyValues(Exception):
-    """Raised when a portion becomes more values than allowed."""
+    """Raised when a portion becomes more values than allowed; its halves are then decoded."""
 
 
 class Rows:
     """The result of one portion.
 
-    ``values_max`` is the most values that a message may become, ``longest`` the most bytes of one.
+    Attributes:
+        values_max: the most values that one message may become.
+        longest: the length of the longest payload, in bytes.
+        sources: for each row, the position of its message in the portion, ascending.
+        columns: the columns added so far, each with a value for each row.
+        broken: a sentence for each broken message, by its position in the portion.
     """
 
     def __init__(self, values_max: int = _PORTION_VALUES, longest: int = 0) -> None:
@@ -47,29 +52,34 @@ class Rows:
         return Rows(self.values_max, self.longest)
 
     def mark_broken(self, source: int, reason: str) -> None:
-        """Mark a message as broken; the first reason counts."""
+        """Mark a message as broken; of several reasons the first one is kept."""
         self.broken.setdefault(source, reason)
 
     def check_message(self, values: int) -> None:
-        """Raise Broken if this number of values is more than a message may become."""
+        """Raise BrokenPayload if this number of values is more than a message may become."""
         if values > self.values_max:
-            raise Broken(_too_many(self.values_max))
+            raise BrokenPayload(_too_many_values_text(self.values_max))
 
     def check_rows(self, values: int) -> None:
-        """Raise TooManyValues if a portion has too many; a single message that was checked may."""
+        """Raise TooManyValues if a portion becomes more values than 2**24 and than `values_max`."""
         if values > max(self.values_max, _PORTION_VALUES):
             raise TooManyValues
 
     def check_lists(self, values: int) -> None:
-        """Raise TooManyValues if lists of the portion have more values than a message may have.
+        """Raise TooManyValues if the lists of a portion have more values than a message may have.
 
-        The message at fault is found when it is alone.
+        Then the portion is halved, until the message at fault is alone.
         """
         if values > self.values_max:
             raise TooManyValues
 
     def add(self, column: pa.Array, reasons: dict[int, str]) -> None:
-        """Add the next column, for the rows of `sources`; reasons are by row."""
+        """Add the next column, and mark the messages of rows with a reason as broken.
+
+        Args:
+            column: a value for each row in `sources`.
+            reasons: a sentence, by row, for each value that does not fit.
+        """
         self.columns.append(column)
         for row, reason in reasons.items():
             self.mark_broken(self.sources[row], reason)
@@ -77,41 +87,48 @@ class Rows:
     def add_repeated(
         self, name: str, column: pa.Array, reasons: dict[int, str], payloads: list[bytes]
     ) -> None:
-        """Add the next column, where all rows of a message have the same value.
+        """Add the next column, in which all rows of a message have the same value.
+
+        Messages whose rows would repeat too many bytes are marked as broken.
 
         Args:
-            name: the name of the column.
+            name: the name of the column, for reasons.
             column: a value for each message that has rows.
-            reasons: reasons by position in it.
+            reasons: a sentence, by position in ``column``, for each value that does not fit.
             payloads: the payloads of the portion.
         """
         counts = Counter(self.sources)
         messages = list(counts)
-        for place, reason in reasons.items():
-            self.mark_broken(messages[place], reason)
+        for position, reason in reasons.items():
+            self.mark_broken(messages[position], reason)
         lengths = _lengths(column)
         if lengths:
             large = [
-                place
-                for place, (source, length) in enumerate(zip(messages, lengths, strict=True))
+                position
+                for position, (source, length) in enumerate(zip(messages, lengths, strict=True))
                 if exceeds_repetition_limit(length * counts[source], len(payloads[source]))
             ]
-            for place in large:
+            for position in large:
                 self.mark_broken(
-                    messages[place],
-                    f"Column {name} has {lengths[place]} bytes, and {counts[messages[place]]} rows"
-                    " would repeat them.",
+                    messages[position],
+                    f"Column {name} has {lengths[position]} bytes, and"
+                    f" {counts[messages[position]]} rows would repeat them.",
                 )
             if large:
                 is_large = pc.is_in(pa.array(range(len(column))), pa.array(large))
                 column = pc.if_else(is_large, pa.scalar(None, column.type), column)
-        places = dict(zip(messages, range(len(messages)), strict=True))
+        positions = dict(zip(messages, range(len(messages)), strict=True))
         self.columns.append(
-            column.take(pa.array([places[one] for one in self.sources], pa.int64()))
+            column.take(pa.array([positions[one] for one in self.sources], pa.int64()))
         )
 
     def finish(self, schema: pa.Schema, first: int) -> DecodedBatch:
-        """Return the result; messages are counted from `first`."""
+        """Return the result, without rows of broken messages.
+
+        Args:
+            schema: the names and types of the columns.
+            first: the position in the batch of the portion's first message.
+        """
         table = pa.Table.from_arrays(self.columns, schema=schema)
         sources = pa.array(self.sources, pa.int64())
         broken = pa.array(sorted(self.broken), pa.int64())
@@ -122,23 +139,37 @@ class Rows:
         return DecodedBatch(table, pc.add(sources, first), pc.add(broken, first), reasons)
 
 
-Portion = Callable[[list[bytes], Rows], None]
+DecodePortion = Callable[[list[bytes], Rows], None]
+"""Decodes the payloads of a portion into empty Rows."""
 
 
 def _lengths(column: pa.Array) -> list[int]:
-    """Return the bytes of each value; nothing for a type of fixed length."""
+    """Return the length of each value in bytes; [] for a type of fixed length."""
     if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
         found: list[int] = pc.fill_null(pc.binary_length(column), 0).to_pylist()
         return found
     if pa.types.is_nested(column.type):
-        return [column.slice(place, 1).nbytes for place in range(len(column))]
+        return [column.slice(position, 1).nbytes for position in range(len(column))]
     return []
 
 
 def decode_in_portions(
-    schema: pa.Schema, payloads: pa.BinaryArray, decode: Portion, values_max: int = _PORTION_VALUES
+    schema: pa.Schema,
+    payloads: pa.BinaryArray,
+    decode: DecodePortion,
+    values_max: int = _PORTION_VALUES,
 ) -> DecodedBatch:
-    """Decode a batch by portions; a message that becomes more than values_max values is broken."""
+    """Decode a batch portion by portion.
+
+    Args:
+        schema: the columns that ``decode`` adds.
+        payloads: the payloads of the batch.
+        decode: decodes a portion.
+        values_max: a message that becomes more values is broken.
+
+    Raises:
+        DecodingPostponed: ``decode`` raised it.
+    """
     parts = []
     first = 0
     count = _PORTION_MESSAGES
@@ -149,18 +180,18 @@ def decode_in_portions(
             portion = portion.slice(0, max(1, _PORTION_BYTES // mean))
         messages = pc.fill_null(portion, b"").to_pylist()
         longest = pc.max(pc.binary_length(portion)).as_py() or 0
-        found = _decoded(schema, messages, first, decode, Rows(values_max, longest))
+        found = _decode_portion(schema, messages, first, decode, Rows(values_max, longest))
         if len(found) > 1:  # expect the next portion to be like this one
             count = max(_PORTION_MESSAGES_MIN, count // 2)
         parts += found
         first += len(messages)
-    return joined(schema, parts)
+    return join_batches(schema, parts)
 
 
-def _decoded(
-    schema: pa.Schema, messages: list[bytes], first: int, decode: Portion, rows: Rows
+def _decode_portion(
+    schema: pa.Schema, messages: list[bytes], first: int, decode: DecodePortion, rows: Rows
 ) -> list[DecodedBatch]:
-    """Decode a portion into empty ``rows``; return it in parts if it had to be halved."""
+    """Decode a portion into the empty ``rows``; return its parts in order."""
     try:
         decode(messages, rows)
         return [rows.finish(schema, first)]
@@ -171,9 +202,9 @@ def _decoded(
             size = (len(messages) + 1) // 2 if isinstance(error, TooManyValues) else 1
             return [
                 part
-                for at in range(0, len(messages), size)
-                for part in _decoded(
-                    schema, messages[at : at + size], first + at, decode, rows.empty_copy()
+                for start in range(0, len(messages), size)
+                for part in _decode_portion(
+                    schema, messages[start : start + size], first + start, decode, rows.empty_copy()
                 )
             ]
         rows = rows.empty_copy()
@@ -182,18 +213,18 @@ def _decoded(
         return [rows.finish(schema, first)]
 
 
-def _too_many(values_max: int) -> str:
+def _too_many_values_text(values_max: int) -> str:
     return f"The payload becomes more values than values_max allows ({values_max})."
 
 
 def _error_text(error: Exception, values_max: int) -> str:
     if isinstance(error, TooManyValues):
-        return _too_many(values_max)
+        return _too_many_values_text(values_max)
     return f"The payload could not be decoded ({type(error).__name__})."
 
 
-def joined(schema: pa.Schema, parts: list[DecodedBatch]) -> DecodedBatch:
-    """Return the parts of a batch as one."""
+def join_batches(schema: pa.Schema, parts: list[DecodedBatch]) -> DecodedBatch:
+    """Return one batch with the rows and broken messages of all parts."""
     if len(parts) == 1:
         return parts[0]
     return DecodedBatch(

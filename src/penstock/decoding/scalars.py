@@ -1,10 +1,11 @@
 """Converts single values, as found in payloads, to an Arrow array of one type.
 
-Most columns have the right type, and Arrow takes them at once. If it does not, each value
-is converted by itself, and those that do not fit get a reason. Both ways give the same result for a
-value, whatever stands beside it: a batch read again, in other portions, gives the same rows.
+Most values have the type of their column, and Arrow converts the column at once. If Arrow refuses
+one, each value is converted by itself, and those that do not fit get a reason. Both ways give the
+same result for a value, whatever other values are converted with it: a batch that is decoded again
+in other portions gives the same rows.
 
-docs/decoders.md#values has the rules. Lists and objects: nested.py.
+docs/decoders.md#values has the rules; nested.py converts lists and objects.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import pyarrow.compute as pc
 
 from penstock.config.column_type import decimal_digits
 from penstock.config.decoder import Column
+from penstock.decoding.abbreviation import abbreviate
 from penstock.decoding.convert import (
+    BOOL_WORDS,
     MICROSECONDS,
     MICROSECONDS_MAX,
     MICROSECONDS_MIN,
     NUMBER_CHARACTERS_MAX,
-    WORDS,
-    Unfit,
+    UnfitValue,
     to_binary,
     to_bool,
     to_date,
@@ -38,19 +40,18 @@ from penstock.decoding.convert import (
     to_string,
     to_timestamp,
 )
-from penstock.decoding.shown import shown
-from penstock.decoding.units import LinearConversion, conversion
+from penstock.decoding.units import LinearConversion, unit_conversion
 from penstock.errors import ConfigError
 
 Values = list[Any]
-Check = Callable[[int], None]
-"""Raises if a portion may not become so many values."""
+ValueCountCheck = Callable[[int], None]
+"""A function that raises if a portion may not become this number of values."""
 
 Misfits = dict[int, tuple[str, str]]
-"""By position of a value: the part of it that does not fit ("" for the value itself, ".a[3]"),
-and the rest of the sentence ("is 'x', which is no int64.")."""
+"""By position of a value: the path of the part that does not fit (".a[3]"; "" for the whole value),
+and the sentence that follows the path ("is 'x', which is no int64.")."""
 
-Quick = Callable[[Values], pa.Array]
+ConvertColumn = Callable[[Values], pa.Array]
 
 _PLAIN: Final = {
     "string": pa.string(),
@@ -67,23 +68,28 @@ _PLAIN: Final = {
     "json": pa.string(),
 }
 _EXACT_AS_FLOAT_MAX: Final = 2**53
-_NOT_AT_ONCE: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
+_COLUMN_ERRORS: Final = (pa.ArrowException, TypeError, ValueError, LookupError, OverflowError)
 _PAYLOAD_ERRORS: Final = (ValueError, TypeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True, slots=True)
 class NullMarkers:
-    """The values that mean "no value": texts, and NaN and infinities for types without them."""
+    """The values that stand for null.
+
+    Attributes:
+        texts: the null markers that are text.
+        nonfinite_floats: NaN and infinities, in columns whose type is no float.
+    """
 
     texts: frozenset[str] = frozenset()
-    not_numbers: bool = False
+    nonfinite_floats: bool = False
 
-    def without(self, values: Values, kind: str) -> Values:
-        """Return the values, with None for each that means "no value"."""
+    def to_none(self, values: Values, kind: str) -> Values:
+        """Return the values of a column of the type ``kind``, with None for each null marker."""
         nulls = self.texts
         if nulls:
             values = [None if isinstance(one, str) and one in nulls else one for one in values]
-        if self.not_numbers and not kind.startswith("float"):
+        if self.nonfinite_floats and not kind.startswith("float"):
             values = [
                 None if isinstance(one, float) and not math.isfinite(one) else one for one in values
             ]
@@ -91,94 +97,101 @@ class NullMarkers:
 
 
 def arrow_type(name: str) -> pa.DataType:
-    """Return the Arrow type of a single value."""
+    """Return the Arrow type of a column type that is no list, map or struct."""
     digits = decimal_digits(name)
     return _PLAIN[name] if digits is None else pa.decimal128(*digits)
 
 
-class Scalars:
-    """Converts values of one type.
+class ScalarConversion:
+    """Converts single values to one type: a `nested.Conversion`.
 
-    ``column`` has the type and the settings of the conversion; ``width`` is the number of values
-    that each becomes.
+    Args:
+        name: the name of the column, for errors.
+        column: its type and settings.
+        null_markers: the values that stand for null, besides those of the column.
 
     Raises:
-        ConfigError: the settings of the column `name` contradict each other.
+        ConfigError: the settings of the column contradict each other.
     """
 
-    def __init__(self, name: str, column: Column, absent: NullMarkers) -> None:
+    def __init__(self, name: str, column: Column, null_markers: NullMarkers) -> None:
         self._column = column
-        self._absent = replace(absent, texts=absent.texts | frozenset(column.null_values))
+        self._null_markers = replace(
+            null_markers, texts=null_markers.texts | frozenset(column.null_values)
+        )
         self.type = arrow_type(column.type)
         self.width = 1
-        linear = _linear(name, column)
-        self._one = _converter(column, linear)
-        self._quick = _quick(column, linear)
+        scaling = _column_scaling(name, column)
+        self._convert_value = _converter(column, scaling)
+        self._convert_column = _column_converter(column, scaling)
         self.default = self._converted_default(name)
 
-    def __call__(self, values: Values, check: Check) -> tuple[pa.Array, Misfits]:  # noqa: ARG002
+    def __call__(self, values: Values, check: ValueCountCheck) -> tuple[pa.Array, Misfits]:  # noqa: ARG002
         """Return the array, which is null where a value does not fit, and the misfits."""
-        if self._absent != _NOTHING_ABSENT:
-            values = self._absent.without(values, self._column.type)
+        if self._null_markers != _NO_MARKERS:
+            values = self._null_markers.to_none(values, self._column.type)
         if (not values or values[0] is None) and values.count(None) == len(values):
             return pa.nulls(len(values), self.type), {}
-        if self._quick is not None:
-            with contextlib.suppress(*_NOT_AT_ONCE):
-                return self._quick(values), {}
-            with contextlib.suppress(*_NOT_AT_ONCE):
-                return self._quick(_read_texts(values, self._column.type)), {}
-        return self._each(values)
+        if self._convert_column is not None:
+            with contextlib.suppress(*_COLUMN_ERRORS):
+                return self._convert_column(values), {}
+            with contextlib.suppress(*_COLUMN_ERRORS):
+                return self._convert_column(_parse_texts(values, self._column.type)), {}
+        return self._convert_each(values)
 
-    def _each(self, values: Values) -> tuple[pa.Array, Misfits]:
+    def _convert_each(self, values: Values) -> tuple[pa.Array, Misfits]:
         converted: Values = []
         misfits: Misfits = {}
         for position, value in enumerate(values):
             try:
-                converted.append(None if value is None else self._one(value))
-            except Unfit as unfit:
+                converted.append(None if value is None else self._convert_value(value))
+            except UnfitValue as unfit:
                 converted.append(None)
-                misfits[position] = "", f"is {shown(value)}, which is {unfit}."
+                misfits[position] = "", f"is {abbreviate(value)}, which is {unfit}."
             except _PAYLOAD_ERRORS:
                 converted.append(None)
-                misfits[position] = "", f"is {shown(value)}, which is no {self._column.type}."
+                misfits[position] = "", f"is {abbreviate(value)}, which is no {self._column.type}."
         return pa.array(converted, self.type), misfits
 
     def _converted_default(self, name: str) -> pa.Scalar | None:
-        """Return the default, which is in the column's unit: neither scaled nor converted."""
-        given = self._column.default
-        if given is None:
+        """Return the default as an Arrow scalar; None without one.
+
+        The default is in the column's unit, so it is neither scaled nor offset.
+        """
+        default = self._column.default
+        if default is None:
             return None
         try:
-            return pa.scalar(_converter(self._column, LinearConversion())(given), self.type)
-        except (Unfit, *_PAYLOAD_ERRORS):
+            return pa.scalar(_converter(self._column, LinearConversion())(default), self.type)
+        except (UnfitValue, *_PAYLOAD_ERRORS):
             raise ConfigError(
-                f"The default of the column {name} is {given!r}, which is no {self._column.type}."
+                f"The default of the column {name} is {default!r}, which is no {self._column.type}."
             ) from None
 
 
-_NOTHING_ABSENT: Final = NullMarkers()
+_NO_MARKERS: Final = NullMarkers()
 
 
-def _linear(name: str, column: Column) -> LinearConversion:
+def _column_scaling(name: str, column: Column) -> LinearConversion:
     scaled = LinearConversion(Fraction(str(column.scale)), Fraction(str(column.offset)))
     if column.type == "timestamp" or not column.unit_from:
         return scaled
     try:
-        return scaled.then(conversion(column.unit_from, column.unit))
+        return scaled.then(unit_conversion(column.unit_from, column.unit))
     except ConfigError as mistake:
         raise ConfigError(f"Column {name}: {mistake}") from None
 
 
-def _converter(column: Column, linear: LinearConversion) -> Callable[[Any], Any]:
-    """Return the conversion of one value; it raises Unfit, or an error of a payload."""
+def _converter(column: Column, scaling: LinearConversion) -> Callable[[Any], Any]:
+    """Return a function that converts one value; it raises UnfitValue or one of _PAYLOAD_ERRORS."""
     kind = column.type
     digits = decimal_digits(kind)
     if digits is not None:
-        return to_decimal(*digits, linear)
+        return to_decimal(*digits, scaling)
     if kind.startswith("int"):
-        return to_int(int(kind.removeprefix("int")), linear)
+        return to_int(int(kind.removeprefix("int")), scaling)
     if kind.startswith("float"):
-        return to_float(int(kind.removeprefix("float")), linear)
+        return to_float(int(kind.removeprefix("float")), scaling)
     if kind == "timestamp":
         return to_timestamp(column.unit_from, column.format, column.time_zone)
     if kind == "date":
@@ -188,18 +201,19 @@ def _converter(column: Column, linear: LinearConversion) -> Callable[[Any], Any]
     return {"string": to_string, "bool": to_bool, "json": to_json}[kind]
 
 
-def _quick(column: Column, linear: LinearConversion) -> Quick | None:
-    """Return the conversion of a whole column of values of the right type; None if there is none.
+def _column_converter(column: Column, scaling: LinearConversion) -> ConvertColumn | None:
+    """Return a function that converts a whole column of values of the right type at once.
 
-    The conversion raises if one value has another type.
+    The function raises one of _COLUMN_ERRORS if a value has another type. None for a type that is
+    converted value by value.
     """
     kind = column.type
     if kind in ("string", "bool"):
         return lambda values: pa.array(values, _PLAIN[kind])
-    if kind.startswith("int") and linear.is_identity:
+    if kind.startswith("int") and scaling.is_identity:
         return lambda values: _whole_numbers(pa.array(values)).cast(_PLAIN[kind])
     if kind.startswith("float"):
-        return lambda values: _floats(values, _PLAIN[kind], linear)
+        return lambda values: _floats(values, _PLAIN[kind], scaling)
     if kind == "timestamp" and column.unit_from in MICROSECONDS:
         return lambda values: _times(values, MICROSECONDS[column.unit_from])
     if kind == "timestamp" and not column.unit_from and not column.format:
@@ -207,40 +221,43 @@ def _quick(column: Column, linear: LinearConversion) -> Quick | None:
     return None
 
 
-def _read_texts(values: Values, kind: str) -> Values:
-    """Parse numbers or truth values that are all written as text; raise if one is not."""
+def _parse_texts(values: Values, kind: str) -> Values:
+    """Return the numbers or truth values in a column of text.
+
+    A value that is not such text raises one of _COLUMN_ERRORS.
+    """
     texts = [value for value in values if value is not None]
     if "_" in "".join(texts) or len(max(texts, key=len)) > NUMBER_CHARACTERS_MAX:
         raise ValueError("a number in text has no underscore, nor so many characters")
     if kind == "bool":
-        return [None if value is None else WORDS[value] for value in values]
+        return [None if value is None else BOOL_WORDS[value] for value in values]
     if kind.startswith("float"):
         numbers = [None if value is None else float(value) for value in values]
-        if math.inf in numbers or -math.inf in numbers:  # 1e999, or inf? let each say so
+        if math.inf in numbers or -math.inf in numbers:  # 1e999 or inf: convert each by itself
             raise ValueError("out of range")
         return numbers
     return [None if value is None else int(value) for value in values]
 
 
 def _whole_numbers(array: pa.Array) -> pa.Array:
-    """Return the array as int64.
+    """Return an array as int64; raise ValueError if it has other values than whole numbers.
 
-    It was made without a type: asked for int64, Arrow cuts 3.5 down to 3.
+    The array must have been made without a type: made as int64, Arrow would cut 3.5 to 3.
     """
     if not (pa.types.is_integer(array.type) or pa.types.is_null(array.type)):
         raise ValueError("not only whole numbers")
     return array.cast(pa.int64())
 
 
-def _floats(values: Values, kind: pa.DataType, linear: LinearConversion) -> pa.Array:
+def _floats(values: Values, kind: pa.DataType, scaling: LinearConversion) -> pa.Array:
     array = pa.array(values, pa.float64())
-    if not linear.is_identity:
-        array = pc.multiply(array, float(linear.factor))
-        array = pc.add(array, float(linear.offset)) if linear.offset else array  # -0.0 + 0 is 0.0
-    if linear.is_identity and kind == pa.float64():
+    if not scaling.is_identity:
+        array = pc.multiply(array, float(scaling.factor))
+        array = pc.add(array, float(scaling.offset)) if scaling.offset else array  # -0.0 + 0 is 0.0
+    if scaling.is_identity and kind == pa.float64():
         return array
     fitted = array.cast(kind, safe=False)
-    if pc.any(pc.is_inf(fitted)).as_py():  # it may be out of range: let each say so
+    if pc.any(pc.is_inf(fitted)).as_py():  # it may be out of range: convert each by itself
         raise ValueError("out of range")
     return fitted
 

@@ -45,8 +45,8 @@ _MESSAGES: Final = {
         | 5 float_value float | 6 double_value double | 7 boolean_value bool
         | 8 string_value string""",
 }
-"""Fields by message: number, name and type, with a star if repeated. An Outline is a Payload whose
-metrics are only counted."""
+"""The fields of each message: number, name and type, with a star if repeated. `Outline` reads a
+Payload without parsing its metrics, to count them."""
 
 DATATYPES: Final = {
     1: "Int8",
@@ -87,8 +87,8 @@ DATATYPES: Final = {
 """Names of the data types, Sparkplug 3.0.0 §6.4.16."""
 
 
-def payload_class(wanted: str = "Payload") -> Any:
-    """Return the Protobuf class of a payload, or of another message, in a pool of its own."""
+def payload_class(message_name: str = "Payload") -> Any:
+    """Return the Protobuf class of a message of `_MESSAGES`, in a descriptor pool of its own."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     file = descriptor_pb2.FileDescriptorProto(
@@ -118,4 +118,4 @@ def payload_class(wanted: str = "Payload") -> Any:
                 added.type = field_kind.Type.Value(f"TYPE_{single.upper()}")
     pool: Any = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{wanted}"))
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{message_name}"))

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.config.decoder import Column, DecoderDefinition
 from penstock.decoding.casts import Cast
-from penstock.decoding.decoded import DecodedBatch
+from penstock.decoding.decoder import DecodedBatch
 from penstock.decoding.rows import Rows, decode_in_portions
 from penstock.decoding.scalars import NullMarkers
 from penstock.errors import ConfigError
@@ -17,31 +17,37 @@ _BOM = "\ufeff"
 
 
 class TextDecoder:
-    """Decodes to one column, `value` unless the definition names it, of any type that text converts
-    to."""
+    """Decodes each payload to a row of one column, of any type to which text can be converted.
+
+    The column is `value` unless the definition names another.
+    """
 
     def __init__(self, definition: DecoderDefinition) -> None:
         name, column = next(iter(definition.columns.items()), ("value", Column(type="string")))
-        self._texts = Texts(definition.encoding)
+        self._encoding = TextEncoding(definition.encoding)
         self._cast = Cast(name, column, NullMarkers(frozenset(definition.null_values)))
         self._is_text = column.type == "string"
         self.schema = pa.schema([self._cast.field])
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:  # noqa: ARG002
         """Decode a batch; each payload is a row."""
-        return decode_in_portions(self.schema, payloads, self._portion)
+        return decode_in_portions(self.schema, payloads, self._decode_portion)
 
-    def _portion(self, payloads: list[bytes], rows: Rows) -> None:
-        texts = self._texts.of(payloads, rows)
+    def _decode_portion(self, payloads: list[bytes], rows: Rows) -> None:
+        texts = self._encoding.decode_all(payloads, rows)
         rows.sources = [source for source, text in enumerate(texts) if text is not None]
         values: list[str | None] = [text for text in texts if text is not None]
-        if not self._is_text:  # "21.5\n", and an empty payload is no value
+        if not self._is_text:  # such as "21.5\n"; an empty payload is null
             values = [text.strip() or None if text else None for text in values]
         rows.add(*self._cast(values))
 
 
-class Texts:
-    """Decodes payloads as text in one encoding."""
+class TextEncoding:
+    """Decodes payloads as text in one encoding.
+
+    Raises:
+        ConfigError: there is no encoding of this name.
+    """
 
     def __init__(self, encoding: str) -> None:
         try:
@@ -49,17 +55,20 @@ class Texts:
             "".encode(encoding)
         except (LookupError, ValueError):
             raise ConfigError(f"There is no encoding {encoding!r} of text.") from None
-        self._encoding = info.name
-        self._shown = "UTF-8" if info.name == "utf-8" else encoding
+        self._codec = info.name
+        self._label = "UTF-8" if info.name == "utf-8" else encoding
 
-    def of(self, payloads: list[bytes], rows: Rows) -> list[str | None]:
-        """Return the text of each payload without a byte order mark; None if it is broken."""
+    def decode_all(self, payloads: list[bytes], rows: Rows) -> list[str | None]:
+        """Return the text of each payload without a byte order mark; None for a broken payload.
+
+        Payloads that are not text of this encoding are marked as broken in ``rows``.
+        """
         texts: list[str | None] = []
         for source, payload in enumerate(payloads):
             try:
-                texts.append(payload.decode(self._encoding).removeprefix(_BOM))
+                texts.append(payload.decode(self._codec).removeprefix(_BOM))
             except UnicodeError as error:
                 texts.append(None)
                 where = f" at byte {error.start}" if isinstance(error, UnicodeDecodeError) else ""
-                rows.mark_broken(source, f"The payload is not {self._shown}{where}.")
+                rows.mark_broken(source, f"The payload is not {self._label}{where}.")
         return texts

@@ -1,7 +1,7 @@
 """Turns the named levels of topics into columns (`config/topic_pattern.py` describes patterns).
 
-A batch has few distinct topics, so each distinct one is split once, and its columns are
-spread over its messages.
+A batch has few distinct topics, so each distinct topic is split once, and its values are copied to
+the rows of all its messages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.topic_pattern import Level, parse_levels
-from penstock.decoding.shown import shown
+from penstock.decoding.abbreviation import abbreviate
 from penstock.engine.topics import topic_matches
 from penstock.errors import ConfigError
 
@@ -28,7 +28,10 @@ _FLOAT: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?
 class TopicPattern:
     """A topic filter with named levels.
 
-    ``topic_filter`` is the MQTT filter to read; ``schema`` has a column for each named level.
+    Attributes:
+        text: the pattern as the declaration has it.
+        topic_filter: the MQTT topic filter that matches the same topics.
+        schema: a column for each named level.
     """
 
     text: str
@@ -41,7 +44,7 @@ class TopicPattern:
         """Parse a pattern such as plant/{line}/{machine:int}/temp.
 
         Raises:
-            ConfigError: it is not a pattern; the message is one sentence.
+            ConfigError: the text is not a pattern; the message is one sentence.
         """
         try:
             levels = parse_levels(text)
@@ -52,13 +55,14 @@ class TopicPattern:
         return cls(text, topic_filter, pa.schema(named), levels)
 
     def columns(self, topics: pa.StringArray) -> tuple[pa.Table, pa.Int64Array, pa.StringArray]:
-        """Return the named levels of each topic.
+        """Return the values of the named levels for each topic of a batch, and the misfits.
 
-        Returns: a row for each topic; the indices of topics whose levels do not cast, or that the
-        pattern does not match, ascending (their row is null there); the reason for each of those.
+        The table has a row for each topic. The second array has the ascending positions of topics
+        that the pattern does not match, or whose levels do not have the declared types; the values
+        in question are null. The third array has a sentence for each of those positions.
         """
         encoded = topics.dictionary_encode()
-        distinct = [self._taken_apart(topic) for topic in encoded.dictionary.to_pylist()]
+        distinct = [self._split(topic) for topic in encoded.dictionary.to_pylist()]
         values = [
             pa.array([row[position] for row, _ in distinct], field.type).take(encoded.indices)
             for position, field in enumerate(self.schema)
@@ -72,30 +76,29 @@ class TopicPattern:
         )
         return table, misfits.cast(pa.int64()), reasons.take(misfits)
 
-    def _taken_apart(self, topic: str) -> tuple[list[object], str | None]:
+    def _split(self, topic: str) -> tuple[list[object], str | None]:
         row: list[object] = []
         if not topic_matches(self.topic_filter, topic):
             nothing: list[object] = [None] * len(self.schema)
-            return nothing, f"The topic {shown(topic)} does not match {self.text}."
+            return nothing, f"The topic {abbreviate(topic)} does not match {self.text}."
         parts = topic.split("/")
         reason = None
         for position, level in enumerate(self._levels):
             if not level.name:
                 continue
-            if level.wildcard == "#":  # the parent itself matches, too [MQTT 5 §4.7.1.2]
+            if level.wildcard == "#":  # `a/#` matches `a`, too [MQTT 5 §4.7.1.2]
                 row.append("/".join(parts[position:]) if position < len(parts) else None)
                 continue
-            value = _cast(parts[position], level.type)
+            value = _convert_level(parts[position], level.type)
             row.append(value)
             if value is None and reason is None:
                 kind = "whole number of 64 bits" if level.type == "int" else "finite number"
-                reason = (
-                    f"The topic level {level.name} is {shown(parts[position])}, which is no {kind}."
-                )
+                text = abbreviate(parts[position])
+                reason = f"The topic level {level.name} is {text}, which is no {kind}."
         return row, reason
 
 
-def _cast(text: str, kind: str) -> str | int | float | None:
+def _convert_level(text: str, kind: str) -> str | int | float | None:
     if kind == "string":
         return text
     if kind == "int":

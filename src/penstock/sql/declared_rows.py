@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
-from penstock.decoding.api import make_decoder, pinned
+from penstock.decoding.api import make_decoder, pin_schema
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.stream.rows import STREAM_SCHEMA
 
@@ -53,7 +53,7 @@ class DeclaredRows:
     """
 
     def __init__(self, table: TableDefinition) -> None:
-        self._decoder = make_decoder(pinned(table.decoder))
+        self._decoder = make_decoder(pin_schema(table.decoder))
         self._pattern = TopicPattern.parse(table.topics)
         self.topic_filter = self._pattern.topic_filter
         own = [*self._pattern.schema, *self._decoder.schema]

@@ -128,9 +128,15 @@ def test_whole_numbers_as_keys_become_text_so_that_none_can_choose_their_hashes(
     numbers = [0, 1, -1, 23, 24, 255, 2**63, -(2**63), 2**64 - 1]
     value = {"t": {number: str(number) for number in numbers}}
     texts = {"t": {str(number): str(number) for number in numbers}}
-    assert cbor2.loads(with_text_keys(cbor2.dumps(value), cbor.head, cbor._as_text)) == texts
+    assert (
+        cbor2.loads(with_text_keys(cbor2.dumps(value), cbor.read_head, cbor._encode_text_key))
+        == texts
+    )
     written = msgspec.msgpack.encode(value)
-    assert msgspec.msgpack.decode(with_text_keys(written, msgpack.head, msgpack._as_text)) == texts
+    assert (
+        msgspec.msgpack.decode(with_text_keys(written, msgpack.read_head, msgpack._encode_text_key))
+        == texts
+    )
     for kind, payload in (("cbor", cbor2.dumps(value)), ("msgpack", written)):
         found = decode(payload, kind=kind)
         assert json.loads(found.rows[0]["value"]) == texts
@@ -172,9 +178,11 @@ def with_texts(value: Any) -> Any:
 
 @given(value=DOCUMENTS)
 def test_keys_of_any_document_become_text_and_nothing_else_changes(value: Any) -> None:
-    written = with_text_keys(cbor2.dumps(value), cbor.head, cbor._as_text)
+    written = with_text_keys(cbor2.dumps(value), cbor.read_head, cbor._encode_text_key)
     assert cbor2.loads(written) == with_texts(value)
-    written = with_text_keys(msgspec.msgpack.encode(value), msgpack.head, msgpack._as_text)
+    written = with_text_keys(
+        msgspec.msgpack.encode(value), msgpack.read_head, msgpack._encode_text_key
+    )
     assert msgspec.msgpack.decode(written) == with_texts(value)
 
 
@@ -193,7 +201,7 @@ def test_well_formed_cbor_is_walked_to_its_end(payload: bytes) -> None:
     seen: list[int] = []
 
     def head(data: bytes, at: int) -> Any:
-        found = cbor.head(data, at)
+        found = cbor.read_head(data, at)
         seen.append(found[1])
         return found
 
@@ -209,7 +217,7 @@ def test_the_walk_through_heads_is_linear(depth: int) -> None:
     def head(data: bytes, at: int) -> Any:
         nonlocal calls
         calls += 1
-        return cbor.head(data, at)
+        return cbor.read_head(data, at)
 
     payload = b"\x81" * 10_000 + b"\xbf" * 10_000 + bytes(depth % 10)
     count_values(payload, head)

@@ -14,7 +14,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from penstock.config.table import TableDefinition
-from penstock.decoding.decoded import DecodingPostponed
+from penstock.decoding.decoder import DecodingPostponed
 from penstock.errors import ConfigError
 from penstock.spark.tables.api import DEAD_LETTERS, ROWS
 from penstock.spark.tables.declared import DeclaredTable
@@ -152,7 +152,9 @@ def test_who_makes_ids_up_has_no_request_for_each_of_them(
     assert found.sources == [0, 101]
     assert len(registry.asked) == 6
     assert "knows no schema with the id 100" in found.broken[1]
-    assert found.broken[100].startswith("The id 199 was not asked for: 5 ids were asked for")
+    assert found.broken[100].startswith(
+        "The id 199 was not requested: in a minute, 5 ids were requested"
+    )
 
 
 def test_what_was_asked_for_once_is_known_when_the_registry_is_away(

@@ -1,17 +1,17 @@
 """Infers a declaration of tables from a sample of messages.
 
-    readings        possible readings of one payload: JSON, CBOR, a number in text …
+    parsed_payloads the form and contents of one payload: JSON, CBOR, a number in text …
     topic_groups    topics of one kind of payload, and the pattern that names their levels
     fields          the values of a group's documents, by path
     column_types    a column for such values, tested with the casts that land them
     timestamps      times among them: text, and numbers counted since 1970
-    unit_names      units that names end in
+    unit_names      units at the end of names
     column_names    valid names of columns and levels
     csv_fields      delimiter, header and fields of lines
     decoders        the decoder of a group
     tables          all of it: messages to declared tables
     toml            a declared table in TOML, its evidence in comments
 
-No I/O: messages in, text out. Everything inferred is a guess from a sample, so each guess stands
-beside its evidence, and none is made that the decoder itself would not accept.
+Nothing here does I/O: messages in, text out. What is inferred is a guess from a sample, so each
+guess comes with its evidence, and is tested with the decoder that it declares.
 """

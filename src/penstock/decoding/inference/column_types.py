@@ -1,7 +1,7 @@
 """Guesses a column for the values of one field, with the evidence for it.
 
-The kinds of the values say which types to try, from the narrowest on; the first is taken whose cast
-refuses no value. So the declaration holds for the whole sample.
+The kinds of the values tell which types to try, from the narrowest on; the first type to which all
+values can be cast is taken. So the declaration fits the whole sample.
 
 ::
 
@@ -11,8 +11,8 @@ refuses no value. So the declaration holds for the whole sample.
       bytes              binary             several kinds                 string, json
 
 Whole numbers that a document has in text stay text, because they are as often names (a serial
-number) as numbers; of csv and text payloads, where all is text, they are numbers unless one begins
-with a zero.
+number) as numbers. In csv and text payloads, where all values are text, they are numbers unless one
+begins with a zero.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from penstock.config.decoder import Column
 from penstock.decoding.casts import Cast
 from penstock.decoding.inference.fields import is_map
 from penstock.decoding.inference.timestamps import (
+    count_without_offset,
+    epoch_unit,
     format_of,
     has_time_of_day,
     is_iso,
     names_time,
-    unit_of_epoch,
-    without_offset,
 )
 from penstock.decoding.inference.unit_names import unit_of
 from penstock.decoding.scalars import NullMarkers
@@ -68,19 +68,21 @@ _EXAMPLE: Final = re.compile(r"[\w .:/+%-]{1,20}")
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A column's settings, as a declaration has them: type, unit …; and the evidence for them."""
+    """A column's settings, as a declaration has them (type, unit …), and the evidence for them."""
 
     settings: Settings
     evidence: str
 
     @property
     def is_text(self) -> bool:
-        """True if it keeps text unchanged."""
+        """True if the column keeps text unchanged."""
         return bool(self.settings["type"] == "string")
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
+    """Settings of a column to try, and a note that is part of the evidence if they fit."""
+
     settings: Settings
     note: str = ""
 
@@ -91,9 +93,9 @@ def guess(
     """Return the narrowest column that takes all values.
 
     Args:
-        name: the name of the field, in which its unit may be.
-        values: its values, without null.
-        rows: the number of rows that could have had it.
+        name: the name of the field, which may end in a unit.
+        values: the values of the field, without null.
+        rows: the number of rows in the sample, with and without the field.
         all_is_text: the payloads are csv or text.
         lenient: the payloads are JSON read with ``lenient``.
     """
@@ -102,43 +104,43 @@ def guess(
         return Guess({"type": "string" if all_is_text else "json"}, f"null in all {rows:,}")
     for trial in _trials(name, values, all_is_text=all_is_text):
         column = Column.model_validate(trial.settings)
-        array, reasons = Cast(name, column, NullMarkers(not_numbers=lenient))(list(values))
+        array, reasons = Cast(name, column, NullMarkers(nonfinite_floats=lenient))(list(values))
         if not reasons:
             break
     return Guess(trial.settings, _evidence(trial, values, array.drop_null(), rows))
 
 
 def _trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
-    """Yield the settings to try, in this order; the last takes anything."""
+    """Yield the settings to try, the narrowest type first; the last, json, fits any value."""
     kinds = Counter(map(_kind, values))
     texts = [value for value in values if isinstance(value, str)]
-    words = NULL_WORDS.intersection(texts)
-    rest = [value for value in values if not (isinstance(value, str) and value in words)]
+    null_words = NULL_WORDS.intersection(texts)
+    remaining = [value for value in values if not (isinstance(value, str) and value in null_words)]
     if "nested" in kinds:
-        yield from _nested(name, values)
-    elif rest:
-        of_null = {"null_values": sorted(words)} if words else {}
-        for trial in _narrow(name, rest, all_is_text=all_is_text):
+        yield from _nested_trials(name, values)
+    elif remaining:
+        null_settings = {"null_values": sorted(null_words)} if null_words else {}
+        for trial in _narrow_trials(name, remaining, all_is_text=all_is_text):
             if trial.settings["type"] == "string":
                 break
-            yield _Trial({**trial.settings, **of_null}, trial.note)
+            yield _Trial({**trial.settings, **null_settings}, trial.note)
     mixed = ""
     if len(kinds) > 1:
         mixed = "mixed: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.most_common())
     if "nested" not in kinds:
-        yield _Trial({"type": "string"}, mixed or _why_text(name, rest, all_is_text))
+        yield _Trial({"type": "string"}, mixed or _reason_for_text(name, remaining, all_is_text))
     yield _Trial({"type": "json"}, mixed.replace("nested", "lists or objects"))
 
 
-def _why_text(name: str, values: Sequence[Any], all_is_text: bool) -> str:
-    """Return why values stay text although they look like something else."""
+def _reason_for_text(name: str, values: Sequence[Any], all_is_text: bool) -> str:
+    """Return why values that look like numbers stay text; empty if they do not look so."""
     if not values:
         return ""
-    narrow = _narrow(name, values, all_is_text=all_is_text)
-    return next((one.note for one in narrow if one.settings["type"] == "string"), "")
+    narrow = _narrow_trials(name, values, all_is_text=all_is_text)
+    return next((trial.note for trial in narrow if trial.settings["type"] == "string"), "")
 
 
-def _nested(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
+def _nested_trials(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
     """Yield trials for lists of values of one type, and for objects whose keys are data."""
     if all(isinstance(value, (list, tuple)) for value in values):
         form, items = "array<{}>", [item for value in values for item in value]
@@ -149,21 +151,22 @@ def _nested(name: str, values: Sequence[Any]) -> Iterator[_Trial]:
     items = [item for item in items if item is not None]
     if not items or any(_kind(item) == "nested" for item in items):
         return
-    of_text = [_Trial({"type": "string"})] if set(map(_kind, items)) == {"text"} else []
-    for trial in (*_narrow(name, items, all_is_text=False), *of_text):
+    string_trials = [_Trial({"type": "string"})] if set(map(_kind, items)) == {"text"} else []
+    for trial in (*_narrow_trials(name, items, all_is_text=False), *string_trials):
         if trial.settings["type"] in _INNER:
             yield _Trial({"type": form.format(trial.settings["type"])})
 
 
-def _narrow(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
-    """Yield the types narrower than text that all of these values may have."""
+def _narrow_trials(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[_Trial]:
+    """Yield the types narrower than text that these values may have; a string among them ends the
+    search, and its note tells why."""
     kinds = set(map(_kind, values))
     if kinds == {"truth"}:
         yield _Trial({"type": "bool"})
     elif kinds == {"truth", "whole numbers"} and all(value in (0, 1) for value in values):
         yield _Trial({"type": "bool"}, "also as 0 and 1")
     elif kinds <= {"whole numbers", "numbers"}:
-        yield from _numbers(name, values)
+        yield from _number_trials(name, values)
     elif kinds == {"bytes"}:
         yield _Trial({"type": "binary"})
     elif kinds == {"times"}:
@@ -171,18 +174,18 @@ def _narrow(name: str, values: Sequence[Any], *, all_is_text: bool) -> Iterator[
     elif kinds == {"dates"}:
         yield _Trial({"type": "date"})
     elif kinds == {"text"}:
-        yield from _texts(name, values, all_is_text=all_is_text)
+        yield from _text_trials(name, values, all_is_text=all_is_text)
     elif "text" in kinds and kinds <= {"text", "whole numbers", "numbers"}:
         texts = [value for value in values if isinstance(value, str)]
         if _are_numbers(texts):
             numbers = [float(v) if isinstance(v, str) else v for v in values]
             note = f"{len(texts):,} of them written as text"
-            yield from (_Trial(one.settings, note) for one in _numbers(name, numbers))
+            yield from (_Trial(trial.settings, note) for trial in _number_trials(name, numbers))
 
 
-def _numbers(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Trial]:
+def _number_trials(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Trial]:
     finite = [value for value in values if _is_finite(value)]
-    epoch = unit_of_epoch(name, finite) if finite else ""
+    epoch = epoch_unit(name, finite) if finite else ""
     if epoch:
         yield _Trial({"type": "timestamp", "unit_from": epoch}, f"{epoch} since 1970")
     unit = unit_of(name)
@@ -190,10 +193,10 @@ def _numbers(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Tria
     if all(isinstance(value, int) for value in values):
         largest = max(map(abs, values))
         if max(values) < _INT64 and min(values) >= -_INT64:
-            maybe = ""
-            if not names_time(name) and unit_of_epoch("time", values) == "s":
-                maybe = "perhaps s since 1970"
-            yield _Trial({"type": "int", **measured}, note or maybe)
+            time_note = ""
+            if not names_time(name) and epoch_unit("time", values) == "s":
+                time_note = "perhaps s since 1970"
+            yield _Trial({"type": "int", **measured}, note or time_note)
         digits = _UINT64_DIGITS if largest < 2 * _INT64 else _DECIMAL_DIGITS_MAX
         if largest < 10**digits:
             yield _Trial({"type": f"decimal({digits},0)", **measured}, "beyond 64 bits")
@@ -206,21 +209,21 @@ def _numbers(name: str, values: Sequence[Any], note: str = "") -> Iterator[_Tria
     yield _Trial({"type": "float", **measured}, widened)
 
 
-def _texts(name: str, values: Sequence[str], *, all_is_text: bool) -> Iterator[_Trial]:
+def _text_trials(name: str, values: Sequence[str], *, all_is_text: bool) -> Iterator[_Trial]:
     if _are_numbers(values):
         if all(map(_WHOLE.fullmatch, values)):
             if all_is_text:
-                yield from _numbers(name, [int(value) for value in values])
+                yield from _number_trials(name, [int(value) for value in values])
             else:
                 yield _Trial({"type": "string"}, "whole numbers written as text")
         else:
             note = "" if all_is_text else "written as text"
-            yield from _numbers(name, [float(value) for value in values], note)
+            yield from _number_trials(name, [float(value) for value in values], note)
     if all_is_text and {value.lower() for value in values} <= {"true", "false"}:
         yield _Trial({"type": "bool"})
     iso, has_time = is_iso(values)
     if iso and has_time:
-        local = without_offset(values)
+        local = count_without_offset(values)
         yield _Trial(
             {"type": "timestamp"},
             f"ISO 8601, {local:,} without an offset, read as UTC: see time_zone" if local else "",
@@ -234,7 +237,10 @@ def _texts(name: str, values: Sequence[str], *, all_is_text: bool) -> Iterator[_
 
 
 def _are_numbers(texts: Sequence[str]) -> bool:
-    """Return whether all are numbers: no leading zero that would get lost, at least one finite."""
+    """Return whether all texts are numbers, at least one of them finite, none with a leading zero.
+
+    A number would lose its leading zero.
+    """
     is_finite = [_NUMBER.fullmatch(text) is not None for text in texts]
     return any(is_finite) and all(
         finite or _NOT_FINITE.fullmatch(text) for finite, text in zip(is_finite, texts, strict=True)
@@ -242,7 +248,7 @@ def _are_numbers(texts: Sequence[str]) -> bool:
 
 
 def _is_finite(value: float | Decimal) -> bool:
-    """Return whether a number is finite. Whole ones may be too large for a float."""
+    """Return whether a number is finite, without converting a large whole number to float."""
     if isinstance(value, Decimal):
         return value.is_finite()
     return isinstance(value, int) or math.isfinite(value)
@@ -266,16 +272,16 @@ def _kind(value: Any) -> str:
     return "nested" if isinstance(value, (list, tuple, dict)) else "others"
 
 
-def _evidence(trial: _Trial, values: Sequence[Any], found: pa.Array, rows: int) -> str:
-    present = len(found)
+def _evidence(trial: _Trial, values: Sequence[Any], array: pa.Array, rows: int) -> str:
+    present = len(array)
     count = f"all {rows:,}" if present == rows else f"{present:,} of {rows:,}"
     rare = "rare" if present < RARE_SHARE * rows else ""
-    return ", ".join(filter(None, (count, rare, _range(values, found), trial.note)))
+    return ", ".join(filter(None, (count, rare, _range(values, array), trial.note)))
 
 
-def _range(values: Sequence[Any], found: pa.Array) -> str:
-    kind = found.type
-    if not len(found) or pa.types.is_boolean(kind) or pa.types.is_binary(kind):
+def _range(values: Sequence[Any], array: pa.Array) -> str:
+    kind = array.type
+    if not len(array) or pa.types.is_boolean(kind) or pa.types.is_binary(kind):
         return ""
     lengths = [len(value) for value in values if isinstance(value, (list, tuple))]
     if lengths:
@@ -284,16 +290,16 @@ def _range(values: Sequence[Any], found: pa.Array) -> str:
     if any(isinstance(value, dict) for value in values):
         return "objects"
     if pa.types.is_string(kind):
-        distinct = found.unique().to_pylist()
+        distinct = array.unique().to_pylist()
         if len(distinct) <= _EXAMPLES_MAX and all(map(_EXAMPLE.fullmatch, distinct)):
             return " | ".join(sorted(distinct))
         return f"{len(distinct):,} different"
-    bounds = pc.min_max(found)
-    low, high = (_short(bounds[side].as_py()) for side in ("min", "max"))
+    bounds = pc.min_max(array)
+    low, high = (_format_bound(bounds[side].as_py()) for side in ("min", "max"))
     return low if low == high else f"{low} to {high}"
 
 
-def _short(value: Any) -> str:
+def _format_bound(value: Any) -> str:
     if isinstance(value, datetime):
         return f"{value:%Y-%m-%d %H:%M:%S}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

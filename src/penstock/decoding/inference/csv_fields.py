@@ -1,8 +1,8 @@
 """Recognises csv: the delimiter, the header, and the fields by column.
 
 Text is csv if the lines of all payloads have the same number of fields, two or more, and either a
-header names them or at least one column has numbers or times: prose has commas, too. A header is
-the first line of every payload, or of one that has other types below it.
+header names the fields or at least one column has numbers or times: prose has commas, too. A header
+is a first line that all payloads share, or that of a single payload with other types below it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from penstock.decoding.inference.column_types import guess
 from penstock.decoding.inference.fields import KEY_CHARACTERS_MAX
 
 DELIMITERS: Final = (";", "\t", "|", ",")
-_LINES_LOOKED_AT_MAX: Final = 200
+_LINES_EXAMINED_MAX: Final = 200
 _FIELDS_MAX: Final = 2000
 _SERIES_MIN: Final = 3  # two numbers are always in equal steps
 _SERIES_DIGITS_MAX: Final = 9
@@ -27,7 +27,7 @@ _SERIES_DIGITS_MAX: Final = 9
 
 @dataclass(frozen=True, slots=True)
 class CsvShape:
-    """The delimiter, the number of fields, and the names in the header; () if there is none."""
+    """The delimiter, the number of fields, and the names in the header; () without a header."""
 
     delimiter: str
     width: int
@@ -35,7 +35,8 @@ class CsvShape:
 
 
 def csv_shape(texts: Sequence[str]) -> CsvShape | None:
-    """Return the shape that most of these texts have as csv; None if they are not csv."""
+    """Return the shape that at least 19 of 20 lines of these texts have; None if that is not
+    csv."""
     for delimiter in DELIMITERS:
         if not any(delimiter in text for text in texts):
             continue
@@ -55,7 +56,7 @@ def csv_shape(texts: Sequence[str]) -> CsvShape | None:
 
 
 def lines_of(text: str, delimiter: str) -> list[list[str]]:
-    """Return the fields of each line; none if the text is not csv."""
+    """Return the fields of each line; [] if the text is not csv."""
     try:
         return [fields for _, fields in fields_of_lines(text, delimiter)]
     except csv.Error:
@@ -63,34 +64,36 @@ def lines_of(text: str, delimiter: str) -> list[list[str]]:
 
 
 def _header(payloads: Sequence[Sequence[Sequence[str]]]) -> tuple[str, ...]:
-    """Return the first line of each payload if it names the fields of the lines below it."""
+    """Return the names in the first line of all payloads if it is a header; else ()."""
     if not payloads or not payloads[0]:
         return ()
-    first = tuple(name.strip() for name in payloads[0][0])
-    rest = [line for lines in payloads for line in lines[1:]]
-    is_same = all(tuple(name.strip() for name in lines[0]) == first for lines in payloads)
-    if not (rest and is_same and all(first) and len(set(first)) == len(first)):
+    names = tuple(name.strip() for name in payloads[0][0])
+    rows_below = [line for lines in payloads for line in lines[1:]]
+    is_same = all(tuple(name.strip() for name in lines[0]) == names for lines in payloads)
+    if not (rows_below and is_same and all(names) and len(set(names)) == len(names)):
         return ()
-    if max(map(len, first)) > KEY_CHARACTERS_MAX:
+    if max(map(len, names)) > KEY_CHARACTERS_MAX:
         return ()
     if len(payloads) == 1:
-        return first if not _is_typed([first]) and _is_typed(rest) else ()
-    return first if not _is_typed([_but_for_a_series(first)]) else ()
+        return names if not _is_typed([names]) and _is_typed(rows_below) else ()
+    return names if not _is_typed([_without_number_series(names)]) else ()
 
 
-def _but_for_a_series(names: Sequence[str]) -> Sequence[str]:
-    """Return the names without a series of numbers in equal steps, such as a field for each
-    year; all of them where there is no such series, or nothing beside it."""
+def _without_number_series(names: Sequence[str]) -> Sequence[str]:
+    """Return the names without a series of numbers in equal steps, such as a field for each year.
+
+    All names are returned if there is no such series, or no name besides it.
+    """
     numbers = [name for name in names if name.isdecimal() and len(name) <= _SERIES_DIGITS_MAX]
     steps = {int(after) - int(before) for before, after in pairwise(numbers)}
     is_series = len(numbers) >= _SERIES_MIN and len(steps) == 1 and min(steps) > 0
-    others = [name for name in names if name not in numbers]
-    return others if is_series and others else names
+    other_names = [name for name in names if name not in numbers]
+    return other_names if is_series and other_names else names
 
 
 def _is_typed(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether a column is something other than text."""
-    for column in zip(*rows[:_LINES_LOOKED_AT_MAX], strict=True):
+    """Return whether a column has another type than text."""
+    for column in zip(*rows[:_LINES_EXAMINED_MAX], strict=True):
         values = [value for value in column if value]
         if values and not guess("", values, len(column), all_is_text=True).is_text:
             return True

@@ -1,8 +1,8 @@
 """Infers the decoder of a group of payloads, with the evidence for it.
 
 A payload that the decoder cannot read becomes a dead letter. So the notation of most payloads is
-taken only if few others are among them (`tolerated`): the declaration says how many would be dead
-letters. Otherwise a notation is taken that reads them all: JSON text, text, or plain bytes.
+chosen only if few payloads do not have it (`are_tolerable`); the declaration says how many would be
+dead letters. Otherwise a kind is chosen that reads all payloads: JSON text, text, or plain bytes.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import msgspec
 import pyarrow as pa
 
 from penstock.config.decoder import DecoderDefinition
-from penstock.decoding.inference.column_names import Names, path_of
+from penstock.decoding.inference.column_names import UniqueNames, path_of
 from penstock.decoding.inference.column_types import Guess, Settings, guess
 from penstock.decoding.inference.csv_fields import CsvShape, csv_shape, lines_of
 from penstock.decoding.inference.fields import Field, fields_of, is_map
-from penstock.decoding.inference.readings import DocumentKind, Form, ParsedPayload
+from penstock.decoding.inference.parsed_payloads import DocumentKind, Form, ParsedPayload
 from penstock.decoding.sparkplug import SparkplugDecoder
 
 COLUMNS_MAX: Final = 300
-"""Most columns that are declared; the other fields go into the column `others` as JSON."""
+"""Most columns of a declaration; further fields go into the column `others` as JSON."""
 
 _TOLERATED_SHARE: Final = 0.05
-_ONE_IN: Final = 4
-_MAGIC: Final = (
+_ALLOWS_ONE_COUNT_MIN: Final = 4
+_MAGIC_NUMBERS: Final = (
     (b"\xc3\x01", "Avro as single objects: kind = avro with its schema_file"),
     (b"\x1f\x8b", "gzip, which no decoder expands"),
     (b"\x00", "perhaps of a schema registry (a zero byte, then the schema's id)"),
@@ -46,30 +46,38 @@ class InferredColumn:
 
 @dataclass(frozen=True, slots=True)
 class InferredDecoder:
-    """A decoder's settings without its columns, the columns, and remarks in plain sentences."""
+    """A decoder's settings without its columns, the columns, and remarks for the declaration."""
 
     settings: Settings
     columns: tuple[InferredColumn, ...] = ()
     remarks: tuple[str, ...] = ()
 
     def as_settings(self) -> Settings:
-        """Return all of it, as `DecoderDefinition` takes it."""
+        """Return the settings with the columns, as `DecoderDefinition` has them."""
         columns = {column.name: column.settings for column in self.columns}
         return {**self.settings, **({"columns": columns} if columns else {})}
 
 
-def tolerated(misfits: int, count: int, *, of_small_logs: bool = False) -> bool:
-    """Return whether few enough of `count` do not fit: one in twenty; of a small log, one."""
+def are_tolerable(misfits: int, count: int, *, allows_one: bool = False) -> bool:
+    """Return whether few enough payloads do not fit a decoder.
+
+    Args:
+        misfits: the number of payloads that do not fit.
+        count: the number of payloads, of which one in twenty may be a misfit.
+        allows_one: a single misfit among four payloads or more is tolerable, too.
+    """
     return misfits <= count * _TOLERATED_SHARE or (
-        of_small_logs and misfits == 1 and count >= _ONE_IN
+        allows_one and misfits == 1 and count >= _ALLOWS_ONE_COUNT_MIN
     )
 
 
-def decoder_of(readings: Sequence[ParsedPayload], names: Names, value_name: str) -> InferredDecoder:
-    """Return the decoder for payloads.
+def infer_decoder(
+    readings: Sequence[ParsedPayload], names: UniqueNames, value_name: str
+) -> InferredDecoder:
+    """Return the decoder that fits most payloads of a group.
 
     Args:
-        readings: the readings of all payloads.
+        readings: the payloads, parsed.
         names: gives the names of columns.
         value_name: the name of the only column, if a payload is one value.
     """
@@ -77,17 +85,23 @@ def decoder_of(readings: Sequence[ParsedPayload], names: Names, value_name: str)
     if not filled:
         return InferredDecoder({"kind": "raw"}, (), ("All payloads are empty.",))
     if all(one.form is Form.BINARY for one in filled):
-        return _raw([one.value for one in filled])
+        return _infer_raw([one.value for one in filled])
     kinds: tuple[DocumentKind, ...] = ("json", "cbor", "msgpack", "avro")
     for kind in kinds:
         fitting = [one for one in filled if one.notation == kind]
         are_documents = any(one.form is not Form.SCALAR for one in fitting)
-        if are_documents and tolerated(len(filled) - len(fitting), len(filled), of_small_logs=True):
-            return _of_documents(kind, fitting, names, value_name)
+        if are_documents and are_tolerable(
+            len(filled) - len(fitting), len(filled), allows_one=True
+        ):
+            return _infer_documents(kind, fitting, names, value_name)
     texts = [one.value for one in filled if one.form in (Form.TEXT, Form.SCALAR)]
-    if tolerated(len(filled) - len(texts), len(filled), of_small_logs=True):
+    if are_tolerable(len(filled) - len(texts), len(filled), allows_one=True):
         shape = csv_shape(texts)
-        return _of_text(texts, names, value_name) if shape is None else _of_csv(texts, shape, names)
+        return (
+            _infer_text(texts, names, value_name)
+            if shape is None
+            else _infer_csv(texts, shape, names)
+        )
     mixture = Counter(
         f"{one.form.value} in {one.notation}" if one.notation else one.form.value for one in filled
     )
@@ -95,47 +109,49 @@ def decoder_of(readings: Sequence[ParsedPayload], names: Names, value_name: str)
     if not any(one.form is Form.BINARY or one.notation not in ("", "json") for one in filled):
         return InferredDecoder(
             {"kind": "text"},
-            (InferredColumn(names.column((value_name,)), {"type": "string"}, "any text"),),
-            (f"Kept as text, for payloads differ: {mixed}.",),
+            (InferredColumn(names.column_name((value_name,)), {"type": "string"}, "any text"),),
+            (f"Kept as text, because payloads differ: {mixed}.",),
         )
-    return InferredDecoder({"kind": "raw"}, (), (f"Kept as bytes, for payloads differ: {mixed}.",))
+    return InferredDecoder(
+        {"kind": "raw"}, (), (f"Kept as bytes, because payloads differ: {mixed}.",)
+    )
 
 
-def sparkplug_decoder(payloads: Sequence[bytes]) -> InferredDecoder | None:
-    """Return a decoder of Sparkplug B if these payloads are that; else None."""
+def infer_sparkplug_decoder(payloads: Sequence[bytes]) -> InferredDecoder | None:
+    """Return a decoder of Sparkplug B if the payloads are Sparkplug B; else None."""
     decoder = SparkplugDecoder(DecoderDefinition(kind="sparkplug_b"))
     array = pa.array(payloads, pa.binary())
     decoded = decoder.decode(array, pa.array([""] * len(payloads)))
-    if not tolerated(len(decoded.broken), len(payloads), of_small_logs=True):
+    if not are_tolerable(len(decoded.broken), len(payloads), allows_one=True):
         return None
     return InferredDecoder(
         {"kind": "sparkplug_b"}, (), (f"A row for each metric: {decoded.rows.num_rows:,} rows.",)
     )
 
 
-def _raw(payloads: Sequence[bytes]) -> InferredDecoder:
-    for magic, what in _MAGIC:
+def _infer_raw(payloads: Sequence[bytes]) -> InferredDecoder:
+    for magic, what in _MAGIC_NUMBERS:
         if all(payload.startswith(magic) for payload in payloads):
             return InferredDecoder({"kind": "raw"}, (), (f"Bytes, {what}.",))
-    remark = "Bytes of no kind that tells itself; for Protobuf and Avro name their schema."
+    remark = "Bytes of an unknown kind; Protobuf and Avro need their schema in the declaration."
     return InferredDecoder({"kind": "raw"}, (), (remark,))
 
 
-def _of_documents(
-    kind: DocumentKind, readings: Sequence[ParsedPayload], names: Names, value_name: str
+def _infer_documents(
+    kind: DocumentKind, readings: Sequence[ParsedPayload], names: UniqueNames, value_name: str
 ) -> InferredDecoder:
     with_rows = [one for one in readings if one.form in (Form.OBJECT, Form.ROWS)]
     objects = [item for one in with_rows for item in one.objects]
-    if tolerated(len(readings) - len(with_rows), len(readings)) and any(objects):
+    if are_tolerable(len(readings) - len(with_rows), len(readings)) and any(objects):
         has_many = any(one.form is Form.ROWS for one in with_rows)
         if is_map(objects):
-            column = _whole(names, value_name, objects)
-            return InferredDecoder(_document(kind, has_many=has_many), (column,))
+            column = _whole_document_column(names, value_name, objects)
+            return InferredDecoder(_document_settings(kind, has_many=has_many), (column,))
         lenient = sum(one.is_lenient for one in with_rows)
-        return _of_objects(kind, objects, names, has_many=has_many, lenient=bool(lenient))
-    values = [_value(one) for one in readings]
+        return _infer_objects(kind, objects, names, has_many=has_many, lenient=bool(lenient))
+    values = [_document_value(one) for one in readings]
     if not any(isinstance(value, (dict, list, tuple)) for value in values):
-        return InferredDecoder({"kind": kind}, (_whole(names, value_name, values),))
+        return InferredDecoder({"kind": kind}, (_whole_document_column(names, value_name, values),))
     mixture = Counter(
         "lists" if isinstance(v, (list, tuple)) else "objects" if isinstance(v, dict) else "values"
         for v in values
@@ -144,21 +160,21 @@ def _of_documents(
     return InferredDecoder({"kind": kind}, (), (f"Kept as JSON text: payloads are {mixed}.",))
 
 
-def _of_objects(
+def _infer_objects(
     kind: DocumentKind,
     objects: Sequence[dict[Any, Any]],
-    names: Names,
+    names: UniqueNames,
     *,
     has_many: bool,
     lenient: bool,
 ) -> InferredDecoder:
     found = list(fields_of(objects))
-    kept, extra = found, {}
+    declared, extra = found, {}
     remarks: tuple[str, ...] = ()
     if len(found) > COLUMNS_MAX:
         frequent = sorted(found, key=lambda field: -len(field.values))[:COLUMNS_MAX]
-        kept = [field for field in found if field in frequent]
-        extra = {"extra": names.column(("others",))}
+        declared = [field for field in found if field in frequent]
+        extra = {"extra": names.column_name(("others",))}
         remarks = (f"The {len(found) - COLUMNS_MAX:,} rarest fields are in {extra['extra']}.",)
     columns = tuple(
         _column(
@@ -166,13 +182,13 @@ def _of_objects(
             field,
             guess(field.keys[-1], field.values, len(objects), all_is_text=False, lenient=lenient),
         )
-        for field in kept
+        for field in declared
     )
-    settings = {**_document(kind, has_many=has_many, lenient=lenient), **extra}
+    settings = {**_document_settings(kind, has_many=has_many, lenient=lenient), **extra}
     return InferredDecoder(settings, columns, remarks)
 
 
-def _of_csv(texts: Sequence[str], shape: CsvShape, names: Names) -> InferredDecoder:
+def _infer_csv(texts: Sequence[str], shape: CsvShape, names: UniqueNames) -> InferredDecoder:
     rows = [
         line
         for text in texts
@@ -199,27 +215,31 @@ def _of_csv(texts: Sequence[str], shape: CsvShape, names: Names) -> InferredDeco
     settings = {"kind": "csv", **delimiter, **header}
     remarks: tuple[str, ...] = (f"{len(rows):,} lines.",)
     if not shape.header:
-        remarks += ("The lines name no fields: call the columns what they are, in this order.",)
+        remarks += ("The lines have no header: rename the columns, and keep their order.",)
     return InferredDecoder(settings, columns, remarks)
 
 
-def _of_text(texts: Sequence[str], names: Names, value_name: str) -> InferredDecoder:
+def _infer_text(texts: Sequence[str], names: UniqueNames, value_name: str) -> InferredDecoder:
     stripped = [text.strip() for text in texts]
     one = guess(value_name, [text for text in stripped if text], len(texts), all_is_text=True)
-    column = InferredColumn(names.column((value_name,)), one.settings, one.evidence)
+    column = InferredColumn(names.column_name((value_name,)), one.settings, one.evidence)
     return InferredDecoder({"kind": "text"}, (column,))
 
 
-def _whole(names: Names, value_name: str, values: Sequence[Any]) -> InferredColumn:
-    """Return the column of a document that is one value."""
-    one = guess(value_name, _present(values), len(values), all_is_text=False)
-    return InferredColumn(names.column((value_name,)), {**one.settings, "path": "$"}, one.evidence)
+def _whole_document_column(
+    names: UniqueNames, value_name: str, values: Sequence[Any]
+) -> InferredColumn:
+    """Return the column for documents that are one value each, or objects whose keys are data."""
+    one = guess(value_name, _non_null(values), len(values), all_is_text=False)
+    return InferredColumn(
+        names.column_name((value_name,)), {**one.settings, "path": "$"}, one.evidence
+    )
 
 
 def _column(
-    names: Names, field: Field, one: Guess, *, has_path: bool = True, is_csv: bool = False
+    names: UniqueNames, field: Field, one: Guess, *, has_path: bool = True, is_csv: bool = False
 ) -> InferredColumn:
-    name = names.column(field.keys)
+    name = names.column_name(field.keys)
     path = field.keys[0] if is_csv else path_of(field.keys)
     is_plain = len(field.keys) == 1 and name == field.keys[0]
     settings = dict(one.settings)
@@ -228,7 +248,7 @@ def _column(
     return InferredColumn(name, settings, ", ".join(filter(None, (one.evidence, field.note))))
 
 
-def _document(kind: DocumentKind, *, has_many: bool, lenient: bool = False) -> Settings:
+def _document_settings(kind: DocumentKind, *, has_many: bool, lenient: bool = False) -> Settings:
     if kind == "avro":
         return {"kind": kind, "framing": "container"}
     return {
@@ -238,9 +258,9 @@ def _document(kind: DocumentKind, *, has_many: bool, lenient: bool = False) -> S
     }
 
 
-def _present(values: Sequence[Any]) -> list[Any]:
+def _non_null(values: Sequence[Any]) -> list[Any]:
     return [value for value in values if value is not None]
 
 
-def _value(reading: ParsedPayload) -> Any:
+def _document_value(reading: ParsedPayload) -> Any:
     return msgspec.json.decode(reading.value) if reading.form is Form.SCALAR else reading.value

@@ -12,61 +12,70 @@ from typing import Any, Final
 
 DEPTH_MAX: Final = 5
 MAP_KEYS_MIN: Final = 25
-"""An object is a map when it has this many keys in all, and each row only a quarter of them."""
+"""Objects are maps if they have this many keys together, and on average under a quarter of them
+each."""
 _MAP_SHARE: Final = 0.25
 KEY_CHARACTERS_MAX: Final = 256
-"""No name of a reading is so long: a longer key becomes no column."""
+"""Most characters of a key that becomes a column; a longer one is data, not a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One path and its values in the rows, without null; ``note`` says what is special about it."""
+    """A path and its values in the rows, without null; ``note`` tells why it was not followed."""
 
     keys: tuple[str, ...]
     values: list[Any]
     note: str = ""
 
 
-def fields_of(objects: Sequence[dict[Any, Any]], above: tuple[str, ...] = ()) -> Iterator[Field]:
-    """Yield the fields of rows, in the order in which they appear."""
+def fields_of(
+    objects: Sequence[dict[Any, Any]], parent_keys: tuple[str, ...] = ()
+) -> Iterator[Field]:
+    """Yield the fields of rows in the order in which they appear, at all depths up to DEPTH_MAX.
+
+    Args:
+        objects: the rows, or the objects at one path in them.
+        parent_keys: the keys of that path.
+    """
     found: dict[str, list[Any]] = {}
     for item in objects:
         for key, value in item.items():
-            name = _text_of(key)
+            name = _key_text(key)
             if name is not None:
                 found.setdefault(name, []).append(value)
     for name, values in found.items():
-        keys = (*above, name)
+        keys = (*parent_keys, name)
         present = [value for value in values if value is not None]
-        inner = [value for value in present if isinstance(value, dict)]
-        if not inner or len(inner) < len(present) or not any(inner):
+        objects_below = [value for value in present if isinstance(value, dict)]
+        if not objects_below or len(objects_below) < len(present) or not any(objects_below):
             yield Field(keys, present)
-        elif is_map(inner):
-            count = len({key for one in inner for key in one})
+        elif is_map(objects_below):
+            count = len({key for one in objects_below for key in one})
             yield Field(keys, present, f"{count:,} different keys")
         elif len(keys) >= DEPTH_MAX:
             yield Field(keys, present, "nested deeply")
         else:
-            yield from fields_of(inner, keys)
+            yield from fields_of(objects_below, keys)
 
 
 def is_map(objects: Sequence[dict[Any, Any]]) -> bool:
-    """Return whether the keys of objects are data rather than names."""
+    """Return whether the keys of objects are data, such as device names, rather than field
+    names."""
     keys = {key for item in objects for key in item}
     if len(keys) < MAP_KEYS_MIN:
         return False
     return sum(map(len, objects)) < _MAP_SHARE * len(keys) * len(objects)
 
 
-def _text_of(key: Any) -> str | None:
-    """Return a key as text for a path; None for a key to which no path leads."""
+def _key_text(key: Any) -> str | None:
+    """Return a key as text for a path; None for a key that no path can name."""
     if isinstance(key, str):
         return key if len(key) <= KEY_CHARACTERS_MAX else None
     if isinstance(key, int) and not isinstance(key, bool):
         return str(key)
     if isinstance(key, bytes):
         try:
-            return _text_of(key.decode())
+            return _key_text(key.decode())
         except UnicodeDecodeError:
             return None
     return None

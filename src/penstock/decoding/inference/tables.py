@@ -1,4 +1,4 @@
-"""Infers declarations of tables from messages, each with a topic pattern of its own."""
+"""Infers declarations of tables from messages: a table for each group of similar topics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from typing import Any
 
 from penstock.config.table import TableDefinition
 from penstock.config.topic_pattern import Level, parse_levels
-from penstock.decoding.inference.column_names import Names, table_name
-from penstock.decoding.inference.decoders import InferredDecoder, decoder_of, sparkplug_decoder
-from penstock.decoding.inference.readings import read
+from penstock.decoding.inference.column_names import UniqueNames, table_name
+from penstock.decoding.inference.decoders import (
+    InferredDecoder,
+    infer_decoder,
+    infer_sparkplug_decoder,
+)
+from penstock.decoding.inference.parsed_payloads import parse_payload
 from penstock.decoding.inference.topic_groups import (
     Group,
-    Pattern,
+    InferredPattern,
     Topic,
     groups_of,
     is_sparkplug,
@@ -25,16 +29,16 @@ from penstock.decoding.inference.topic_groups import (
 
 @dataclass(frozen=True, slots=True)
 class InferredTable:
-    """A declaration, and its evidence: numbers of messages and topics in the sample."""
+    """A declaration of a table, and the number of its messages and topics in the sample."""
 
     name: str
-    pattern: Pattern
+    pattern: InferredPattern
     decoder: InferredDecoder
     messages: int
     topics: int
 
     def definition(self) -> TableDefinition:
-        """Return the declaration, as the configuration has it."""
+        """Return the declaration as a validated `TableDefinition`."""
         settings: dict[str, Any] = {
             "name": self.name,
             "topics": self.pattern.text,
@@ -44,14 +48,15 @@ class InferredTable:
 
 
 def infer_tables(
-    messages: Iterable[tuple[str, bytes]], topics: str, taken: Collection[str] = ()
+    messages: Iterable[tuple[str, bytes]], topics: str, existing_names: Collection[str] = ()
 ) -> list[InferredTable]:
-    """Return the tables that messages would make.
+    """Return declarations of tables for messages.
 
     Args:
-        messages: topic and payload of each.
-        topics: the pattern with which they were selected; levels that it names keep their names.
-        taken: names of existing tables.
+        messages: the topic and payload of each message.
+        topics: the pattern by which the messages were selected; levels that it names keep their
+            names.
+        existing_names: names of existing tables, which the new tables do not get.
 
     Raises:
         ValueError: `topics` is not a pattern; the message is one sentence.
@@ -60,55 +65,59 @@ def infer_tables(
     payloads: dict[str, list[bytes]] = {}
     for topic, payload in messages:
         payloads.setdefault(topic, []).append(payload)
-    plain = {topic for topic in payloads if not is_sparkplug(topic)}
-    found: list[InferredTable] = []
-    names = _TableNames(taken)
-    spoken = [Topic(topic) for topic in payloads if topic not in plain]
-    for group in sparkplug_groups(spoken):
-        decoder = sparkplug_decoder([one for it in group.topics for one in payloads[it.text]])
+    other_topics = {topic for topic in payloads if not is_sparkplug(topic)}
+    tables: list[InferredTable] = []
+    names = _TableNames(existing_names)
+    sparkplug_topics = [Topic(topic) for topic in payloads if topic not in other_topics]
+    for group in sparkplug_groups(sparkplug_topics):
+        decoder = infer_sparkplug_decoder(
+            [payload for topic in group.topics for payload in payloads[topic.text]]
+        )
         if decoder is None:
-            plain.update(topic.text for topic in group.topics)
+            other_topics.update(topic.text for topic in group.topics)
             continue
-        pattern = sparkplug_pattern(group, requested, Names())
-        found.append(_table(names, pattern, decoder, group, payloads))
-    read_topics = [Topic(text, list(map(read, payloads[text]))) for text in sorted(plain)]
+        pattern = sparkplug_pattern(group, requested, UniqueNames())
+        tables.append(_table(names, pattern, decoder, group, payloads))
+    read_topics = [
+        Topic(text, list(map(parse_payload, payloads[text]))) for text in sorted(other_topics)
+    ]
     groups = groups_of([topic for topic in read_topics if topic.has_payload])
-    return [*found, *(_of_group(names, group, requested, payloads) for group in groups)]
+    return [*tables, *(_infer_table(names, group, requested, payloads) for group in groups)]
 
 
-def _of_group(
+def _infer_table(
     names: _TableNames, group: Group, requested: tuple[Level, ...], payloads: dict[str, list[bytes]]
 ) -> InferredTable:
-    columns = Names()
+    columns = UniqueNames()
     pattern = pattern_of(group, requested, columns)
     last = group.topics[0].levels[-1]
     is_word = len({topic.levels[-1] for topic in group.topics}) == 1 and last[:1].isalpha()
-    decoder = decoder_of(group.readings, columns, last if is_word else "value")
+    decoder = infer_decoder(group.readings, columns, last if is_word else "value")
     return _table(names, pattern, decoder, group, payloads)
 
 
 def _table(
     names: _TableNames,
-    pattern: Pattern,
+    pattern: InferredPattern,
     decoder: InferredDecoder,
     group: Group,
     payloads: dict[str, list[bytes]],
 ) -> InferredTable:
     count = sum(len(payloads[topic.text]) for topic in group.topics)
-    name = names.free(table_name(pattern.words))
+    name = names.claim(table_name(pattern.words))
     return InferredTable(name, pattern, decoder, count, len(group.topics))
 
 
 class _TableNames:
-    """Gives names of tables, each only once; a table of dead letters has a name, too."""
+    """Gives each name of a table only once, and none that a table of dead letters has."""
 
-    def __init__(self, taken: Collection[str]) -> None:
-        self._taken = set(taken) | {f"{name}_dead_letters" for name in taken}
+    def __init__(self, existing_names: Collection[str]) -> None:
+        self._taken = set(existing_names) | {f"{name}_dead_letters" for name in existing_names}
 
-    def free(self, wanted: str) -> str:
-        name, number = wanted, 1
+    def claim(self, preferred: str) -> str:
+        name, number = preferred, 1
         while name in self._taken:
             number += 1
-            name = f"{wanted}_{number}"
+            name = f"{preferred}_{number}"
         self._taken |= {name, f"{name}_dead_letters"}
         return name

@@ -1,8 +1,9 @@
 """Recognises times: text in a known form, and numbers that count from 1970.
 
-A number is a time if its name says so and it lies between 2000 and 2100 in one of the units, no
-two of which overlap; without such a name if it counts milliseconds or finer and lies between
-2010 and 2050: counters of so many digits are rare, but not those of ten digits, as seconds have.
+A number in a field with the name of a time is a time if it lies between the years 2000 and 2100 in
+one of the units, whose ranges do not overlap. In other fields it is a time only if it counts
+milliseconds or finer and lies between 2010 and 2050: counters of so many digits are rare, but
+counters of the ten digits that seconds have are not.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from datetime import datetime
 from typing import Final
 
 _PER_SECOND: Final = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}
-_NAMED_S: Final = (946_684_800, 4_102_444_800)  # 2000 to 2100
-_UNNAMED_S: Final = (1_262_304_000, 2_524_608_000)  # 2010 to 2050
+_NAMED_RANGE_S: Final = (946_684_800, 4_102_444_800)  # 2000 to 2100
+_UNNAMED_RANGE_S: Final = (1_262_304_000, 2_524_608_000)  # 2010 to 2050
 _NAME: Final = re.compile(
     r"(?:.*[^a-z])?(?:t|ts|at|on|time|timestamp|times|date|datetime|epoch|unix|utc|when|created"
     r"|updated|received|sent|start|end|since|until|seen|changed)(?:_?(?:s|ms|us|ns|utc|millis))?"
@@ -41,23 +42,23 @@ FORMATS: Final = (
     "%a %b %d %H:%M:%S %Y",
     "%a, %d %b %Y %H:%M:%S %z",
 )
-"""Formats of text that is not ISO 8601; numeric days and months count only if one order fits."""
+"""The strptime formats that are tried for text that is not ISO 8601."""
 
 
-def unit_of_epoch(name: str, values: Sequence[float]) -> str:
-    """Return the unit of numbers that are times since 1970: s, ms, us or ns; empty if they are
-    not."""
+def epoch_unit(name: str, values: Sequence[float]) -> str:
+    """Return the unit in which numbers count from 1970: s, ms, us or ns; "" if they are no
+    times."""
     low, high = min(values), max(values)
     is_named = names_time(name)
     for unit, factor in _PER_SECOND.items():
-        first, last = _NAMED_S if is_named else _UNNAMED_S
+        first, last = _NAMED_RANGE_S if is_named else _UNNAMED_RANGE_S
         if first * factor <= low and high < last * factor and (is_named or unit != "s"):
             return unit
     return ""
 
 
 def names_time(name: str) -> bool:
-    """Return whether a name is that of a time: ts, createdAt, time_ms."""
+    """Return whether a field has the name of a time: ts, createdAt, time_ms."""
     split = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     return _NAME.fullmatch(split) is not None
 
@@ -73,23 +74,26 @@ def is_iso(texts: Sequence[str]) -> tuple[bool, bool]:
     return True, has_time
 
 
-def without_offset(texts: Sequence[str]) -> int:
+def count_without_offset(texts: Sequence[str]) -> int:
     """Return how many of these texts have no UTC offset."""
     return sum(_OFFSET.fullmatch(text) is None for text in texts)
 
 
 def format_of(texts: Sequence[str]) -> str:
-    """Return the only strptime format that fits all texts; empty if none does, or several do."""
-    fitting = [one for one in FORMATS if _fits(texts, one)]
+    """Return the format of `FORMATS` that fits all texts; "" if none or more than one does.
+
+    Several fit if it is unclear which number is the day and which is the month.
+    """
+    fitting = [text_format for text_format in FORMATS if _all_match(texts, text_format)]
     return fitting[0] if len(fitting) == 1 else ""
 
 
 def has_time_of_day(text_format: str) -> bool:
-    """Return whether a format is of a timestamp, and not of a date."""
+    """Return whether a format is that of a timestamp, and not only of a date."""
     return "%H" in text_format
 
 
-def _fits(texts: Sequence[str], text_format: str) -> bool:
+def _all_match(texts: Sequence[str], text_format: str) -> bool:
     try:
         for text in texts:
             datetime.strptime(text, text_format)  # noqa: DTZ007 - only whether it can be read

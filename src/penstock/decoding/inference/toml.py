@@ -1,4 +1,4 @@
-"""Writes an inferred table in TOML, ready to run, with the evidence of each line in a comment."""
+"""Writes the declaration of an inferred table in TOML, with its evidence in comments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def table_lines(
     Args:
         table: the inferred table.
         dead_letters: how many messages of the sample would be dead letters, by reason.
-        stream: the stream of the broker from which it is read.
+        stream: the stream of the broker from which the table is read.
     """
     topics = f"{table.topics:,} topics" if table.topics > 1 else "one topic"
     yield f"# {table.messages:,} messages of {topics}."
@@ -67,8 +67,8 @@ def _key(name: str) -> str:
 
 
 def _remark(text: str) -> str:
-    """Return foreign text in one line of a comment."""
-    shown = printable(text)
-    if len(shown) <= _COMMENT_CHARACTERS_MAX:
-        return shown
-    return shown[: _COMMENT_CHARACTERS_MAX - 1] + "…"
+    """Return text from messages in one printable line of a comment, cut at 200 characters."""
+    abbreviate = printable(text)
+    if len(abbreviate) <= _COMMENT_CHARACTERS_MAX:
+        return abbreviate
+    return abbreviate[: _COMMENT_CHARACTERS_MAX - 1] + "…"

@@ -1,8 +1,8 @@
 """Recognises units at the end of names: temp_c, pressureBar, speed_km_h.
 
-Only where there is one reading: `_m` is metres after `height` and nothing after other words,
-because it may be minutes; `_min` is the minimum as often as a minute. The names are Pint's, as
-`unit_from` has them.
+A unit is recognised only where an ending has one meaning: `_m` is metres after `height`, and no
+unit after other words, where it may be minutes; `_min` is the minimum as often as a minute. The
+units have Pint's names, as in `unit_from`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_ALWAYS: Final = {
+_UNAMBIGUOUS: Final = {
     "degc": "degC",
     "celsius": "degC",
     "degf": "degF",
@@ -57,7 +57,7 @@ _ALWAYS: Final = {
     "seconds": "s",
     "millis": "ms",
 }
-_BEHIND: Final = {
+_UNITS_AFTER_WORDS: Final = {
     "c": ("degC", ("temp", "temperature", "dewpoint", "point", "t")),
     "f": ("degF", ("temp", "temperature", "dewpoint", "point", "t")),
     "k": ("kelvin", ("temp", "temperature")),
@@ -83,16 +83,16 @@ _JOINED: Final = re.compile(r"[A-Za-z0-9]+")
 
 
 def unit_of(name: str) -> str:
-    """Return the unit at the end of a name; empty if it is not certain."""
+    """Return the unit at the end of a name; "" if there is none, or it is not certain."""
     parts = [part.lower() for part in _JOINED.findall(name)]
     words = [word.lower() for word in _WORDS.findall(name)]
     for last in ("_".join(parts[-2:]), parts[-1] if parts else ""):
-        if len(parts) > 1 and last in _ALWAYS and parts != last.split("_"):
-            return _ALWAYS[last]
+        if len(parts) > 1 and last in _UNAMBIGUOUS and parts != last.split("_"):
+            return _UNAMBIGUOUS[last]
     if len(words) < 2:
         return ""
     unit, before = words[-1], words[-2]
-    if unit in _ALWAYS and len(unit) > 1:
-        return _ALWAYS[unit]
-    known, names = _BEHIND.get(unit, ("", ()))
-    return known if before in names else ""
+    if unit in _UNAMBIGUOUS and len(unit) > 1:
+        return _UNAMBIGUOUS[unit]
+    unit_there, names = _UNITS_AFTER_WORDS.get(unit, ("", ()))
+    return unit_there if before in names else ""

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from penstock.config.decoder import Column
 from penstock.config.table import IcebergNames, TableDefinition
-from penstock.decoding.api import make_decoder, pinned
+from penstock.decoding.api import make_decoder, pin_schema
 from penstock.decoding.casts import Cast
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.errors import ConfigError
@@ -54,7 +54,7 @@ class DeclaredTable:
         parse_options({"startingOffsets": definition.starting_offsets})
         self._given = definition
         # The executors make decoders, too, and later: all must use the same version of a schema.
-        definition = definition.model_copy(update={"decoder": pinned(definition.decoder)})
+        definition = definition.model_copy(update={"decoder": pin_schema(definition.decoder)})
         self.definition = definition
         self.name = definition.name
         self.stream = definition.stream

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.config.table import TableDefinition
+from penstock.decoding.abbreviation import abbreviate
 from penstock.decoding.api import DecodedBatch, Decoder, make_decoder
-from penstock.decoding.repeated import exceeds_repetition_limit
-from penstock.decoding.shown import shown
+from penstock.decoding.repetition_limit import exceeds_repetition_limit
 from penstock.decoding.topic_pattern import TopicPattern
 from penstock.spark.parquet_files import (
     PARTITION_NAME_LENGTH_MAX,
@@ -174,7 +174,7 @@ class DecodingSplit:
             is_unfit = pc.is_in(column, pa.array(unfit, pa.string()))
             concerned = sources.filter(is_unfit.combine_chunks()).to_pylist()
             for index, value in zip(concerned, column.filter(is_unfit).to_pylist(), strict=True):
-                reason = f"Column {name} is {shown(value)}, which is too long for a partition."
+                reason = f"Column {name} is {abbreviate(value)}, which is too long for a partition."
                 found.setdefault(index, reason)
         return found
 

@@ -10,7 +10,7 @@ import cbor2
 import msgspec
 import pytest
 
-from penstock.decoding.inference.unit_names import _ALWAYS, _BEHIND, unit_of
+from penstock.decoding.inference.unit_names import _UNAMBIGUOUS, _UNITS_AFTER_WORDS, unit_of
 from penstock.decoding.units import _registry
 from tests.unit.decoding.inference.inferring import inferred, of_payloads
 from tests.unit.decoding.test_avro_containers import RECORDS, container
@@ -117,7 +117,7 @@ def test_units_are_read_from_names_where_they_are_certain(name: str, unit: str) 
 
 def test_every_unit_is_one_that_pint_knows() -> None:
     """So that `unit_from` can stand beside it."""
-    for unit in {*_ALWAYS.values(), *(unit for unit, _ in _BEHIND.values())}:
+    for unit in {*_UNAMBIGUOUS.values(), *(unit for unit, _ in _UNITS_AFTER_WORDS.values())}:
         assert _registry().Unit(unit)
 
 

@@ -18,14 +18,15 @@ class DecodingPostponed(PenstockError):
 class DecodedBatch:
     """The result of decoding a batch of messages.
 
-    Each message is in `sources` (once for each row) or in `broken`, unless its payload has no rows,
-    as an empty csv has.
+    The position of each message is in `sources` (once for each row) or in `broken`; in neither if
+    its payload has no rows, such as an empty csv.
 
     Attributes:
-        rows: the decoded columns only.
-        sources: for each row, the message of the batch from which it came, ascending.
-        broken: the messages that cannot be decoded, ascending; none of their rows are in ``rows``.
-        reasons: a sentence for each of those.
+        rows: the rows, with the decoded columns only.
+        sources: for each row, the position in the batch of its message, ascending.
+        broken: the positions of the messages that cannot be decoded, ascending; ``rows`` has no row
+            of such a message.
+        reasons: a sentence for each broken message.
     """
 
     rows: pa.Table
@@ -35,14 +36,14 @@ class DecodedBatch:
 
 
 class Decoder(Protocol):
-    """Decodes payloads to rows. ``schema`` has the columns, all nullable."""
+    """Decodes payloads to rows. ``schema`` has the columns of the rows, all nullable."""
 
     schema: pa.Schema
 
     def decode(self, payloads: pa.BinaryArray, topics: pa.StringArray) -> DecodedBatch:
-        """Decode a batch. It never raises for the contents of a payload.
+        """Decode a batch of payloads and their topics. No contents of a payload make it raise.
 
         Raises:
-            DecodingPostponed: the whole batch has to be tried again later.
+            DecodingPostponed: the caller must decode the whole batch again later.
         """
         ...

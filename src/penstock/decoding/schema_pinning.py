@@ -1,4 +1,4 @@
-"""Pins the registry's schemas in a decoder's definition, for the time of a job."""
+"""Pins the version of a registry's schema in a decoder's definition, for the time of a job."""
 
 from __future__ import annotations
 
@@ -12,37 +12,41 @@ from penstock.decoding.registry import Registry
 from penstock.errors import ConfigError
 
 
-def pinned(definition: DecoderDefinition) -> DecoderDefinition:
-    """Return the definition with the newest version of its subject, and its columns.
+def pin_schema(definition: DecoderDefinition) -> DecoderDefinition:
+    """Return the definition with a version of its registry's subject, and with its columns.
 
-    So every process makes the same decoder of it, whatever is registered later.
+    The version is the newest if the definition names none. A definition without a subject is
+    returned unchanged. Every process makes the same decoder of a pinned definition, whatever is
+    registered later.
 
     Raises:
-        ConfigError: the registry has no such subject.
-        RegistryUnavailable: it does not answer.
+        ConfigError: the registry has no such subject, or a table cannot have its columns.
+        RegistryUnavailable: the registry does not answer, and no schema is cached.
     """
-    wanted = definition.registry
-    if wanted is None or not wanted.subject:
+    registry_settings = definition.registry
+    if registry_settings is None or not registry_settings.subject:
         return definition
-    registry = Registry(wanted)
-    if not wanted.version:
-        newest = registry.newest(wanted.subject, serialized=definition.kind == "protobuf")
-        wanted = wanted.model_copy(update={"version": newest.version})
-        registry = Registry(wanted)
-    definition = definition.model_copy(update={"registry": wanted})
+    registry = Registry(registry_settings)
+    if not registry_settings.version:
+        newest = registry.newest_schema(
+            registry_settings.subject, serialized=definition.kind == "protobuf"
+        )
+        registry_settings = registry_settings.model_copy(update={"version": newest.version})
+        registry = Registry(registry_settings)
+    definition = definition.model_copy(update={"registry": registry_settings})
     columns = definition.columns or _columns(definition, registry)
     return with_columns(definition, columns)
 
 
 def with_columns(definition: DecoderDefinition, columns: dict[str, Column]) -> DecoderDefinition:
-    """Return the definition with columns whose names come from a schema.
+    """Return the definition with these columns, whose names come from a schema.
 
     Raises:
         ConfigError: a table cannot have such columns.
     """
-    given = {name: getattr(definition, name) for name in definition.model_fields_set}
+    settings = {name: getattr(definition, name) for name in definition.model_fields_set}
     try:
-        return DecoderDefinition.model_validate({**given, "columns": columns})
+        return DecoderDefinition.model_validate({**settings, "columns": columns})
     except ValidationError as error:
         reason = error.errors(include_url=False)[0]["msg"].removeprefix("Value error, ")
         raise ConfigError(

@@ -1,7 +1,8 @@
-"""Tries to read a payload with the notations that may decode it later.
+"""Parses a payload with the notation that fits it: JSON, CBOR, MessagePack, Avro, else text or
+bytes.
 
 UTF-8 text is never CBOR or MessagePack with an object in it, because no text begins with such
-bytes; and those two differ in the bytes left over when one is read as the other.
+bytes. CBOR read as MessagePack, or the reverse, leaves bytes behind the value, and is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Final, Literal
 
 from penstock.config.decoder import DecoderDefinition
 from penstock.decoding.avro_container import MAGIC, ContainerNotation
-from penstock.decoding.broken import Broken
+from penstock.decoding.broken_payload import BrokenPayload
 from penstock.decoding.cbor import CborNotation
 from penstock.decoding.documents import Notation
 from penstock.decoding.json_text import JsonNotation
@@ -23,8 +24,8 @@ from penstock.decoding.msgpack import MsgpackNotation
 
 DocumentKind = Literal["json", "cbor", "msgpack", "avro"]
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_OPENED: Final = re.compile(r"\ufeff?\s*\{")
+_CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_OBJECT_START: Final = re.compile(r"\ufeff?\s*\{")
 _BOM: Final = "\ufeff"
 
 
@@ -35,77 +36,79 @@ class Form(Enum):
     OBJECT = "an object"
     ROWS = "a list of objects"
     VALUE = "a list or value"
-    """Any other document of a notation."""
+    """A document that is neither an object nor a list of objects."""
     SCALAR = "a number or truth in text"
-    """A number or a truth value, which is JSON, too."""
+    """A number, a truth value or null, which is a JSON document, too."""
     TEXT = "text"
     BINARY = "bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedPayload:
-    """A payload, read.
+    """The contents of a payload.
 
-    ``notation`` is the kind of document, empty if it is none; ``value`` is the document or text, or
-    the payload itself.
+    Attributes:
+        form: the form of the contents.
+        notation: the notation of a document; empty for other payloads.
+        value: the document; the text for SCALAR and TEXT; the payload itself for BINARY.
+        is_lenient: true if a document is JSON only with `lenient = true`.
     """
 
     form: Form
     notation: DocumentKind | Literal[""] = ""
     value: Any = None
     is_lenient: bool = False
-    """True if it is JSON only with `lenient = true`."""
 
     @property
     def objects(self) -> list[dict[Any, Any]]:
-        """The rows of a document: objects."""
+        """The rows of a document that is an object or a list of objects; else []."""
         if self.form is Form.OBJECT:
             return [self.value]
         return self.value if self.form is Form.ROWS else []
 
 
-def read(payload: bytes) -> ParsedPayload:
-    """Return the payload, parsed in the form that fits it."""
+def parse_payload(payload: bytes) -> ParsedPayload:
+    """Return the contents of a payload, in the first notation that reads it."""
     if not payload:
         return ParsedPayload(Form.EMPTY)
     try:
         text = payload.decode()
     except UnicodeDecodeError:
-        return _binary(payload)
-    value = _document("json", payload)
-    if value is _NONE and _OPENED.match(text):
-        leniently = _leniently(payload)
+        return _parse_binary(payload)
+    value = _parse_document("json", payload)
+    if value is _NO_DOCUMENT and _OBJECT_START.match(text):
+        leniently = _parse_leniently(payload)
         if isinstance(leniently, dict):
             return ParsedPayload(Form.OBJECT, "json", leniently, is_lenient=True)
-    if value is _NONE:
-        if _CONTROL.search(text):
-            return _binary(payload)
+    if value is _NO_DOCUMENT:
+        if _CONTROL_CHARACTER.search(text):
+            return _parse_binary(payload)
         return ParsedPayload(Form.TEXT, value=text.removeprefix(_BOM))
     if value is None or isinstance(value, (bool, int, float)):
         return ParsedPayload(Form.SCALAR, "json", text)
-    return _of_document("json", value)
+    return _classify_document("json", value)
 
 
 def distinct_keys(readings: Iterable[ParsedPayload]) -> frozenset[str]:
-    """Return the keys of all objects in documents."""
+    """Return the keys of all rows of all payloads."""
     return frozenset(str(key) for reading in readings for item in reading.objects for key in item)
 
 
-def _binary(payload: bytes) -> ParsedPayload:
+def _parse_binary(payload: bytes) -> ParsedPayload:
     found: list[ParsedPayload] = []
     kinds: tuple[DocumentKind, ...] = ("cbor", "msgpack")
     if payload.startswith(MAGIC):
         kinds = ("avro",)
     for kind in kinds:
-        value = _document(kind, payload)
-        if value is not _NONE and (reading := _of_document(kind, value)).objects:
+        value = _parse_document(kind, payload)
+        if value is not _NO_DOCUMENT and (reading := _classify_document(kind, value)).objects:
             found.append(reading)
-    # Rarely it is both: take the one whose keys are text.
+    # Rarely a payload is both: take the notation in which all keys are text.
     found.sort(key=lambda one: not all(isinstance(key, str) for key in one.objects[0]))
     return found[0] if found else ParsedPayload(Form.BINARY, value=payload)
 
 
-def _of_document(kind: DocumentKind, value: object) -> ParsedPayload:
+def _classify_document(kind: DocumentKind, value: object) -> ParsedPayload:
     if isinstance(value, dict):
         return ParsedPayload(Form.OBJECT, kind, value)
     if isinstance(value, (list, tuple)) and all(isinstance(item, dict) for item in value):
@@ -113,22 +116,22 @@ def _of_document(kind: DocumentKind, value: object) -> ParsedPayload:
     return ParsedPayload(Form.VALUE, kind, value)
 
 
-def _leniently(payload: bytes) -> object:
+def _parse_leniently(payload: bytes) -> object:
     try:
         return JsonNotation(DecoderDefinition(kind="json", lenient=True)).read(payload)
-    except (Broken, RecursionError):
-        return _NONE
+    except (BrokenPayload, RecursionError):
+        return _NO_DOCUMENT
 
 
-_NONE: Final = object()
+_NO_DOCUMENT: Final = object()
 """Marks a payload that is not a document."""
 
 
-def _document(kind: DocumentKind, payload: bytes) -> object:
+def _parse_document(kind: DocumentKind, payload: bytes) -> object:
     try:
         return _notation(kind).read(payload)
-    except (Broken, RecursionError):
-        return _NONE
+    except (BrokenPayload, RecursionError):
+        return _NO_DOCUMENT
 
 
 @functools.cache

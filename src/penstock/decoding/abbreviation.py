@@ -1,4 +1,4 @@
-"""Formats values of a payload for reasons: short, and readable whatever they hold."""
+"""Abbreviates values of payloads for error sentences: short and printable, whatever they hold."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from decimal import Decimal
 from typing import Final
 
 _CHARACTERS_MAX: Final = 60
-_LOOKED_AT_MAX: Final = 200
+_EXAMINED_MAX: Final = 200
 
 
-def shown(value: object) -> str:
-    """Return a value in a few characters; a long one is cut before it is written out."""
+def abbreviate(value: object) -> str:
+    """Return a value as text of at most 60 characters; a long one is cut before it is formatted."""
     if isinstance(value, (str, bytes, bytearray)):
-        text = repr(value[:_LOOKED_AT_MAX])
-        is_whole = len(value) <= _LOOKED_AT_MAX
-    elif isinstance(value, int) and value.bit_length() > _LOOKED_AT_MAX:
+        text = repr(value[:_EXAMINED_MAX])
+        is_whole = len(value) <= _EXAMINED_MAX
+    elif isinstance(value, int) and value.bit_length() > _EXAMINED_MAX:
         return f"a number of {value.bit_length()} bits"
     elif value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
